@@ -110,6 +110,8 @@ type Auditor struct {
 	ofItself  *auditCase                    // that finds the soundness out; nil: none goes on
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
+	pressed   uint32        // step of the newest round whose training waited for a trial
+	took      time.Duration // of the newest examination; of one that was stopped at least so much
 }
 
 // New returns an auditor that has done nothing, and removes what an earlier process left.
@@ -160,6 +162,9 @@ func (a *Auditor) Observe() {
 	}
 	a.openings.Prune(s.Progress.Step, needed, a.Tasks.Now())
 	a.findTrials()
+	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
+		a.Engine.Yield() // the round of what was urgent is over
+	}
 }
 
 // needed returns the step from which on rounds are needed for open trials, or the given one.

@@ -73,7 +73,19 @@ func TestReviewOfASilentTrainer(t *testing.T) {
 	}
 }
 
-// TestTrial: a juror votes about what it found, and lets its training wait for that when half of the
+// onTrial puts results of the other on trial, with this client as the only juror.
+func (r *rig) onTrial(steps ...uint32) *coordinator.State {
+	s := r.state.Clone()
+	for i, step := range steps {
+		s.Trials = append(s.Trials, coordinator.Trial{Slot: uint8(i), Accused: r.other, Step: step, Fault: coordinator.FaultResult, Since: newest, Jurors: 1})
+		s.Epoch.Clients[0].Juror |= 1 << i
+	}
+	r.state = &s
+	r.Observe()
+	return r.state
+}
+
+// TestTrial: a juror votes about what it found, and has its training wait for that when half of the
 // trial's time is over.
 func TestTrial(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -83,24 +95,60 @@ func TestTrial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.lies)
 			r.spare, r.engine.busy = false, true
-			s := r.state.Clone()
-			s.Trials = []coordinator.Trial{{Accused: r.other, Step: newest - 1, Fault: coordinator.FaultResult, Since: newest, Jurors: 1}}
-			s.Epoch.Clients[0].Juror = 1
-			r.state = &s
-			r.Observe()
+			s := r.onTrial(newest - 1)
 			r.run(5 * time.Second)
-			if r.TrainingWaits() || len(r.submitted) > 0 {
+			r.engine.busy = false
+			if r.Press(time.Second); r.engine.urgent > 0 || len(r.submitted) > 0 {
 				t.Fatalf("it hurries: %+v", r.submitted)
 			}
 			s.Progress.Step += coordinator.TrialRounds
 			s.StateStart += coordinator.TrialTime
-			if !r.TrainingWaits() {
+			if r.Press(time.Second); r.engine.urgent != 1 {
 				t.Error("the training does not wait")
 			}
-			r.engine.busy = false
 			r.run(5 * time.Second)
-			if v, voted := r.submitted["vote on "+identity.ID(r.other).String()].(coordinator.Vote); !voted || v.Guilty != c.guilty || r.engine.urgent == 0 {
-				t.Errorf("%d urgent examinations, %+v", r.engine.urgent, r.submitted)
+			if v, voted := r.submitted["vote on "+identity.ID(r.other).String()].(coordinator.Vote); !voted || v.Guilty != c.guilty {
+				t.Errorf("%+v", r.submitted)
+			}
+		})
+	}
+}
+
+// TestTrainingWaitsForLittle: for one examination in a round, once for each trial whatever comes of it,
+// and only where its result would be in time, and nothing else was late before.
+func TestTrainingWaitsForLittle(t *testing.T) {
+	const enough = 2 * time.Second
+	for name, c := range map[string]struct {
+		prepare func(r *rig)
+		leeway  time.Duration
+		want    []int // urgent examinations after each round
+	}{
+		"two trials":      {func(*rig) {}, enough, []int{1, 2, 2}},
+		"it fails":        {func(r *rig) { r.engine.trainer.fails = true }, enough, []int{1, 2, 2}},
+		"it takes long":   {func(r *rig) { r.took = enough }, enough, []int{0, 0, 0}},
+		"no time":         {func(*rig) {}, 0, []int{0, 0, 0}},
+		"late before":     {func(r *rig) { r.state.Epoch.Clients[0].Lateness = coordinator.Late }, enough, []int{0, 0, 0}},
+		"voted":           {func(r *rig) { r.state.Epoch.Clients[0].Voted = 3 }, enough, []int{0, 0, 0}},
+		"trainer is busy": {func(r *rig) { r.engine.busy = true }, enough, []int{0, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, opposite)
+			r.spare, r.engine.busy = false, true
+			s := r.onTrial(newest-1, newest-2)
+			r.run(5 * time.Second)
+			r.engine.busy = false
+			s.Progress.Step += coordinator.TrialRounds
+			s.StateStart += coordinator.TrialTime
+			c.prepare(r)
+			for i, want := range c.want {
+				for range 3 {
+					r.Press(c.leeway)
+					r.clock.finish()
+				}
+				if r.engine.urgent != want {
+					t.Errorf("round %d: %d urgent examinations, want %d", i, r.engine.urgent, want)
+				}
+				s.Progress.Step++
 			}
 		})
 	}

@@ -82,9 +82,9 @@ func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 type manner struct {
 	holders func() []identity.ID // who may have the opening, first its trainer
 	limits  func(audit.Precision) audit.Limits
-	twice   bool // a gradient that does not fit is computed again
-	engine  bool // the trainer may be used now
-	urgent  bool // and nothing else stops that
+	twice   bool          // a gradient that does not fit is computed again
+	engine  bool          // the trainer may be used now
+	within  time.Duration // nothing else stops it for so long; 0: it gives way to all else
 }
 
 // pursue goes on with a case. Nothing here waits.

@@ -4,7 +4,7 @@
 // An Auditor sees its client through three things that it declares itself: Client (the state, the
 // rounds, the model), Engine (the trainer) and the Submit of its Options. The client tells it of every
 // newer state (Observe) and of every event (Advance), asks it before a training (MayTrain, MayBegin,
-// TrainingWaits), hands the Chain to the training, and each applied round to it (Record, Keep). Nothing
+// Press), hands the Chain to the training, and each applied round to it (Record, Keep). Nothing
 // of it waits: what takes time runs in tasks, and is asked for again by the next Advance.
 //
 // The files:

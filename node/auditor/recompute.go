@@ -32,7 +32,12 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	}
 	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
 	depot, tokens, claim := a.depot, q.tokens, q.claim
-	a.Engine.Examine(q.Step, m.urgent, func(ctx context.Context) func() {
+	a.Engine.Examine(q.Step, m.within > 0, func(ctx context.Context) func() {
+		if m.within > 0 {
+			limited, cancel := a.Tasks.WithTimeout(ctx, m.within)
+			defer cancel()
+			ctx = limited
+		}
 		begun := a.Tasks.Now()
 		var exam *audit.Exam
 		var err error
@@ -49,9 +54,12 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 			case q.isOver():
 			case err == nil:
 				a.Log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
-				q.took = took
+				q.took, a.took = took, took
 				a.recomputed(q, m, report, in)
-			case cancelled: // something else needed the trainer
+			case cancelled: // something else needed the trainer, or it took too long
+				if m.within > 0 {
+					a.took = max(a.took, took)
+				}
 				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
 				q.poll.again = a.Tasks.Now().Add(longestPause)

@@ -183,6 +183,7 @@ type trainer struct {
 	toy.Part
 	lies   func(gradient []float32) []float32
 	broken bool // it computes other gradients than all others
+	fails  bool // to compute any
 	exams  int
 }
 
@@ -193,6 +194,9 @@ func (*trainer) Precisions() []audit.Precision { return []audit.Precision{audit.
 
 func (t *trainer) Examine(_ context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
 	t.exams++
+	if t.fails {
+		return nil, clienttest.ErrFake
+	}
 	of := weights(x.Weights)
 	if t.broken {
 		of[9] = 1

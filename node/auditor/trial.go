@@ -1,6 +1,8 @@
 package auditor
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -12,9 +14,9 @@ import (
 // trial is an open trial of the run, and what this client has found out about it.
 type trial struct {
 	auditCase
-	state coordinator.Trial // newest known
-	ready uint32            // step of the round since which only the recomputation is lacking; 0: more is
-	waits uint32            // step of the round whose training waits, or waited, for the recomputation; 0: none
+	state   coordinator.Trial // newest known
+	ready   uint32            // step of the round since which only the recomputation is lacking; 0: more is
+	pressed bool              // the own training has waited for the recomputation
 }
 
 // jurorAsks is for how long, and how often, a juror asks for an opening before it finds the accused silent.
@@ -55,11 +57,14 @@ func (a *Auditor) judge(j *trial) {
 	if !j.isOver() {
 		a.pursue(&j.auditCase, manner{
 			holders: a.holders(t.Accused, t.Accuser), limits: audit.Precision.Limits,
-			engine: true, urgent: a.presses(j),
+			engine: true,
 		})
 		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.auditCase, jurorAsks) {
 			j.end(silent, "asked %d times, nobody has what it should have opened", j.poll.asked)
 		}
+	}
+	if j.phase == waitsForEngine && j.ready == 0 {
+		j.ready = a.Client.State().Progress.Step
 	}
 	if j.isOver() && juror {
 		a.vote(j)
@@ -70,39 +75,42 @@ func (a *Auditor) judge(j *trial) {
 // needs the trainer.
 const patientRounds = 3
 
-// presses reports whether the own training of this round waits until the gradient for a trial is
-// recomputed. That happens in one round of a trial at most, and only if half of the trial's time is over,
-// if the trainer was never free in patientRounds rounds, and if this client was not found late before in
-// the epoch, so that being late once costs it nothing.
-func (a *Auditor) presses(j *trial) bool {
+// isPressing reports whether half of the time for a trial is over, and no moment came in some rounds in
+// which nothing else needed the trainer.
+func (a *Auditor) isPressing(j *trial) bool {
 	s := a.Client.State()
 	juror, voted := s.Juror(a.me, j.state.Slot)
-	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain {
-		return false
-	}
-	if j.ready == 0 {
-		j.ready = s.Progress.Step
-	}
-	if s.Progress.Step <= max(j.ready+patientRounds, j.state.Since+coordinator.TrialRounds/2) || s.StateStart < j.state.SinceTime+coordinator.TrialTime/2 {
-		return false
-	}
-	if j.waits == 0 && a.clientOf(a.me).Lateness == coordinator.OnTime {
-		j.waits = s.Progress.Step
-	}
-	return j.waits == s.Progress.Step
+	return juror && !voted && j.phase == waitsForEngine && j.ready > 0 &&
+		s.Progress.Step > max(j.ready+patientRounds, j.state.Since+coordinator.TrialRounds/2) &&
+		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// TrainingWaits reports whether the own training of the running round waits for what a trial needs.
-func (a *Auditor) TrainingWaits() bool {
-	if a.Engine.Auditor() == nil {
-		return false
+// Press is called before a training begins, which can wait for so long without its result being late. A
+// recomputation that a trial needs gets the trainer before it where that is enough: one in a round, once in
+// a trial, whatever comes of it. A client that was found late before does not hurry.
+func (a *Auditor) Press(leeway time.Duration) {
+	s := a.Client.State()
+	if a.Engine.Auditor() == nil || leeway <= 0 {
+		return
 	}
+	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
+		j := a.trials[key]
+		if !a.isPressing(j) || j.pressed || a.pressed == s.Progress.Step || !a.Engine.Idle() ||
+			a.took > leeway/2 || a.clientOf(a.me).Lateness != coordinator.OnTime {
+			continue
+		}
+		j.pressed, a.pressed = true, s.Progress.Step
+		a.recompute(&j.auditCase, manner{limits: audit.Precision.Limits, within: leeway * 3 / 4})
+	}
+}
+
+// Judges reports whether this client has yet to vote in a trial.
+func (a *Auditor) Judges() bool {
 	for _, j := range a.trials {
-		if a.presses(j) {
+		if juror, voted := a.Client.State().Juror(a.me, j.state.Slot); juror && !voted {
 			return true
 		}
 	}
-	a.Engine.Yield() // the round of what was urgent is over
 	return false
 }
 

@@ -63,14 +63,19 @@ func found(members []*member) map[string]int {
 func watch(w *world) map[coordinator.ClientID]bool {
 	late := map[coordinator.ClientID]bool{}
 	w.until("the end", func(s *coordinator.State) bool {
-		for _, c := range s.Epoch.Clients {
-			if c.Lateness != coordinator.OnTime || c.State != coordinator.Healthy {
-				late[c.ID] = true
-			}
-		}
+		noteLate(s, late)
 		return s.RunState == coordinator.Finished
 	})
 	return late
+}
+
+// noteLate notes which members were found late, or are gone.
+func noteLate(s *coordinator.State, late map[coordinator.ClientID]bool) {
+	for _, c := range s.Epoch.Clients {
+		if c.Lateness != coordinator.OnTime || c.State != coordinator.Healthy {
+			late[c.ID] = true
+		}
+	}
 }
 
 // TestHonestMembersPassTheirAudits: with lags of one and of two rounds and over two epochs members find

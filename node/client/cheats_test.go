@@ -7,8 +7,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
@@ -205,6 +207,34 @@ func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options))
 		t.Errorf("ejected: %v, found late: %v", e, late)
 	}
 	checkVotes(t, honest)
+}
+
+// TestJurorsAreInTime: whose examinations take longer than witnesses wait, or fail, trains in time all
+// the same, while it is to judge.
+func TestJurorsAreInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the race detector makes minutes of it")
+	}
+	for name, change := range map[string]func(a *clienttest.Audited){
+		"slow":  func(a *clienttest.Audited) { a.Exam = 5 * time.Second },
+		"fails": func(a *clienttest.Audited) { a.Guess = func(audit.Examination, []float32) []float32 { return nil } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, auditedConfig(7, 80))
+				var honest []*member
+				for i := range 6 {
+					honest = append(honest, w.launch(i, audited(change)))
+				}
+				w.launch(6, accusesEverybody)
+				late := watch(w)
+				finishEqual(w, honest...)
+				if len(late) > 0 {
+					t.Errorf("found late: %v", late)
+				}
+			})
+		})
+	}
 }
 
 // checkVotes wants somebody to have voted, and all alike on a trial.

@@ -24,10 +24,9 @@ func (n *Node) roundTrain() {
 	if l == nil {
 		return
 	}
-	if !n.auditor.TrainingWaits() || n.engine.isAhead(l.Round.Step) {
-		n.train(l)
-		n.trainAhead(l)
-	}
+	n.press(l)
+	n.train(l)
+	n.trainAhead(l)
 	n.sendWitness(l, false)
 	n.accuse()
 }
@@ -230,10 +229,25 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	own := s.Candidates[len(s.Candidates)-1]
 	own.Payload = payload
 	l.Hold(s, own, uint32(len(payload)))
-	l.commitment, l.raw = hash, raw
+	l.commitment, l.raw, l.made = hash, raw, n.tasks.Now()
 	n.report.total.PayloadSent += uint64(len(payload))
 	n.gossip.publish(raw)
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
+}
+
+// press lets a trial have the trainer before the next training, for as long as its result would not come
+// too late.
+func (n *Node) press(l *roundState) {
+	if !n.auditor.Judges() {
+		return
+	}
+	leeway := n.rounds.leeway(l.Round.Step)
+	switch {
+	case l.Own(n.run.me) != nil && !l.trained:
+		n.auditor.Press(leeway - n.tasks.Now().Sub(l.opened))
+	case n.engine.Lag() > 1 && n.run.foretell(n.Draws).ok: // that of the next round, before it begins
+		n.auditor.Press(leeway)
+	}
 }
 
 // accuse reports members whose results the witnesses of the previous round do not hold,
@@ -288,28 +302,28 @@ func (n *Node) roundWitness() {
 // of that.
 const patience = 2 * time.Second
 
+// patience is how long a witness waits for a third of the results when it has the others.
+func (l *roundState) patience() time.Duration { return max(patience, l.most.Sub(l.opened)/4) }
+
 // complete reports whether a witness has waited long enough for a round's results: it holds all
 // that are awaited, or those that it lacks are late by the measure of most. No member, and no
 // third of them, sets the pace.
 func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
 	held, all := l.Progress(awaited)
-	if held == all {
-		return true
-	}
 	if held < assign.Quorum(all) {
 		l.most = time.Time{}
-		return false
+		return held == all
 	}
 	if l.most.IsZero() {
 		l.most = now
 	}
-	return now.Sub(l.most) > max(patience, l.most.Sub(l.opened)/4)
+	return held == all || now.Sub(l.most) > l.patience()
 }
 
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *roundState, now bool) {
-	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
+	complete := !now && (l.elected || !l.told && n.Events != nil || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
 		n.report.held(l.Tally)

@@ -73,7 +73,8 @@ type roundState struct {
 	*tally.Tally
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
-	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
+	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
+	made    time.Time // when the own result was announced; zero: not yet
 	elected bool      // this client witnesses the round
 	seats   int       // members that its epoch began with
 	told    bool      // that everything that can be expected is held
@@ -89,6 +90,18 @@ type roundState struct {
 	accusedIn *coordinator.State     // newest in which members were looked at
 	judged    bool                   // suspects are known
 	suspects  []coordinator.ClientID // whose results the witnesses do not hold
+}
+
+// leeway is how much later than usual the own result of a round may come: witnesses do not miss it yet.
+// It is what they waited in the newest round before in which this client had one, and saw when most had
+// one: less what it was behind most. It is zero where there is none.
+func (r *roundStates) leeway(step uint32) time.Duration {
+	for step--; r.of[step] != nil; step-- {
+		if l := r.of[step]; !l.most.IsZero() && !l.made.IsZero() {
+			return l.patience() - max(0, l.made.Sub(l.most))
+		}
+	}
+	return 0
 }
 
 // newRoundState begins the tally of a round.

@@ -199,12 +199,13 @@ func (m *made) state(chunk uint32) audit.State {
 // Past is what a model was after its newest steps: a trainer that computes next to nothing keeps
 // old models, instead of working them out.
 type Past struct {
-	mu    sync.Mutex
-	after map[uint32][32]byte
+	mu             sync.Mutex
+	after          map[uint32][32]byte
+	oldest, newest uint32 // that may be in it
 }
 
-// pastSteps are kept.
-const pastSteps = 64
+// pastSteps are kept: as many as a trainer may have to go back for a trial in rounds of 50 ms.
+const pastSteps = 4096
 
 // Note keeps what the model is after a step.
 func (p *Past) Note(step uint32, weights [32]byte) {
@@ -213,12 +214,13 @@ func (p *Past) Note(step uint32, weights [32]byte) {
 	if p.after == nil {
 		p.after = make(map[uint32][32]byte)
 	}
-	p.after[step] = weights
-	for old := range p.after {
-		if old+pastSteps < step || old > step {
-			delete(p.after, old)
-		}
+	for ; p.oldest+pastSteps < step; p.oldest++ {
+		delete(p.after, p.oldest)
 	}
+	for ; p.newest > step; p.newest-- {
+		delete(p.after, p.newest)
+	}
+	p.after[step], p.newest = weights, step
 }
 
 // At returns what the model was after a step.

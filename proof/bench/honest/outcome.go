@@ -94,7 +94,7 @@ func (o *outcome) events(dir string, members int) error {
 	for i := range members {
 		var own []float64
 		lost := 0
-		for e, err := range event.Read(filepath.Join(dir, fmt.Sprintf("client-%d", i+1), eventsFile)) {
+		for e, err := range event.Read(filepath.Join(dir, memberName(i), eventsFile)) {
 			if err != nil {
 				return err
 			}

@@ -14,20 +14,21 @@ import (
 
 // row is a run of honest members and its control.
 type row struct {
-	Name    string           `toml:"name"`
-	Model   string           `toml:"model"`   // "tied", "untied" or "moe"
-	Clients int              `toml:"clients"` // members
-	BF16    int              `toml:"bf16"`    // how many of them compute in bf16
-	Rounds  int              `toml:"rounds"`
-	Epoch   int              `toml:"epoch"`  // rounds of one; 0: all are one
-	Batch   int              `toml:"batch"`  // sequences of a round
-	Length  int              `toml:"length"` // tokens of a sequence
-	Audits  int              `toml:"audits"` // verification_percent; the control has 0
-	Data    string           `toml:"data"`   // "local", "http" or "server"
-	Delay   process.Duration `toml:"delay"`  // of every link, one way; 0: loopback
-	Rate    int64            `toml:"rate"`   // of every link, bits a second; 0: no bound
-	Stress  []string         `toml:"stress"` // "busy", "stop", "kill"
-	Set     map[string]any   `toml:"set"`    // keys of state.toml, dotted
+	Name         string           `toml:"name"`
+	Model        string           `toml:"model"`   // "tied", "untied" or "moe"
+	Clients      int              `toml:"clients"` // members
+	BF16         int              `toml:"bf16"`    // how many of them compute in bf16
+	Rounds       int              `toml:"rounds"`
+	Epoch        int              `toml:"epoch"`        // rounds of one; 0: all are one
+	Batch        int              `toml:"batch"`        // sequences of a round
+	Length       int              `toml:"length"`       // tokens of a sequence
+	Audits       int              `toml:"audits"`       // verification_percent; the control has 0
+	Data         string           `toml:"data"`         // "local", "http", "bucket" or "server"
+	Permissioned bool             `toml:"permissioned"` // only keys that are authorized may join
+	Delay        process.Duration `toml:"delay"`        // of every link, one way; 0: loopback
+	Rate         int64            `toml:"rate"`         // of every link, bits a second; 0: no bound
+	Stress       []string         `toml:"stress"`       // "busy", "stop", "kill"
+	Set          map[string]any   `toml:"set"`          // keys of state.toml, dotted
 }
 
 // Bounds of a row.
@@ -73,9 +74,9 @@ func (r *row) check() error {
 		return fmt.Errorf("audits is %d, want 1 to 90", r.Audits)
 	}
 	switch r.Data {
-	case "local", "http", "server":
+	case "local", "http", "bucket", "server":
 	default:
-		return fmt.Errorf("data is %q, want local, http or server", r.Data)
+		return fmt.Errorf("data is %q, want local, http, bucket or server", r.Data)
 	}
 	for _, s := range r.Stress {
 		if s != "busy" && s != "stop" && s != "kill" {

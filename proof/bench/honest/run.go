@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -96,6 +97,11 @@ func (p *play) run(ctx context.Context, audits int) error {
 	}
 	defer close()
 	owned = append(owned, host)
+	if p.row.Permissioned {
+		if err := p.authorize(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range p.members {
 		if p.members[i], err = p.startMember(ctx, i); err != nil {
 			return err
@@ -134,7 +140,7 @@ func (p *play) run(ctx context.Context, audits int) error {
 func (p *play) endWhenFinished(ctx context.Context) {
 	finished := []byte(`"kind":"finished"`)
 	for i := 0; i < len(p.members); {
-		log, err := os.ReadFile(filepath.Join(p.dir, fmt.Sprintf("client-%d", i+1), eventsFile))
+		log, err := os.ReadFile(filepath.Join(p.dir, memberName(i), eventsFile))
 		if err == nil && bytes.Contains(log, finished) {
 			i++
 		} else if !pause(ctx, time.Second) {
@@ -187,26 +193,57 @@ func (p *play) startServer(ctx context.Context, audits int) (host *process.Proce
 	if p.world.data != "" {
 		args = append(args, "--data-config", p.world.data)
 	}
+	if p.row.Permissioned {
+		args = append(args, "--permissioned")
+	}
 	host, err = process.Start(ctx, p.places[0], "server", filepath.Join(home, "server.log"), filepath.Join(p.bin, "psyche"), args...)
 	return host, close, err
 }
 
+func memberName(i int) string { return fmt.Sprintf("client-%d", i+1) }
+
+// memberKey returns the key of a member, and where it is kept.
+func (p *play) memberKey(i int) (own identity.Key, path string, err error) {
+	home, err := process.Folder(p.dir, memberName(i))
+	if err != nil {
+		return own, "", err
+	}
+	path = filepath.Join(home, "identity.json")
+	if own, err = identity.LoadKeyFile(path); !errors.Is(err, os.ErrNotExist) {
+		return own, path, err
+	}
+	if own, err = identity.Generate(rand.Reader); err == nil {
+		err = identity.SaveKeyFile(path, own)
+	}
+	return own, path, err
+}
+
+// authorize admits the members' keys to a permissioned run: the host's key is its join authority.
+func (p *play) authorize(ctx context.Context) error {
+	for i := range p.members {
+		own, _, err := p.memberKey(i)
+		if err != nil {
+			return err
+		}
+		admit := exec.CommandContext(ctx, filepath.Join(p.bin, "psyche"), "run", "authorize", own.ID().String(), "--run-id", runID,
+			"--keypair", filepath.Join(p.dir, "server", server.HostKeyFile), "--server-addr", p.address, "--server-key", p.key, "--timeout", "1m")
+		if out, err := admit.CombinedOutput(); err != nil {
+			return fmt.Errorf("authorize %s: %w: %s", memberName(i), err, out)
+		}
+	}
+	return nil
+}
+
 // startMember starts a member, or starts it again with the key that it had.
 func (p *play) startMember(ctx context.Context, i int) (*process.Process, error) {
-	name := fmt.Sprintf("client-%d", i+1)
+	name := memberName(i)
 	home, err := process.Folder(p.dir, name)
 	if err != nil {
 		return nil, err
 	}
-	keyPath := filepath.Join(home, "identity.json")
-	if _, err := os.Stat(keyPath); errors.Is(err, os.ErrNotExist) {
-		own, err := identity.Generate(rand.Reader)
-		if err != nil {
-			return nil, err
-		}
-		if err := identity.SaveKeyFile(keyPath, own); err != nil {
-			return nil, err
-		}
+	_, keyPath, err := p.memberKey(i)
+	if err != nil {
+		return nil, err
 	}
 	args := []string{"train", "--run-id", runID, "--server-addr", p.address, "--server-key", p.key,
 		"--identity-secret-key-path", keyPath, "--events-dir", home, "--allow-local-paths", "--allow-inner-data",

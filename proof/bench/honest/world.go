@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
 )
 
 // kind is a small model.
@@ -89,6 +91,16 @@ func prepare(ctx context.Context, bin, dir string, r row, dataAddress string) (w
 		close = served.Close
 		w.location = map[string]any{"Http": map[string]any{
 			"location": map[string]any{"SingleUrl": served.URL + "/train.ds"}, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle",
+		}}
+	case "bucket":
+		bucket, end := fakegcs.Start()
+		close = end
+		bucket.Set("tokens", "train.ds", text(r))
+		if err := os.Setenv("STORAGE_EMULATOR_HOST", bucket.Host); err != nil { // for the members
+			return w, close, err
+		}
+		w.location = map[string]any{"Http": map[string]any{
+			"location": map[string]any{"Gcp": map[string]any{"bucket_name": "tokens"}}, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle",
 		}}
 	case "server":
 		w.location = map[string]any{"Server": dataAddress}

@@ -46,11 +46,17 @@ type upload struct {
 
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
-	s := &Server{objects: map[string]object{}, uploads: map[string]*upload{}, generation: 1_000_000}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	s.Host = strings.TrimPrefix(server.URL, "http://")
+	s, close := Start()
+	t.Cleanup(close)
 	return s
+}
+
+// Start starts a server; close ends it.
+func Start() (s *Server, close func()) {
+	s = &Server{objects: map[string]object{}, uploads: map[string]*upload{}, generation: 1_000_000}
+	server := httptest.NewServer(s)
+	s.Host = strings.TrimPrefix(server.URL, "http://")
+	return s, server.Close
 }
 
 // Set writes an object.
