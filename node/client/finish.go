@@ -133,9 +133,9 @@ func (v *view) handOver() time.Duration {
 // not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
-	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
-	for _, r := range v.state.Epoch.Reports {
-		has[r.Client] = r.Digest == recorded
+	has := make(map[coordinator.ClientID]bool)
+	for _, c := range v.state.Reporters(v.state.Model.Checkpoint.Step) {
+		has[c.ID] = c.Report.Digest == recorded
 	}
 	has[v.myself()] = true
 	connected := make(map[identity.ID]bool, len(v.peers))
@@ -173,12 +173,16 @@ func (v *view) closedEarly() bool {
 	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
 
+// reported reports whether this client reported the model of a checkpoint.
+func (v *view) reported(c coordinator.Checkpoint) bool {
+	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
+}
+
 // lingers reports whether this client stays for others that need the final model. A client that was
 // away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
-	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
-		coordinator.CheckpointReport{Client: v.myself(), Digest: recorded.Digest}) {
+	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !v.reported(recorded) {
 		return false
 	}
 	away, here := p.awaited(v)

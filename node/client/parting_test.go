@@ -21,7 +21,8 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 		member(4, coordinator.Ejected), member(5, coordinator.Ejected),
 	}
 	s.Epoch.Exited = []coordinator.Client{member(6, coordinator.Withdrawn), member(7, coordinator.Ejected)}
-	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(2)}}
+	s.Model.Checkpoint.Step = 7
+	s.Epoch.Clients[1].Report.Step = 7
 	v := &view{me: identity.ID(id(1)), state: s, peers: []backend.Peer{{ID: identity.ID(id(3))}, {ID: identity.ID(id(4))}}}
 	p := &parting{back: make(map[coordinator.ClientID]bool)}
 	if away, here := p.awaited(v); away != 1 || here != 1 {
