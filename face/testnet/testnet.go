@@ -39,6 +39,9 @@ type Options struct {
 	Display      Display       // of the progress; closed when training ends
 	Chain        Chain         // the run is on a chain
 
+	AcceptLoss bool            // a resumed run may go on with an older model than its newest
+	Hurry      context.Context // when it ends, an interrupted run ends without closing its epoch; may be nil
+
 	Extras
 }
 
@@ -65,6 +68,7 @@ type network struct {
 	progress  *tracker
 	hostFlags []string      // of clients: where the run is
 	before    time.Duration // that the run took before it was resumed
+	standing  *standing     // of the run that is resumed; nil: it begins
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which
@@ -95,7 +99,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 
 // explain says where everything is of a run that ended before its time, and how to go on.
 func (n *network) explain(err error) error {
-	if n.options.Chain.Used {
+	if n.options.Chain.Used || n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
 	}
 	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
@@ -263,7 +267,7 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
 				"--events-dir", n.eventsDir(i),
 				"--allow-local-paths", "--allow-inner-data", // everything is on this machine
-				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
+				"--checkpoint-dir", n.checkpointDir(i),
 				"--threads", strconv.Itoa(n.options.Threads),
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
@@ -337,6 +341,9 @@ func (n *network) train(ctx context.Context) error {
 		stopFollowing()
 		followers.Wait()
 	}()
+	if err := n.goOn(ctx); err != nil {
+		return err
+	}
 	for _, client := range n.clients {
 		if err := client.start(); err != nil {
 			return err
@@ -359,6 +366,15 @@ func (n *network) train(ctx context.Context) error {
 		supervisors.Go(func() { n.killAtRandom(ctx, cancel) })
 	}
 
+	if err := n.awaitEnd(ctx, finished, serverFailed); err != nil {
+		n.pauseRun(ctx)
+		return err
+	}
+	return n.endOnChain(ctx)
+}
+
+// awaitEnd returns when every client has seen the run finish, or with the first failure.
+func (n *network) awaitEnd(ctx context.Context, finished, serverFailed <-chan error) error {
 	for range n.clients {
 		select {
 		case err := <-finished:
@@ -371,7 +387,7 @@ func (n *network) train(ctx context.Context) error {
 			return fmt.Errorf("testnet: %w", context.Cause(ctx))
 		}
 	}
-	return n.endOnChain(ctx)
+	return nil
 }
 
 // superviseClient waits until client i ends by itself, which it does when the run is
