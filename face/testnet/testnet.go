@@ -56,19 +56,21 @@ const shutdownGrace = 10 * time.Second
 
 // network is a running testnet.
 type network struct {
-	options   Options
-	run       config.Run
-	dir       string   // of this run
-	address   string   // of the server
-	server    *process // or the chain
-	archive   string   // of a run on a chain
-	setUp     uint64   // lamports that the authority of a run on a chain paid
-	clients   []*process
-	ids       []identity.ID
-	progress  *tracker
-	hostFlags []string      // of clients: where the run is
-	before    time.Duration // that the run took before it was resumed
-	standing  *standing     // of the run that is resumed; nil: it begins
+	options     Options
+	run         config.Run
+	dir         string   // of this run
+	address     string   // of the server
+	server      *process // or the chain
+	data        *process // data server of a run on a chain; nil: there is none
+	dataAddress string
+	archive     string // of a run on a chain
+	setUp       uint64 // lamports that the authority of a run on a chain paid
+	clients     []*process
+	ids         []identity.ID
+	progress    *tracker
+	hostFlags   []string      // of clients: where the run is
+	before      time.Duration // that the run took before it was resumed
+	standing    *standing     // of the run that is resumed; nil: it begins
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which
@@ -242,7 +244,9 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
 	var err error
 	if n.options.Chain.Used {
-		n.server, n.hostFlags, err = n.chainProcess()
+		if n.server, n.hostFlags, err = n.chainProcess(); err == nil {
+			n.data, err = n.dataProcess()
+		}
 	} else {
 		n.server, n.hostFlags, err = n.serverProcess(stateFlags)
 	}
@@ -272,7 +276,7 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.hostFlags...), n.options.clientFlags(i)...),
+			}, n.hostFlags...), append(n.knownServers(), n.options.clientFlags(i)...)...),
 		})
 	}
 	return nil
@@ -281,11 +285,14 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 // serverProcess describes the server, and returns the flags by which clients find it.
 func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
 	serverDir := n.serverDir()
-	dataFlags, err := n.dataFlags()
+	data, err := n.keptDataConfig()
 	if err != nil {
 		return nil, nil, err
 	}
-	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
+	if data != "" {
+		stateFlags = append(stateFlags, "--data-config", data)
+	}
+	stateFlags = append(stateFlags, n.options.serverFlags()...)
 	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
 	if err != nil {
 		return nil, nil, err
@@ -325,6 +332,11 @@ func (n *network) train(ctx context.Context) error {
 		if err := n.beginOnChain(ctx); err != nil {
 			return err
 		}
+		stop, err := n.serveOnChain(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	if n.options.Panes {
 		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
@@ -358,8 +370,11 @@ func (n *network) train(ctx context.Context) error {
 	for i := range n.clients {
 		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
 	}
-	serverFailed := make(chan error, 1)
+	serverFailed := make(chan error, 2)
 	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
+	if n.data != nil {
+		supervisors.Go(func() { serverFailed <- n.data.endsBefore(ctx) })
+	}
 	n.follow(followers, following, ctx, cancel)
 	supervisors.Go(func() { n.showWhile(ctx) })
 	if n.options.Faults.RandomKillNum > 0 {
