@@ -18,6 +18,9 @@ func (n *Node) cooldown() {
 	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
 		return
 	}
+	if !n.keeper.Ahead(n.run.state) {
+		return
+	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
 	n.actions.submit("checkpoint", report, report, func() {
 		n.report.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
