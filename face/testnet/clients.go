@@ -58,7 +58,7 @@ type clientRecord struct {
 	checkpointStep uint32
 	checkpointDir  string
 	savedStep      uint32 // of checkpointDir
-	finishedDigest string
+	final          event.Finished
 
 	readyEpoch          uint32      // whose model it said to hold
 	ready               bool        // it said so in this life
@@ -104,7 +104,7 @@ func (c *clientRecord) see(e event.Event) {
 	case event.Rejoined:
 		c.lost, c.back, c.rejoined = false, true, true
 	case event.Finished:
-		c.ended, c.finishedDigest = true, body.Digest
+		c.ended, c.final = true, body
 		c.stopMoving()
 	case event.Failed:
 		c.gaveUp = true

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -276,10 +277,20 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.hostFlags...), append(n.knownServers(), n.options.clientFlags(i)...)...),
+			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.clientFlags(i))...),
 		})
 	}
 	return nil
+}
+
+// otherFolders are the flags that tell client i where the others save the run's models.
+func (n *network) otherFolders(i int) (flags []string) {
+	for other := range n.options.NumClients {
+		if other != i {
+			flags = append(flags, "--other-checkpoint-dir", n.checkpointDir(other))
+		}
+	}
+	return flags
 }
 
 // serverProcess describes the server, and returns the flags by which clients find it.

@@ -2,6 +2,7 @@ package testnet
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,31 @@ func TestResumedClientsSayWhatTheyLoaded(t *testing.T) {
 	want := []string{"client-1 goes on with the model of step 8 from its disk", "client-2 goes on with the model that the run began with"}
 	if got := tracker.progress().Notes; !slices.Equal(got, want) {
 		t.Errorf("notes: got %q, want %q", got, want)
+	}
+}
+
+// TestCompleteRuns tells apart clients without the final model and clients with different ones.
+func TestCompleteRuns(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends []event.Finished
+		want error
+		says string
+	}{
+		"all have it":             {[]event.Finished{{Digest: "d"}, {Digest: "d"}, {Digest: "d"}}, nil, ""},
+		"one ended without":       {[]event.Finished{{Digest: "d"}, {}, {Digest: "d"}}, ErrIncomplete, "client-2 ended without the final model"},
+		"none is recorded":        {[]event.Finished{{Digest: "d", Unrecorded: true}, {Digest: "d"}, {Digest: "d"}}, ErrIncomplete, "client-1 vouch"},
+		"two models":              {[]event.Finished{{Digest: "d"}, {Digest: "e"}, {Digest: "d"}}, ErrReplicasDiffer, ""},
+		"two models, one without": {[]event.Finished{{Digest: "d"}, {Digest: "e"}, {}}, ErrReplicasDiffer, ""},
+	} {
+		tracker := newTracker(testIDs(), testRun())
+		for i, end := range test.ends {
+			id := tracker.ids[i]
+			tracker.add(id, at(i, event.Checkpoint{Step: 2, Digest: "another one"})) // is not what the run ended with
+			tracker.add(id, at(i, end))
+		}
+		if err := tracker.summary().complete(); !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
 	}
 }
 
