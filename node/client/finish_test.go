@@ -176,7 +176,7 @@ func TestKilledAfterItsLastReport(t *testing.T) {
 
 // reported reports whether a client has reported the model of the epoch.
 func reported(s *coordinator.State, m *member) bool {
-	return slices.ContainsFunc(s.Epoch.Reports, func(r coordinator.CheckpointReport) bool { return r.Client == coordinator.ClientID(m.id) })
+	return slices.ContainsFunc(s.Reporters(s.Progress.Step-1), func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(m.id) })
 }
 
 // TestInterruptAfterTheEnd: who only stays for others may be interrupted; it has succeeded.
