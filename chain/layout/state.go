@@ -125,30 +125,25 @@ func (a *account) epoch(s *coordinator.State) {
 	a.skip(7)
 	rounds := a.count(len(e.Rounds), coordinator.StoredRounds, "rounds")
 	ready := a.count(len(e.Ready), coordinator.MaxClients, "ready")
-	reports := a.count(len(e.Reports), coordinator.MaxClients, "reports")
+	a.uint32(&e.Commit.Step)
 	a.skip(4)
+	a.key(&e.Commit.Digest)
 	a.clients(&e.Clients, "clients", marksOf(s))
 	a.clients(&e.Exited, "exited", nil)
 	list(a, &e.Ready, ready, coordinator.MaxClients, keySize, a.id)
-	list(a, &e.Reports, reports, coordinator.MaxClients, reportSize, func(r *coordinator.CheckpointReport) {
-		a.id(&r.Client)
-		a.key(&r.Digest)
-	})
 	list(a, &e.Rounds, rounds, coordinator.StoredRounds, roundSize, func(r *coordinator.Round) { a.round(r, s.Config) })
 }
 
 // marks are what the program notes of a member.
 type marks struct {
-	bits   uint8 // 1: it is in Epoch.Ready; 2: the run no longer admits it
-	report uint16
+	bits uint8 // 1: it is in Epoch.Ready; 2: the run no longer admits it
 }
 
 func marksOf(s *coordinator.State) func(coordinator.ClientID) marks {
 	e := &s.Epoch
 	ready := places(e.Ready, func(id *coordinator.ClientID) coordinator.ClientID { return *id })
-	reports := places(e.Reports, func(r *coordinator.CheckpointReport) coordinator.ClientID { return r.Client })
 	return func(id coordinator.ClientID) marks {
-		m := marks{report: uint16(reports[id])}
+		var m marks
 		if ready[id] > 0 {
 			m.bits = 1
 		}
@@ -179,6 +174,9 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.uint8(&c.Returns)
 		a.uint8(&c.Juror)
 		a.uint8(&c.Voted)
+		a.uint32(&c.HoldsEarlier)
+		a.uint32(&c.Report.Step)
+		a.key(&c.Report.Digest)
 	})
 }
 
@@ -191,7 +189,7 @@ func (a *account) marks(c *coordinator.Client, marked func(coordinator.ClientID)
 	}
 	a.uint8(&m.bits)
 	a.uint8(&c.Complaints)
-	a.uint16(&m.report)
+	a.skip(2)
 }
 
 func (a *account) trial(t *coordinator.Trial) {

@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/objstore/gcs"
 	"github.com/psyche-go/psyche/learn/train/dummy"
+	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -139,11 +140,42 @@ func transfer(events *event.Log, logger *slog.Logger, now event.Transfer) {
 	}
 }
 
+// fromOthers looks for the wanted checkpoint where other members save theirs.
+func (a *archives) fromOthers(ctx context.Context, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	err := errors.New("no --other-checkpoint-dir is given")
+	for i, dir := range a.OtherCheckpointDir {
+		at := keep.Folder{Dir: dir, RunID: a.runID}.Checkpoint(wanted.Step)
+		facts, problem := checkpoint.ReadFacts(at)
+		if problem == nil {
+			problem = compareFacts(facts, wanted)
+		}
+		if problem == nil {
+			var snapshot checkpoint.Snapshot
+			if snapshot, problem = readWanted(ctx, at, wanted); problem == nil {
+				a.logger.Info("got the model from the folder of another member", "dir", at)
+				return snapshot, nil
+			}
+		}
+		if i == 0 {
+			err = nil
+		}
+		err = errors.Join(err, fmt.Errorf("%s: %w", at, problem))
+	}
+	return checkpoint.Snapshot{}, err
+}
+
 // archive gets a model that no member gives: from a place that a member reported or, for
-// none, from where this client uploads to and where the run came from.
+// none, from others' folders, from where this client uploads to, and where the run came from.
 func (a *archives) archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	if at != (coordinator.Place{}) {
 		return a.fromReport(ctx, wanted, at)
+	}
+	if len(a.OtherCheckpointDir) > 0 {
+		snapshot, err := a.fromOthers(ctx, wanted)
+		if err == nil || ctx.Err() != nil {
+			return snapshot, err
+		}
+		a.logger.Info("not in --other-checkpoint-dir", "why", err)
 	}
 	if a.GCSBucket != "" {
 		snapshot, err := a.fromOwnBucket(ctx, wanted)

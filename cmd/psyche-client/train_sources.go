@@ -23,6 +23,8 @@ type sourceFlags struct {
 
 	AllowInnerData bool `help:"Let the run name data at addresses of inner networks: of this machine, of private networks, of the link. Whoever set up the run decides what is read from there and trained on. Not needed for a data server on the host of --server-addr."`
 
+	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here: the run's model is looked for there when no member gives it. May be repeated." sep:"none" type:"path"`
+
 	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
 }
 

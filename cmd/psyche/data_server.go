@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -114,6 +115,30 @@ func loadServedData(state string, model config.Model, file string) (config.DataS
 	return from, at, err
 }
 
+// dataRun returns the run whose data the host serves, and the file that says what it is: that of the
+// one --state, else the one that the server finds in --save-state-dir.
+func (c serverRun) dataRun(runs []config.Run) (file string, run config.Run, err error) {
+	if len(runs) == 1 {
+		return c.State[0], runs[0], nil
+	}
+	var saved []string
+	if len(runs) == 0 && c.SaveStateDir != "" {
+		if saved, err = filepath.Glob(filepath.Join(c.SaveStateDir, "*.journal")); err != nil {
+			return "", run, err
+		}
+	}
+	if len(saved) != 1 {
+		return "", run, usagef("--data-config is for the run of one --state, or for the one run in --save-state-dir; there are %d and %d", len(runs), len(saved))
+	}
+	log, _, err := server.Replay(saved[0], nil)
+	if err != nil {
+		return "", run, fmt.Errorf("which run --data-config is for: %w", err)
+	}
+	run = config.Run{RunID: log.State.RunID, Config: log.State.Config}
+	run.Model, err = config.DecodeModel(log.State.Model.Definition)
+	return saved[0], run, err
+}
+
 // serveData lets the host serve data as well, if --data-config says so. What it returns
 // ends that.
 func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
@@ -123,10 +148,11 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 		}
 		return func() error { return nil }, nil
 	}
-	if len(runs) != 1 {
-		return nil, usagef("--data-config is for the run of one --state, there are %d", len(runs))
+	file, run, err := c.dataRun(runs)
+	if err != nil {
+		return nil, err
 	}
-	from, at, err := loadServedData(c.State[0], runs[0].Model, c.DataConfig)
+	from, at, err := loadServedData(file, run.Model, c.DataConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +160,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	if address == "" {
 		_, port, err := net.SplitHostPort(at.Addr)
 		if err != nil {
-			return nil, configError{fmt.Errorf("%s: data location %q: %w", c.State[0], at.Addr, err)}
+			return nil, configError{fmt.Errorf("%s: data location %q: %w", file, at.Addr, err)}
 		}
 		address = net.JoinHostPort(c.ServerAddr, port)
 	}
@@ -142,16 +168,16 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 		return nil, err
 	}
 	if at.Key != "" && at.Key != o.Key.ID().String() {
-		return nil, configError{fmt.Errorf("%s: clients want the data server to have the key %s, this server has %s; correct the data location, or give it that key in --save-state-dir", c.State[0], at.Key, o.Key.ID())}
+		return nil, configError{fmt.Errorf("%s: clients want the data server to have the key %s, this server has %s; correct the data location, or give it that key in --save-state-dir", file, at.Key, o.Key.ID())}
 	}
-	service, err := c.begin(ctx, from, address, runs[0].RunID, o.Key, events.mainLog(), o.Logger)
+	service, err := c.begin(ctx, from, address, run.RunID, o.Key, events.mainLog(), o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("serve data: %w", err)
 	}
 	var hash [32]byte
-	o.OnRun = func(runID string, run [32]byte) {
-		if runID == runs[0].RunID {
-			hash = run
+	o.OnRun = func(runID string, of [32]byte) {
+		if runID == run.RunID {
+			hash = of
 		}
 	}
 	show := o.OnState

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
+	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/journal"
 )
@@ -75,7 +76,7 @@ type commands struct {
 
 const description = `Host and prepare runs that train a language model together.
 
-Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 130 interrupted.`
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 130 interrupted.`
 
 // Exit codes. Help and documentation list them.
 const (
@@ -86,6 +87,8 @@ const (
 	exitRefused     = 4
 	exitConnection  = 5
 	exitUnverified  = 6
+	exitIncomplete  = 8
+	exitDiffer      = 9
 	exitInterrupted = 130
 )
 
@@ -182,6 +185,10 @@ func exitCode(ctx context.Context, err error) int {
 		return exitRefused
 	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive):
 		return exitUnverified
+	case errors.Is(err, testnet.ErrReplicasDiffer):
+		return exitDiffer
+	case errors.Is(err, testnet.ErrIncomplete):
+		return exitIncomplete
 	}
 	return exitFailed
 }

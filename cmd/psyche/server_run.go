@@ -27,7 +27,7 @@ type serverRun struct {
 	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
 	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
-	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
+	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server."`
 	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
 	sourceFlags               `embed:""`
 	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`

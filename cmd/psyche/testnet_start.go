@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/psyche-go/psyche/face/testnet"
@@ -17,6 +19,7 @@ type testnetStart struct {
 	NumClients int    `help:"Client processes to start." default:"3"`
 	ConfigPath string `help:"Folder that holds the run's state.toml and, if the run's data location is a Server, a data.toml that says what the testnet's server serves." type:"path"`
 	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path"`
+	AcceptLoss bool   `help:"With --resume: go on also when no client's folder has the newest model that the run recorded, from an older one."`
 	RunID      string `help:"Name of the run. Default: the configuration's."`
 	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
 	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path"`
@@ -48,10 +51,11 @@ func (c *testnetStart) Help() string {
 	return `Starts a server and several clients as processes of their own, over loopback, shows
 their progress and prints a summary, which is also kept as summary.json in the run's
 folder, with logs, event logs, checkpoints and the loss curve. Ctrl-C, --timeout and
-failures leave the same, of what there is; --resume goes on from there: from the newest
-checkpoint, with fresh optimizers. With --backend solana there is a chain in place of the
-server: the program is deployed there, and the clients pay from keys of their own; the chain
-is in memory, so nothing can be resumed.`
+failures leave the same, of what there is, after the epoch was closed with its checkpoint;
+Ctrl-C once more does not wait for that. --resume goes on from there: from the newest model
+that the run recorded, with fresh optimizers, and says which that is. With --backend solana
+there is a chain in place of the server: the program is deployed there, and the clients pay
+from keys of their own; the chain is in memory, so nothing can be resumed.`
 }
 
 // check refuses numbers that would stand for something else.
@@ -61,6 +65,8 @@ func (c *testnetStart) check() error {
 		return usagef("missing flags: --config-path, or --resume to go on with a run")
 	case c.Resume != "" && (c.ConfigPath != "" || c.RunID != ""):
 		return usagef("--resume goes on with the run as it is: leave --config-path and --run-id out")
+	case c.AcceptLoss && c.Resume == "":
+		return usagef("--accept-loss is for --resume: a run that begins has nothing to lose")
 	case c.Threads < 0:
 		return usagef("--threads is %d: want at least 1, or 0 for an equal share of the cores", c.Threads)
 	case c.MicroBatchSize < 1:
@@ -94,6 +100,9 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	hurry, rush := context.WithCancel(context.Background())
+	defer rush()
+	defer again(ctx, rush)()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -115,6 +124,8 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		MicroBatch:   c.MicroBatchSize,
 		HeldOut:      c.HeldOut,
 		Timeout:      c.Timeout,
+		AcceptLoss:   c.AcceptLoss,
+		Hurry:        hurry,
 		Chain:        testnet.Chain{Used: c.Backend == "solana", SlotMs: c.SlotMs, Validator: c.Validator},
 		Faults: testnet.Faults{
 			KillAtStep:       c.KillAtStep,
@@ -125,8 +136,13 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 			Seed:             c.Seed,
 			RestartDelay:     seconds(c.RestartDelay),
 		},
-		Extras:  extras,
-		Display: c.display(to, func() { cancel(errInterrupted) }),
+		Extras: extras,
+		Display: c.display(to, func() {
+			if ctx.Err() != nil {
+				rush()
+			}
+			cancel(errInterrupted)
+		}),
 	}
 	summary, err := testnet.Run(ctx, options)
 	if summary.Rounds > 0 || summary.Checkpoint != "" {
@@ -139,6 +155,24 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		return configError{err}
 	}
 	return err
+}
+
+// again calls rush at the first signal after ctx has ended; what it returns ends that.
+func again(ctx context.Context, rush func()) (stop func()) {
+	second, ended := make(chan os.Signal, 1), make(chan struct{})
+	waiting := context.AfterFunc(ctx, func() {
+		signal.Notify(second, os.Interrupt, syscall.SIGTERM)
+		select {
+		case <-second:
+			rush()
+		case <-ended:
+		}
+	})
+	return func() {
+		waiting()
+		signal.Stop(second)
+		close(ended)
+	}
 }
 
 // display draws on a terminal and writes lines everywhere else.

@@ -51,10 +51,10 @@ type HealthCheck struct {
 	Clients []ClientID
 }
 
-// ReportCheckpoint says which model a member holds after applying everything
-// outstanding (Cooldown).
+// ReportCheckpoint says which model a member holds after applying everything up to a step: in Cooldown
+// the last one, else any that is done.
 type ReportCheckpoint struct {
-	Step   uint32 // Progress.Step in Cooldown: the last round's step plus one
+	Step   uint32 // the first that the model has not seen; Progress.Step in Cooldown
 	Digest [32]byte
 }
 

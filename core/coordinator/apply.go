@@ -129,25 +129,25 @@ func (s *State) join(from ClientID, a Join) error {
 	if !s.Authority.MayJoin(from) || s.isEjected(from) {
 		return ErrNotAuthorised
 	}
-	checkpoint := s.Model.Checkpoint
-	holds := !checkpoint.Kind.isOrigin() && a.Holds == checkpoint.Digest
+	joins := Client{ID: from, Commitment: a.Commitment}
+	joins.HoldsModel, joins.HoldsEarlier = s.recordedAs(a.Holds)
 	if i := indexOf(s.Pending, from); i >= 0 {
 		waiting := &s.Pending[i]
+		joins.ProbationUntil = waiting.ProbationUntil
 		switch {
-		case waiting.HoldsModel == holds && waiting.Commitment == a.Commitment:
+		case waiting.HoldsModel == joins.HoldsModel && waiting.HoldsEarlier == joins.HoldsEarlier && waiting.Commitment == a.Commitment:
 			return ErrDuplicate
-		case holds || !waiting.HoldsModel:
-			waiting.HoldsModel, waiting.Commitment = holds, a.Commitment
+		case joins.HoldsModel || !waiting.HoldsModel:
+			waiting.HoldsModel, waiting.HoldsEarlier, waiting.Commitment = joins.HoldsModel, joins.HoldsEarlier, a.Commitment
 			return nil
 		}
-		again := Client{ID: from, ProbationUntil: waiting.ProbationUntil, Commitment: a.Commitment}
-		s.Pending = append(slices.Delete(s.Pending, i, i+1), again)
+		s.Pending = append(slices.Delete(s.Pending, i, i+1), joins)
 		return nil
 	}
 	if err := s.makeWay(from); err != nil {
 		return err
 	}
-	joins := Client{ID: from, HoldsModel: holds, ProbationUntil: s.credit(from), Commitment: a.Commitment}
+	joins.ProbationUntil = s.credit(from)
 	if member, ok := s.Member(from); ok && member.State == Healthy {
 		member.State = Withdrawn
 	}
@@ -172,7 +172,7 @@ func (s *State) depart(client Client) {
 		oldest := max(0, slices.IndexFunc(s.Departed, Client.isNew))
 		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
 	}
-	client.Waited = false
+	client.Waited, client.Report = false, Recorded{}
 	s.Departed = append(s.Departed, client)
 }
 
@@ -249,22 +249,5 @@ func (s *State) witness(from ClientID, a *WitnessRound) error {
 		CommitmentsRoot: a.CommitmentsRoot,
 		Replica:         a.Replica,
 	})
-	return nil
-}
-
-func (s *State) report(from ClientID, a ReportCheckpoint) error {
-	if s.RunState != Cooldown {
-		return ErrWrongState
-	}
-	if a.Step != s.Progress.Step {
-		return ErrWrongStep
-	}
-	if !s.isHealthy(from) {
-		return ErrNotMember
-	}
-	if s.hasReported(from) {
-		return ErrDuplicate
-	}
-	s.Epoch.Reports = append(s.Epoch.Reports, CheckpointReport{Client: from, Digest: a.Digest})
 	return nil
 }

@@ -88,11 +88,11 @@ func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	}
 	model.Definition = append([]byte(nil), model.Definition...)
 	s.Config, s.Model = a.Config, model
-	s.Epoch.Rounds, s.Epoch.Reports = nil, nil
+	s.Epoch.Rounds = nil
 	if replaced {
 		s.Earlier, s.Uploads, s.OriginStep = nil, nil, s.Progress.Step
 		for i := range s.Pending {
-			s.Pending[i].HoldsModel = false
+			s.Pending[i].HoldsModel, s.Pending[i].HoldsEarlier = false, 0
 		}
 	}
 	return nil

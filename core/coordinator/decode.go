@@ -292,14 +292,8 @@ func (d *decoder) epoch(e *Epoch) {
 		e.Rounds = append(e.Rounds, r)
 	}
 	e.Ready = d.ids("ready", MaxClients)
-	n := d.length("reports", MaxClients, reportSize)
-	if n > 0 {
-		e.Reports = make([]CheckpointReport, n)
-	}
-	for i := range e.Reports {
-		d.bytes(e.Reports[i].Client[:], "reports")
-		d.bytes(e.Reports[i].Digest[:], "reports")
-	}
+	e.Commit.Step = d.uint32("commit point")
+	d.bytes(e.Commit.Digest[:], "commit point")
 }
 
 func (d *decoder) trials() []Trial {
@@ -412,6 +406,10 @@ func (d *decoder) clients(field string) []Client {
 		d.check(bits&128 == 0, field)
 		c.ProbationUntil = d.uint32(field)
 		c.Juror, c.Voted, c.Complaints = d.uint8(field), d.uint8(field), d.uint8(field)
+		c.HoldsEarlier = d.uint32(field)
+		if c.Report.Step = d.uint32(field); c.Report.Step != 0 {
+			d.bytes(c.Report.Digest[:], field)
+		}
 	}
 	return clients
 }

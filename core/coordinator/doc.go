@@ -83,15 +83,15 @@
 //
 // # Which model an epoch starts from
 //
-// Model.Checkpoint, always and for everybody. When a quorum of the healthy members, or
-// of MinClients where fewer are left, and a third of those that the epoch began with, report
-// the same digest in Cooldown, the checkpoint
-// becomes the P2P kind with that digest and remembers where it came from
-// (Checkpoint.Origin). Without such a quorum nobody can say which model is the right one:
-// the checkpoint stays what it was, and every member whose model is not that one has to
-// load it. If no member of an epoch that starts holds the checkpoint's model, it falls
-// back to the newest checkpoint of which a member reported an upload (State.Uploads), or to
-// its origin, and optimizers start afresh. Steps and data go on as they were, so that
+// Model.Checkpoint, always and for everybody. When a quorum of the healthy members, and a third of
+// those that the epoch began with, report the same digest in Cooldown, the checkpoint becomes the P2P
+// kind with that digest and remembers where it came from (Checkpoint.Origin). Without such a quorum
+// nobody can say which model of the last step is the right one: the run falls back to the newest that
+// as many reported while rounds ran (Epoch.Commit), and without one to where the epoch began. Every
+// member whose model is not that one has to load it. If no member of an epoch that starts holds the
+// checkpoint's model, it falls back to the newest recorded one that a member holds (Client.HoldsEarlier)
+// or of which a member reported an upload (State.Uploads), or to its origin, and optimizers start
+// afresh. Steps and data go on as they were, so that
 // nothing is trained on twice; State.Lapses has the steps that the model has not seen.
 //
 // # Rounds without witnesses

@@ -13,8 +13,7 @@ const encodingVersion = 9
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3
-	reportSize  = 32 + 32
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // and a digest if it reported one
 	witnessSize = 2 + 2*filterSize + 32 + 32
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
@@ -39,7 +38,7 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) + 2 + MaxEjections*ejectionSize +
 	4 + 4 + 8 + // progress
 	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
-	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
+	4*MaxClients*(clientSize+32) + MaxClients*32 +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
 	8 + 3*32 + 8 + 4 +
 	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
@@ -183,12 +182,8 @@ func (e *Epoch) appendTo(b []byte) []byte {
 		b = e.Rounds[i].appendTo(b)
 	}
 	b = appendIDs(b, e.Ready)
-	b = appendLength(b, len(e.Reports))
-	for _, report := range e.Reports {
-		b = append(b, report.Client[:]...)
-		b = append(b, report.Digest[:]...)
-	}
-	return b
+	b = le.AppendUint32(b, e.Commit.Step)
+	return append(b, e.Commit.Digest[:]...)
 }
 
 func (t *Trial) appendTo(b []byte) []byte {
@@ -238,6 +233,10 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
 		b = le.AppendUint32(b, c.ProbationUntil)
 		b = append(b, c.Juror, c.Voted, c.Complaints)
+		b = le.AppendUint32(b, c.HoldsEarlier)
+		if b = le.AppendUint32(b, c.Report.Step); c.Report.Step != 0 {
+			b = append(b, c.Report.Digest[:]...)
+		}
 	}
 	return b
 }

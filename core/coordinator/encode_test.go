@@ -47,12 +47,14 @@ func goldenState(t testing.TB) State {
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
 	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Complaints, s.Config.EjectionEpochs = 2, 2, 3
 	s.Epoch.Rounds[0].Challenge = clientID("challenge")
+	s.Epoch.Clients[0].HoldsEarlier = 1
+	s.Epoch.Clients[1].Report = Recorded{Step: 2, Digest: clientID("d2")}
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v9.golden": goldenState(t), "tried-v9.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v10.golden": goldenState(t), "tried-v10.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }
@@ -93,6 +95,11 @@ func triedState(t testing.TB) State {
 	c.mustID(c.accused, Accuse{Step: c.step + 1, Client: member(5), Fault: FaultSilent})
 	c.vote(true, 3)
 	c.vote(false, 2)
+	for i := range c.Epoch.Clients {
+		if client := &c.Epoch.Clients[i]; client.State == Healthy {
+			c.mustID(client.ID, ReportCheckpoint{Step: c.Progress.Step, Digest: clientID("commit")})
+		}
+	}
 	return c.State
 }
 
@@ -267,7 +274,12 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},
-		{"reports", func(s *State) { s.Epoch.Reports = make([]CheckpointReport, 2) }},
+		{"reports", func(s *State) { s.Epoch.Clients[0].Report.Step = s.Progress.Step }},
+		{"reports", func(s *State) { s.Pending[0].Report.Step = s.Progress.Step }},
+		{"reports", func(s *State) { s.Departed[0].HoldsEarlier = s.Progress.Step }},
+		{"commit point", func(s *State) { s.Epoch.Commit.Step = s.Progress.Step }},
+		{"commit point", func(s *State) { s.Epoch.Commit.Digest[0] = 1 }},
+		{"commit point", func(s *State) { s.Epoch.Commit.Step = s.Model.Checkpoint.Step }},
 		{"rounds", func(s *State) { s.Epoch.Rounds = nil }},
 		{"epoch's start step", func(s *State) { s.RunState, s.Epoch.Rounds, s.Epoch.StartStep = Warmup, nil, 1 }},
 		{"rounds", func(s *State) { s.Progress.DataIndex++ }},

@@ -76,6 +76,9 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
 		return "pending pause"
 	}
+	if broken := s.brokenReports(); broken != "" {
+		return broken
+	}
 	if broken := s.brokenMembership(); broken != "" {
 		return broken
 	}
@@ -205,15 +208,29 @@ func (s *State) brokenMembership() string {
 	if s.RunState == Warmup && len(places) > MaxClients || repeats(places) {
 		return "pending"
 	}
-	reporters := make([]ClientID, len(e.Reports))
-	for i := range e.Reports {
-		reporters[i] = e.Reports[i].Client
-	}
 	if len(e.Ready) > MaxClients || repeats(e.Ready) || between && len(e.Ready) > 0 {
 		return "ready"
 	}
-	if len(reporters) > MaxClients || repeats(reporters) {
-		return "reports"
+	return ""
+}
+
+// brokenReports names what is wrong with the reports of models.
+func (s *State) brokenReports() string {
+	e := &s.Epoch
+	none := Recorded{}
+	if e.Commit.Step == 0 && e.Commit != none || e.Commit.Step >= s.Progress.Step || !s.active() && e.Commit != none {
+		return "commit point"
+	}
+	if e.Commit != none && e.Commit.Step <= s.Model.Checkpoint.Step {
+		return "commit point"
+	}
+	for _, clients := range s.clientLists() {
+		for i := range clients {
+			c := &clients[i]
+			if c.Report.Step == 0 && c.Report != none || c.Report.Step >= s.Progress.Step || c.HoldsEarlier >= s.Progress.Step {
+				return "reports"
+			}
+		}
 	}
 	return ""
 }

@@ -94,7 +94,6 @@ func (s *State) Clone() State {
 		r.Witnesses = slices.Clone(r.Witnesses)
 	}
 	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
-	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
 	c.Pending = slices.Clone(s.Pending)
 	c.Departed = slices.Clone(s.Departed)
 	c.Earlier = slices.Clone(s.Earlier)

@@ -54,6 +54,7 @@ func (s *State) giveBack(from ClientID, a Return) error {
 	}
 	s.Epoch.Exited = slices.Delete(s.Epoch.Exited, i, i+1)
 	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
+	client.HoldsEarlier = 0                 // it may have been started again
 	client.OptimizerSince = s.Progress.Step // whatever it remembers, rounds are missing in it
 	if s.countsReturns() && client.Returns > freeReturns {
 		client.ProbationUntil = s.probationEnd()

@@ -131,6 +131,8 @@ type Client struct {
 	OptimizerSince uint32   // first step that its optimizer remembers; 0 when it remembers none
 	Commitment     [32]byte // SHA-256 of what it reveals next; zero when it committed to nothing
 	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
+	HoldsEarlier   uint32   // step of the newest other recorded model that it said it holds, Epoch.Commit's or one of Earlier; 0: none
+	Report         Recorded // model that it reported last in this epoch; Step 0: none
 	Active         bool     // an action of it was accepted in this epoch
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result of it counts; 0 of a client that was never a member, as far as is known
@@ -195,23 +197,17 @@ type Epoch struct {
 	LastStep  uint32 // step of the last round once EpochTime has passed, else 0
 	StartTime uint64 // of its Warmup
 	ColdStart bool
-	Clients   []Client           // members; empty between epochs
-	Exited    []Client           // who left during the epoch
-	Rounds    []Round            // newest last, at most StoredRounds
-	Ready     []ClientID         // members that hold the model, in Warmup
-	Reports   []CheckpointReport // of Cooldown
+	Clients   []Client   // members; empty between epochs
+	Exited    []Client   // who left during the epoch
+	Rounds    []Round    // newest last, at most StoredRounds
+	Ready     []ClientID // members that hold the model, in Warmup
+	Commit    Recorded   // newest model that enough members reported while its rounds ran; Step 0: none yet
 }
 
-// CheckpointReport is one member's statement of the model it holds at an epoch's end.
-type CheckpointReport struct {
-	Client ClientID
-	Digest [32]byte // BLAKE3 of its checkpoint manifest
-}
-
-// Recorded is a checkpoint that a quorum reported.
+// Recorded names the model that has seen every step up to one.
 type Recorded struct {
 	Step   uint32
-	Digest [32]byte
+	Digest [32]byte // BLAKE3 of its checkpoint manifest
 }
 
 // Place is where anybody can get a model: a repository of the Hub at a commit, or a bucket

@@ -47,8 +47,8 @@ func (s *State) String() string {
 	for i := range s.Trials {
 		p.trial(&s.Trials[i])
 	}
-	for _, report := range s.Epoch.Reports {
-		p.line("report of ", report.Client.String(), ": ", ClientID(report.Digest).String())
+	if c := s.Epoch.Commit; c.Step != 0 {
+		p.line("commit point: step ", num(c.Step), ", ", ClientID(c.Digest).String())
 	}
 	return p.text.String()
 }
@@ -121,6 +121,8 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.Lateness == Slow, ", slow"),
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"),
+			p.flag(c.HoldsEarlier != 0, ", holds that of step "+num(c.HoldsEarlier)),
+			p.flag(c.Report.Step != 0, ", reported "+ClientID(c.Report.Digest).String()+" of step "+num(c.Report.Step)),
 			p.flag(c.Returns > 0, ", returned"),
 			p.flag(c.Complaints > 0, ", complaints "+num(uint32(c.Complaints))),
 			p.slots("juror", c.Juror), p.slots("voted", c.Voted))

@@ -240,6 +240,7 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	}
 	if ends {
 		s.sealChallenge()
+		s.closeRounds()
 		s.enter(Cooldown, now)
 	} else {
 		s.startRound(now, draw)
@@ -315,7 +316,7 @@ func (s *State) startEpoch(now uint64) {
 		if client.isNew() {
 			client.ProbationUntil = s.probationEnd()
 		}
-		client.Waited = false
+		client.Waited, client.Report = false, Recorded{}
 	}
 	s.Epoch = Epoch{
 		StartStep: s.Progress.Step,

@@ -143,10 +143,10 @@ func printable(text string) bool {
 }
 
 // fallBackIfModelIsGone returns to a model that can still be had when none of the members that
-// an epoch will have holds that of the checkpoint. It is the newest checkpoint of which somebody reported an
-// upload, be it the present one, and the run's origin when there is none: or when none of
-// those reported gave anybody the model in MaxUploadTries Warmups, so that whoever reports
-// what is not there holds the run up no longer than that.
+// an epoch will have holds that of the checkpoint. It is the newest recorded checkpoint that a member
+// said it holds or of which somebody reported an upload, be it the present one, and the run's origin
+// when there is none: or when none of the uploads gave anybody the model in MaxUploadTries Warmups, so
+// that whoever reports what is not there holds the run up no longer than that.
 //
 // The numbers of epoch, step and sequence go on: no data is trained on twice, and what the
 // model has lost is noted as a lapse. Where only optimizers are gone, they start afresh.
@@ -163,19 +163,29 @@ func (s *State) fallBackIfModelIsGone(members []Client) {
 	}
 	s.ColdStart = true
 	s.Uploads = slices.DeleteFunc(s.Uploads, func(u Upload) bool { return u.Tries >= MaxUploadTries })
-	if len(s.Uploads) == 0 {
+	var newest Recorded
+	for _, u := range s.Uploads {
+		if u.Step > newest.Step {
+			newest = Recorded{Step: u.Step, Digest: u.Digest}
+		}
+	}
+	for i := range members {
+		for _, r := range s.Earlier {
+			if r.Step == members[i].HoldsEarlier && r.Step > newest.Step {
+				newest = r
+			}
+		}
+	}
+	if newest.Step == 0 {
 		*checkpoint = checkpoint.origin()
 		s.Earlier = nil
 		return
 	}
-	newest := s.Uploads[0]
-	for _, u := range s.Uploads {
-		if u.Step > newest.Step {
-			newest = u
-		}
-	}
 	checkpoint.Step, checkpoint.Digest = newest.Step, newest.Digest
 	s.Earlier = slices.DeleteFunc(s.Earlier, func(r Recorded) bool { return r.Step >= newest.Step })
+	for i := range members {
+		members[i].HoldsModel = members[i].HoldsEarlier == newest.Step
+	}
 }
 
 // countTry notes that nobody got the model of the checkpoint from its uploads.
@@ -187,15 +197,29 @@ func (s *State) countTry() {
 	}
 }
 
-// remember keeps a checkpoint that a later one replaces: its upload may still run.
-func (s *State) remember(c Checkpoint) {
-	if c.Kind.isOrigin() {
+// remember keeps a model of the run that a later one replaces: its upload may still run, or it may be
+// the newest that anybody has left. An origin is not forgotten anyway.
+func (s *State) remember(r Recorded, kind CheckpointKind) {
+	if kind.isOrigin() {
 		return
 	}
 	if len(s.Earlier) == MaxEarlier {
 		s.Earlier = slices.Delete(s.Earlier, 0, 1)
 	}
-	s.Earlier = append(s.Earlier, Recorded{Step: c.Step, Digest: c.Digest})
+	s.Earlier = append(s.Earlier, r)
+}
+
+// recordedAs reports what a digest is to the run: its checkpoint, or that of an earlier step.
+func (s *State) recordedAs(digest [32]byte) (model bool, earlier uint32) {
+	if c := s.Model.Checkpoint; !c.Kind.isOrigin() && digest == c.Digest {
+		return true, 0
+	}
+	for _, r := range slices.Backward(s.Earlier) {
+		if r.Digest == digest {
+			return false, r.Step
+		}
+	}
+	return false, 0
 }
 
 // noteLapse notes which steps the model that an epoch starts from has not seen.

@@ -49,7 +49,7 @@ func check(options Options, run config.Run) error {
 			return fmt.Errorf("%s is not there: build it with: make build", binary)
 		}
 	}
-	if err := checkData(options.ConfigPath, run); err != nil {
+	if err := checkData(options.ConfigPath, run, options.Chain); err != nil {
 		return err
 	}
 	switch from := run.Model.Checkpoint; {
@@ -65,13 +65,17 @@ func check(options Options, run config.Run) error {
 const heldOutFolder = tokens.HeldOut
 
 // checkData wants token files in the folders that the run reads.
-func checkData(configPath string, run config.Run) error {
+func checkData(configPath string, run config.Run, chain Chain) error {
 	path, from, err := servedData(configPath, run)
 	switch {
 	case err != nil:
 		return err
 	case path != "" && from.SeqLen != run.Model.MaxSeqLen:
 		return ConfigError{fmt.Errorf("%s: seq_len is %d, but max_seq_len of the run is %d; make them the same", path, from.SeqLen, run.Model.MaxSeqLen)}
+	case path != "":
+		if err := checkServed(path, run, chain); err != nil {
+			return err
+		}
 	}
 	for _, location := range append(run.Model.DataLocations[:len(run.Model.DataLocations):len(run.Model.DataLocations)], from.Locations...) {
 		if location.Local == nil {

@@ -57,11 +57,14 @@ type clientRecord struct {
 	digest         string // of the newest checkpoint
 	checkpointStep uint32
 	checkpointDir  string
-	finishedDigest string
+	savedStep      uint32 // of checkpointDir
+	final          event.Finished
 
-	readyEpoch          uint32 // whose model it said to hold
-	ready               bool   // it said so in this life
-	seated              bool   // it was a member of the epoch in this life
+	readyEpoch          uint32      // whose model it said to hold
+	ready               bool        // it said so in this life
+	seated              bool        // it was a member of the epoch in this life
+	loaded              event.Ready // the newest
+	told                bool        // of a resumed run: it was said what the client goes on with
 	lost                bool
 	back                bool // it said in this life that it is back
 	down, ended, gaveUp bool
@@ -88,11 +91,12 @@ func (c *clientRecord) see(e event.Event) {
 	case event.Transfer:
 		c.moves(body)
 	case event.Ready:
+		c.loaded = body
 		c.ready, c.readyEpoch, c.lost, c.arrives = true, body.Epoch, false, event.Transfer{}
 	case event.Checkpoint:
 		c.digest, c.checkpointStep = body.Digest, body.Step
 		if body.Dir != "" {
-			c.checkpointDir = body.Dir
+			c.checkpointDir, c.savedStep = body.Dir, body.Step
 		}
 	case event.Desynchronised:
 		c.back = false
@@ -100,7 +104,7 @@ func (c *clientRecord) see(e event.Event) {
 	case event.Rejoined:
 		c.lost, c.back, c.rejoined = false, true, true
 	case event.Finished:
-		c.ended, c.finishedDigest = true, body.Digest
+		c.ended, c.final = true, body
 		c.stopMoving()
 	case event.Failed:
 		c.gaveUp = true

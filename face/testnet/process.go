@@ -71,6 +71,20 @@ func (p *process) result() (err error, wasKilled bool) {
 	return p.err, p.killed
 }
 
+// endsBefore returns an error when the process ends before ctx does.
+func (p *process) endsBefore(ctx context.Context) error {
+	select {
+	case <-p.exited():
+		err, _ := p.result()
+		if err == nil {
+			err = errors.New("nobody asked it to")
+		}
+		return fmt.Errorf("%s ended: %w: %s", p.name, err, p.logTail(3))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // kill ends the process with SIGKILL, as a crash would.
 func (p *process) kill() error {
 	p.mu.Lock()

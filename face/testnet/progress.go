@@ -162,10 +162,16 @@ func (t *tracker) addRun(id string, e event.Event) {
 		t.clients[id].lost = true
 		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
 	case event.Rejoined:
-		if t.clients[id].back { // and has caught up once more
+		c := t.clients[id]
+		if c.back || c.told { // and has caught up once more, or it was said what it goes on with
 			return
 		}
-		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
+		t.notes = append(t.notes, fmt.Sprintf("%s is back in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded)))
+	case event.Ready:
+		if c := t.clients[id]; !t.since.IsZero() && t.isNews(e) && !c.told {
+			c.told = true
+			t.notes = append(t.notes, fmt.Sprintf("%s goes on with %s", t.name(id), modelOf(body)))
+		}
 	case event.Trials:
 		if !e.Time.Before(t.trialsTime) {
 			t.trials, t.trialsTime = body.Open, e.Time
@@ -176,6 +182,20 @@ func (t *tracker) addRun(id string, e event.Event) {
 	case event.Ejected:
 		t.addEjected(body)
 	}
+}
+
+// modelOf says which model a client loaded, and where it has it from.
+func modelOf(m event.Ready) string {
+	from, known := map[string]string{
+		"disk": "its disk", "peers": "its peers", "results": "its peers, who sent what came after the one that it had", "archive": "where it was uploaded",
+	}[m.Source]
+	switch {
+	case m.Source == "initial":
+		return "the model that the run began with"
+	case known:
+		return fmt.Sprintf("the model of step %d from %s", m.Step, from)
+	}
+	return fmt.Sprintf("the model of step %d", m.Step)
 }
 
 // keptEjections is how many are remembered: more than a run has in force at a time.
@@ -197,6 +217,32 @@ func (t *tracker) finished() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state.RunState == coordinator.Finished.String()
+}
+
+// paused returns the newest state, and how many clients have saved the model of its last step, and one
+// of the folders where.
+func (t *tracker) paused() (state event.State, saved int, dir string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range t.ids {
+		if c := t.clients[id]; c.checkpointStep+1 == t.state.Step && c.savedStep == c.checkpointStep {
+			saved++
+			dir = cmp.Or(dir, c.checkpointDir)
+		}
+	}
+	return t.state, saved, dir
+}
+
+// living returns how many clients take part, as far as their events tell.
+func (t *tracker) living() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.clients {
+		if c.ready && !c.down && !c.lost && !c.gaveUp && !c.ended {
+			n++
+		}
+	}
+	return n
 }
 
 // isNews reports whether an event is not of the time before the run was resumed.

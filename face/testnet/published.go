@@ -87,54 +87,6 @@ func (n *network) eventsDir(i int) string {
 	return n.clientDir(i)
 }
 
-// dataFile is the data.toml of a configuration, of what its server serves to the clients.
-const dataFile = "data.toml"
-
-// servedData reads the data.toml of a run whose data its own server serves. Path is empty if
-// there is none.
-func servedData(configPath string, run config.Run) (path string, from config.DataServer, err error) {
-	path = filepath.Join(configPath, dataFile)
-	if _, err := os.Stat(path); configPath == "" || err != nil || !isServed(run) {
-		return "", config.DataServer{}, nil
-	}
-	if from, err = config.LoadDataServer(path); err != nil {
-		return "", from, ConfigError{err}
-	}
-	path, err = filepath.Abs(path)
-	return path, from, err
-}
-
-func isServed(run config.Run) bool {
-	for _, location := range run.Model.DataLocations {
-		if location.Server != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// dataFlags let the server serve the data of the data.toml, also when the run is resumed.
-func (n *network) dataFlags() ([]string, error) {
-	kept := filepath.Join(n.serverDir(), dataFile+".path")
-	path, _, err := servedData(n.options.ConfigPath, n.run)
-	switch {
-	case err != nil:
-		return nil, err
-	case path != "":
-		err = os.WriteFile(kept, []byte(path), 0o644)
-	case isServed(n.run):
-		var text []byte
-		if text, err = os.ReadFile(kept); os.IsNotExist(err) {
-			return nil, nil // somebody else serves it
-		}
-		path = strings.TrimSpace(string(text))
-	}
-	if path == "" || err != nil {
-		return nil, err
-	}
-	return []string{"--data-config", path}, nil
-}
-
 // firstModel returns the folder of the model that the run begins with; empty if it is the
 // dummy, which is nothing to measure.
 func (n *network) firstModel(ctx context.Context) (string, error) {

@@ -1,10 +1,12 @@
 package testnet
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,12 +77,12 @@ func TestServedData(t *testing.T) {
 	seed := "[" + strings.TrimSuffix(strings.Repeat("7, ", 32), ", ") + "]"
 	write("config/run/data.toml", "dir = \"../../data\"\ntoken_size = \"TwoBytes\"\nseq_len = 8\nshuffle_seed = "+seed+"\n")
 	at, run := filepath.Join(dir, "config", "run"), testRun()
-	run.Model.DataLocations = []config.DataLocation{{Server: &config.ServerData{Addr: "127.0.0.1:20001"}}}
-	if err := checkData(at, run); err == nil || !strings.Contains(err.Error(), "psyche data tokenize") {
+	run.Model.DataLocations = []config.DataLocation{{Server: &config.ServerData{Addr: net.JoinHostPort("localhost", strconv.Itoa(unusedPort(t)))}}}
+	if err := checkData(at, run, Chain{}); err == nil || !strings.Contains(err.Error(), "psyche data tokenize") {
 		t.Errorf("no data: %v", err)
 	}
 	write("data/train.bin", "")
-	if err := checkData(at, run); err != nil {
+	if err := checkData(at, run, Chain{}); err != nil {
 		t.Error(err)
 	}
 	if got := heldOutBeside(at, run); got != "" {
@@ -91,22 +93,64 @@ func TestServedData(t *testing.T) {
 		t.Errorf("held out: %s, want %s", got, want)
 	}
 	run.Model.MaxSeqLen = 9
-	if err := checkData(at, run); err == nil || !strings.Contains(err.Error(), "max_seq_len") {
+	if err := checkData(at, run, Chain{}); err == nil || !strings.Contains(err.Error(), "max_seq_len") {
 		t.Errorf("another length: %v", err)
 	}
 	run.Model.MaxSeqLen = 8
 	n := &network{dir: filepath.Join(dir, "runs"), run: run, options: Options{ConfigPath: at}}
 	write("runs/server/x", "")
-	want := []string{"--data-config", filepath.Join(at, "data.toml")}
-	if flags, err := n.dataFlags(); err != nil || !slices.Equal(flags, want) {
-		t.Errorf("got %v, %v", flags, err)
+	want := filepath.Join(at, "data.toml")
+	if got, err := n.keptDataConfig(); err != nil || got != want {
+		t.Errorf("got %v, %v", got, err)
 	}
 	n.options.ConfigPath = "" // resumed
-	if flags, err := n.dataFlags(); err != nil || !slices.Equal(flags, want) {
-		t.Errorf("resumed: got %v, %v", flags, err)
+	if got, err := n.keptDataConfig(); err != nil || got != want {
+		t.Errorf("resumed: got %v, %v", got, err)
+	}
+	if err := os.Remove(want); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.keptDataConfig(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("resumed without the file: %v", err)
 	}
 	run.Model.DataLocations = nil
 	if path, _, err := servedData(at, run); path != "" || err != nil {
 		t.Errorf("a run that asks no server: %s, %v", path, err)
+	}
+}
+
+func unusedPort(t *testing.T) int {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestDataThatNoClientWouldGet is refused before anything starts.
+func TestDataThatNoClientWouldGet(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	free := net.JoinHostPort("127.0.0.1", strconv.Itoa(unusedPort(t)))
+	for want, test := range map[string]struct {
+		at    config.ServerData
+		chain bool
+	}{
+		"":                          {config.ServerData{Addr: free}, true},
+		"missing port":              {config.ServerData{Addr: "here"}, false},
+		"a testnet serves it on":    {config.ServerData{Addr: "192.0.2.1:20001"}, false},
+		"which is no port or taken": {config.ServerData{Addr: taken.Addr().String()}, false},
+		"leave the key out":         {config.ServerData{Addr: free, Key: "abc"}, true},
+	} {
+		run := testRun()
+		run.Model.DataLocations = []config.DataLocation{{Server: &test.at}}
+		err := checkServed("data.toml", run, Chain{Used: test.chain})
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) && want != "" {
+			t.Errorf("%+v: %v, want %q", test.at, err, want)
+		}
 	}
 }

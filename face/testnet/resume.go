@@ -19,7 +19,7 @@ import (
 func reopen(options Options) (*network, error) {
 	n := &network{dir: options.Resume}
 	var err error
-	if n.run, err = savedRun(n.serverDir()); err != nil {
+	if n.run, n.standing, err = savedRun(n.serverDir()); err != nil {
 		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	options.NumClients = 0
@@ -27,10 +27,14 @@ func reopen(options Options) (*network, error) {
 		if _, err := os.Stat(filepath.Join(n.clientDir(options.NumClients), identityFile)); err != nil {
 			break
 		}
+		n.standing.look(clientName(options.NumClients), n.checkpointDir(options.NumClients))
 		options.NumClients++
 	}
 	if err := check(options, n.run); err != nil {
 		return nil, err
+	}
+	if err := n.standing.check(options.AcceptLoss); err != nil {
+		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	if n.options, err = options.withDefaults(n.run); err != nil {
 		return nil, err
@@ -46,25 +50,25 @@ func reopen(options Options) (*network, error) {
 	return n, nil
 }
 
-// savedRun reads from a server's folder what its run is.
-func savedRun(dir string) (config.Run, error) {
+// savedRun reads from a server's folder what its run is, and where it stands.
+func savedRun(dir string) (config.Run, *standing, error) {
 	journals, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil || len(journals) != 1 {
-		return config.Run{}, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
+		return config.Run{}, nil, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
 	}
 	log, _, err := server.Replay(journals[0], nil)
 	if err != nil {
-		return config.Run{}, err
+		return config.Run{}, nil, err
 	}
 	state := &log.State
 	if state.RunState == coordinator.Finished {
-		return config.Run{}, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
+		return config.Run{}, nil, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
 	}
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {
-		return config.Run{}, err
+		return config.Run{}, nil, err
 	}
-	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, nil
+	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &standing{state: state}, nil
 }
 
 // secondsBefore returns how long the run took until now, which its summary tells.

@@ -64,6 +64,8 @@ func child(model string, args []string) error {
 			o.Runs = []server.Genesis{run.CoordinatorState}
 		}
 		return server.Run(ctx, o)
+	case "run":
+		return errors.New("the run has no members that could close its epoch")
 	case "evaluate":
 		fmt.Println(`{"loss": 2.5}`)
 	case "generate":

@@ -18,8 +18,13 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// ErrReplicasDiffer says that clients ended with different models.
-var ErrReplicasDiffer = errors.New("clients ended with different models")
+// What may be wrong with a run that is over.
+var (
+	// ErrReplicasDiffer says that clients ended with different models.
+	ErrReplicasDiffer = errors.New("clients ended with different models")
+	// ErrIncomplete says that not everybody has the final model, or that the run recorded none.
+	ErrIncomplete = errors.New("the run is over, but not complete")
+)
 
 // Limits of what is measured at the end.
 const (
@@ -56,7 +61,9 @@ type Summary struct {
 // ClientSummary is what came of one client.
 type ClientSummary struct {
 	ID             string `json:"id"`
-	Digest         string `json:"digest"` // BLAKE3 of its last checkpoint's manifest
+	Digest         string `json:"digest"`               // BLAKE3 of its last checkpoint's manifest
+	Final          string `json:"final,omitempty"`      // digest of the run's final model, where it holds that
+	Unrecorded     bool   `json:"unrecorded,omitempty"` // the run recorded no final model: only the client vouches for this one
 	RoundsTrained  int    `json:"rounds_trained"`
 	RoundsCounted  int    `json:"rounds_counted"` // of those, whose results the witnesses counted
 	Rejoined       bool   `json:"rejoined"`       // came back after being killed or losing the model
@@ -90,10 +97,35 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	if err := errors.Join(err, writeJSON(filepath.Join(n.dir, summaryFile), s)); err != nil {
 		return s, err
 	}
-	if differ := slices.ContainsFunc(s.Clients, func(c ClientSummary) bool { return c.Digest == "" || c.Digest != s.Clients[0].Digest }); differ && finished {
-		return s, ErrReplicasDiffer
+	if finished {
+		return s, s.complete()
 	}
 	return s, nil
+}
+
+// complete returns what is wrong with the ends of the clients of a run that is over.
+func (s Summary) complete() error {
+	var final, missing, unrecorded []string
+	for i, c := range s.Clients {
+		switch {
+		case c.Final == "":
+			missing = append(missing, clientName(i))
+		case !slices.Contains(final, c.Final):
+			final = append(final, c.Final)
+		}
+		if c.Unrecorded {
+			unrecorded = append(unrecorded, clientName(i))
+		}
+	}
+	switch {
+	case len(final) > 1:
+		return ErrReplicasDiffer
+	case len(missing) > 0:
+		return fmt.Errorf("%w: %s ended without the final model", ErrIncomplete, strings.Join(missing, ", "))
+	case len(unrecorded) > 0:
+		return fmt.Errorf("%w: too few members reported the final model for the run to record it; %s vouch for theirs", ErrIncomplete, strings.Join(unrecorded, ", "))
+	}
+	return nil
 }
 
 // measure adds what the newest checkpoint tells. A user that interrupts a run does not wait for what
@@ -171,6 +203,8 @@ func (t *tracker) summary() Summary {
 		s.Clients = append(s.Clients, ClientSummary{
 			ID:             id,
 			Digest:         client.digest,
+			Final:          client.final.Digest,
+			Unrecorded:     client.final.Unrecorded,
 			RoundsTrained:  len(client.trained),
 			RoundsCounted:  counted,
 			Rejoined:       client.rejoined,
@@ -264,6 +298,9 @@ func (s Summary) Print(w io.Writer) {
 		note := ""
 		if c.Rejoined {
 			note = ", rejoined"
+		}
+		if s.Finished && c.Final == "" {
+			note += ", without the final model"
 		}
 		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ type Options struct {
 	Display      Display       // of the progress; closed when training ends
 	Chain        Chain         // the run is on a chain
 
+	AcceptLoss bool            // a resumed run may go on with an older model than its newest
+	Hurry      context.Context // when it ends, an interrupted run ends without closing its epoch; may be nil
+
 	Extras
 }
 
@@ -53,18 +57,21 @@ const shutdownGrace = 10 * time.Second
 
 // network is a running testnet.
 type network struct {
-	options   Options
-	run       config.Run
-	dir       string   // of this run
-	address   string   // of the server
-	server    *process // or the chain
-	archive   string   // of a run on a chain
-	setUp     uint64   // lamports that the authority of a run on a chain paid
-	clients   []*process
-	ids       []identity.ID
-	progress  *tracker
-	hostFlags []string      // of clients: where the run is
-	before    time.Duration // that the run took before it was resumed
+	options     Options
+	run         config.Run
+	dir         string   // of this run
+	address     string   // of the server
+	server      *process // or the chain
+	data        *process // data server of a run on a chain; nil: there is none
+	dataAddress string
+	archive     string // of a run on a chain
+	setUp       uint64 // lamports that the authority of a run on a chain paid
+	clients     []*process
+	ids         []identity.ID
+	progress    *tracker
+	hostFlags   []string      // of clients: where the run is
+	before      time.Duration // that the run took before it was resumed
+	standing    *standing     // of the run that is resumed; nil: it begins
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which
@@ -95,7 +102,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 
 // explain says where everything is of a run that ended before its time, and how to go on.
 func (n *network) explain(err error) error {
-	if n.options.Chain.Used {
+	if n.options.Chain.Used || n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
 	}
 	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
@@ -238,7 +245,9 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
 	var err error
 	if n.options.Chain.Used {
-		n.server, n.hostFlags, err = n.chainProcess()
+		if n.server, n.hostFlags, err = n.chainProcess(); err == nil {
+			n.data, err = n.dataProcess()
+		}
 	} else {
 		n.server, n.hostFlags, err = n.serverProcess(stateFlags)
 	}
@@ -263,25 +272,38 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
 				"--events-dir", n.eventsDir(i),
 				"--allow-local-paths", "--allow-inner-data", // everything is on this machine
-				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
+				"--checkpoint-dir", n.checkpointDir(i),
 				"--threads", strconv.Itoa(n.options.Threads),
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.hostFlags...), n.options.clientFlags(i)...),
+			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.clientFlags(i))...),
 		})
 	}
 	return nil
 }
 
+// otherFolders are the flags that tell client i where the others save the run's models.
+func (n *network) otherFolders(i int) (flags []string) {
+	for other := range n.options.NumClients {
+		if other != i {
+			flags = append(flags, "--other-checkpoint-dir", n.checkpointDir(other))
+		}
+	}
+	return flags
+}
+
 // serverProcess describes the server, and returns the flags by which clients find it.
 func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
 	serverDir := n.serverDir()
-	dataFlags, err := n.dataFlags()
+	data, err := n.keptDataConfig()
 	if err != nil {
 		return nil, nil, err
 	}
-	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
+	if data != "" {
+		stateFlags = append(stateFlags, "--data-config", data)
+	}
+	stateFlags = append(stateFlags, n.options.serverFlags()...)
 	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
 	if err != nil {
 		return nil, nil, err
@@ -321,6 +343,11 @@ func (n *network) train(ctx context.Context) error {
 		if err := n.beginOnChain(ctx); err != nil {
 			return err
 		}
+		stop, err := n.serveOnChain(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	if n.options.Panes {
 		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
@@ -337,6 +364,9 @@ func (n *network) train(ctx context.Context) error {
 		stopFollowing()
 		followers.Wait()
 	}()
+	if err := n.goOn(ctx); err != nil {
+		return err
+	}
 	for _, client := range n.clients {
 		if err := client.start(); err != nil {
 			return err
@@ -351,14 +381,26 @@ func (n *network) train(ctx context.Context) error {
 	for i := range n.clients {
 		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
 	}
-	serverFailed := make(chan error, 1)
+	serverFailed := make(chan error, 2)
 	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
+	if n.data != nil {
+		supervisors.Go(func() { serverFailed <- n.data.endsBefore(ctx) })
+	}
 	n.follow(followers, following, ctx, cancel)
 	supervisors.Go(func() { n.showWhile(ctx) })
 	if n.options.Faults.RandomKillNum > 0 {
 		supervisors.Go(func() { n.killAtRandom(ctx, cancel) })
 	}
 
+	if err := n.awaitEnd(ctx, finished, serverFailed); err != nil {
+		n.pauseRun(ctx)
+		return err
+	}
+	return n.endOnChain(ctx)
+}
+
+// awaitEnd returns when every client has seen the run finish, or with the first failure.
+func (n *network) awaitEnd(ctx context.Context, finished, serverFailed <-chan error) error {
 	for range n.clients {
 		select {
 		case err := <-finished:
@@ -371,7 +413,7 @@ func (n *network) train(ctx context.Context) error {
 			return fmt.Errorf("testnet: %w", context.Cause(ctx))
 		}
 	}
-	return n.endOnChain(ctx)
+	return nil
 }
 
 // superviseClient waits until client i ends by itself, which it does when the run is

@@ -2,6 +2,7 @@ package testnet
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 		{b, at(4, event.Wire{Step: 1, P2PSent: 500, PayloadSent: 200, ModelReceived: 300})},
 		{b, at(5, event.Started{})}, // a second life counts from zero
 		{b, at(6, event.Wire{Step: 2, P2PSent: 100, PayloadSent: 50})},
+		{b, at(6, event.Ready{Source: "peers"})},
 		{b, at(6, event.Rejoined{Step: 1})},
 		{a, at(7, event.Checkpoint{Step: 2, Digest: "d1", Dir: "a-2"})},
 		{b, at(7, event.Checkpoint{Step: 2, Digest: "d1"})},
@@ -58,7 +60,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 
 	tracker.remark("client-%d killed", 2)
 	p := tracker.progress()
-	if want := []string{"client-2 is back, with the model of step 1 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
+	if want := []string{"client-2 is back in round 1, with the model of step 0 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
 		t.Errorf("notes: got %q, want %q", p.Notes, want)
 	}
 	if p.State.Step != 1 || p.State.RunState != "RoundTrain" || p.Newest().Loss != 2.5 || p.Tokens != 400 {
@@ -76,6 +78,52 @@ func TestTrackerGathersTheRun(t *testing.T) {
 	}
 	if !s.Clients[1].Rejoined || s.Clients[0].Rejoined || s.Clients[0].RoundsCounted != 1 || s.Clients[1].RoundsCounted != 0 {
 		t.Errorf("clients: got %+v", s.Clients)
+	}
+}
+
+// TestResumedClientsSayWhatTheyLoaded tells of a resumed run what each client goes on with, as it says
+// itself.
+func TestResumedClientsSayWhatTheyLoaded(t *testing.T) {
+	ids := testIDs()
+	tracker := newTracker(ids, testRun())
+	tracker.since = time.Unix(10, 0)
+	for i, e := range []event.Event{
+		at(5, event.Ready{Epoch: 1, Step: 8, Source: "peers"}), // before it was interrupted
+		at(11, event.Ready{Epoch: 2, Step: 8, Source: "disk"}),
+		at(11, event.Rejoined{Epoch: 2, Step: 9}),
+		at(12, event.Ready{Epoch: 2, Source: "initial"}),
+		at(13, event.Ready{Epoch: 3, Step: 12, Source: "held"}),
+	} {
+		tracker.add(ids[i/3].String(), e)
+	}
+	want := []string{"client-1 goes on with the model of step 8 from its disk", "client-2 goes on with the model that the run began with"}
+	if got := tracker.progress().Notes; !slices.Equal(got, want) {
+		t.Errorf("notes: got %q, want %q", got, want)
+	}
+}
+
+// TestCompleteRuns tells apart clients without the final model and clients with different ones.
+func TestCompleteRuns(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends []event.Finished
+		want error
+		says string
+	}{
+		"all have it":             {[]event.Finished{{Digest: "d"}, {Digest: "d"}, {Digest: "d"}}, nil, ""},
+		"one ended without":       {[]event.Finished{{Digest: "d"}, {}, {Digest: "d"}}, ErrIncomplete, "client-2 ended without the final model"},
+		"none is recorded":        {[]event.Finished{{Digest: "d", Unrecorded: true}, {Digest: "d"}, {Digest: "d"}}, ErrIncomplete, "client-1 vouch"},
+		"two models":              {[]event.Finished{{Digest: "d"}, {Digest: "e"}, {Digest: "d"}}, ErrReplicasDiffer, ""},
+		"two models, one without": {[]event.Finished{{Digest: "d"}, {Digest: "e"}, {}}, ErrReplicasDiffer, ""},
+	} {
+		tracker := newTracker(testIDs(), testRun())
+		for i, end := range test.ends {
+			id := tracker.ids[i]
+			tracker.add(id, at(i, event.Checkpoint{Step: 2, Digest: "another one"})) // is not what the run ended with
+			tracker.add(id, at(i, end))
+		}
+		if err := tracker.summary().complete(); !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/handover"
@@ -16,8 +15,10 @@ func (n *Node) cooldown() {
 	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
 		return
 	}
-	me := n.run.myself()
-	if slices.ContainsFunc(n.run.state.Epoch.Reports, func(r coordinator.CheckpointReport) bool { return r.Client == me }) {
+	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
+		return
+	}
+	if !n.keeper.Ahead(n.run.state) {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}

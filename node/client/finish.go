@@ -26,7 +26,7 @@ func (n *Node) finish() {
 	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.Idle() {
 		return
 	}
-	held := finalOf(n.models.Held, n.run.state)
+	held := finalOf(n.models.Held, &n.run)
 	if (held == modelOld || held == modelNone) && n.obtainFinal() {
 		return
 	}
@@ -95,12 +95,19 @@ const (
 
 // finalOf compares the model held here with a finished run. Every counted result is in a
 // model of the last round; that too few others were left to report theirs does not make it
-// a wrong one.
-func finalOf(held *handover.Model, s *coordinator.State) finalModel {
+// a wrong one, nor an earlier one that the run recorded its final one.
+func finalOf(held *handover.Model, v *view) finalModel {
+	s := v.state
 	c, last := s.Model.Checkpoint, s.Progress.Step-1
+	seen := s.OriginStep - 1
+	if c.FromPeers() {
+		seen = c.Step
+	}
 	switch {
 	case held == nil:
 		return modelNone
+	case held.Step < last && seen < last && !v.closedEarly():
+		return modelOld
 	case !c.FromPeers() && held.Origin == c, c.FromPeers() && held.Digest == c.Digest:
 		return modelRecorded
 	case c.FromPeers() && c.Step == held.Step, held.Step > last:
@@ -129,13 +136,16 @@ func (v *view) handOver() time.Duration {
 }
 
 // awaited returns how many clients may yet come for the final model, and how many are here
-// and may be getting it: they were in the last epoch, did not report that model, and have
-// not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
+// and may be getting it: they were in the last epoch, did not report that model or have asked for
+// another place since, as who was restarted does, and have not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
-	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
-	for _, r := range v.state.Epoch.Reports {
-		has[r.Client] = r.Digest == recorded
+	has := make(map[coordinator.ClientID]bool)
+	for _, c := range v.state.Reporters(v.state.Model.Checkpoint.Step) {
+		has[c.ID] = c.Report.Digest == recorded
+	}
+	for i := range v.state.Pending {
+		has[v.state.Pending[i].ID] = false
 	}
 	has[v.myself()] = true
 	connected := make(map[identity.ID]bool, len(v.peers))
@@ -173,12 +183,16 @@ func (v *view) closedEarly() bool {
 	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
 
+// reported reports whether this client reported the model of a checkpoint.
+func (v *view) reported(c coordinator.Checkpoint) bool {
+	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
+}
+
 // lingers reports whether this client stays for others that need the final model. A client that was
 // away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
-	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
-		coordinator.CheckpointReport{Client: v.myself(), Digest: recorded.Digest}) {
+	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !v.reported(recorded) {
 		return false
 	}
 	away, here := p.awaited(v)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,54 @@ func TestKilledInTheLastRound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// late is a backend whose client reports the final model two seconds late.
+type late struct{ env.Backend }
+
+func (l late) Submit(ctx context.Context, a coordinator.Action) error {
+	if report, ok := a.(coordinator.ReportCheckpoint); ok && report.Step == 10 {
+		time.Sleep(2 * time.Second)
+	}
+	return l.Backend.Submit(ctx, a)
+}
+
+// TestKilledAfterItsLastReport kills a client that has reported the final model while another has not
+// yet, so that nobody has reason to stay for it: it comes back to the end of the run, or before it, and
+// ends with the final model all the same.
+func TestKilledAfterItsLastReport(t *testing.T) {
+	for name, test := range map[string]struct {
+		folder bool
+		away   time.Duration
+	}{
+		"with a folder, after the end":     {true, 5 * time.Second},
+		"with a folder, long after it":     {true, 5 * time.Minute},
+		"with a folder, before the end":    {true, time.Second},
+		"without a folder, before the end": {false, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				kept := func(o *options) {
+					if test.folder {
+						o.CheckpointDir = w.dir
+					}
+				}
+				a, b, c := w.launch(0, func(o *options) { o.Backend = late{o.Backend} }), w.launch(1, nil), w.launch(2, kept)
+				w.until("the report", func(s *coordinator.State) bool {
+					return s.RunState == coordinator.Cooldown && s.Progress.Step == 10 && reported(s, c)
+				})
+				c.crash()
+				time.Sleep(test.away)
+				finishEqual(w, a, b, w.launch(2, kept))
+			})
+		})
+	}
+}
+
+// reported reports whether a client has reported the model of the epoch.
+func reported(s *coordinator.State, m *member) bool {
+	return slices.ContainsFunc(s.Reporters(s.Progress.Step-1), func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(m.id) })
 }
 
 // TestInterruptAfterTheEnd: who only stays for others may be interrupted; it has succeeded.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/record/backend"
 )
 
@@ -21,10 +22,46 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 		member(4, coordinator.Ejected), member(5, coordinator.Ejected),
 	}
 	s.Epoch.Exited = []coordinator.Client{member(6, coordinator.Withdrawn), member(7, coordinator.Ejected)}
-	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(2)}}
+	s.Model.Checkpoint.Step = 7
+	s.Epoch.Clients[1].Report.Step = 7
 	v := &view{me: identity.ID(id(1)), state: s, peers: []backend.Peer{{ID: identity.ID(id(3))}, {ID: identity.ID(id(4))}}}
 	p := &parting{back: make(map[coordinator.ClientID]bool)}
 	if away, here := p.awaited(v); away != 1 || here != 1 {
 		t.Errorf("%d are away and %d here that are waited for, want the withdrawn and the dropped one", away, here)
+	}
+}
+
+// TestWhatIsFinal: of a finished run only a model of the last round is final, whatever the run recorded.
+func TestWhatIsFinal(t *testing.T) {
+	origin := coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: "model"}
+	peers := func(step uint32, digest byte) coordinator.Checkpoint {
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step, Digest: [32]byte{digest}}
+	}
+	model := func(step uint32, digest byte) *handover.Model {
+		return &handover.Model{Step: step, Digest: [32]byte{digest}}
+	}
+	for name, test := range map[string]struct {
+		recorded coordinator.Checkpoint
+		held     *handover.Model
+		closed   bool
+		want     finalModel
+	}{
+		"the last, recorded":              {peers(9, 1), model(9, 1), false, modelRecorded},
+		"another of that step":            {peers(9, 1), model(9, 2), false, modelOther},
+		"an earlier one":                  {peers(9, 1), model(6, 2), false, modelOld},
+		"the last, unrecorded":            {peers(6, 1), model(9, 2), false, modelUnrecorded},
+		"an earlier one, recorded":        {peers(6, 1), model(6, 1), false, modelOld},
+		"the first, and none is recorded": {origin, &handover.Model{Origin: origin}, false, modelOld},
+		"recorded, of a closed run":       {peers(6, 1), model(6, 1), true, modelRecorded},
+		"none":                            {peers(9, 1), nil, false, modelNone},
+	} {
+		s := &coordinator.State{Closed: test.closed, OriginStep: 1}
+		s.Progress.Step, s.Config.TotalSteps, s.Model.Checkpoint = 10, 9, test.recorded
+		if test.closed {
+			s.Config.TotalSteps = 20
+		}
+		if got := finalOf(test.held, &view{state: s}); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package handover
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -26,13 +25,9 @@ func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
 		return checkpoint.Snapshot{}, checkpoint.ErrNoFacts
 	}
 	c := a.checkpoint()
-	dir := a.Folder.Checkpoint(c.Step)
-	facts, err := checkpoint.ReadFacts(dir)
+	dir, err := a.Folder.Find(c.Step, c.Digest)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
-	}
-	if facts.Digest != hex.EncodeToString(c.Digest[:]) {
-		return checkpoint.Snapshot{}, fmt.Errorf("%s holds another model of that step", dir)
 	}
 	snapshot, err := checkpoint.ReadDir(dir)
 	if err != nil {

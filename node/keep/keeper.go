@@ -37,8 +37,9 @@ type Keeper struct {
 	Uploads Uploads // that the run may not know of
 
 	unsaved *Model // the newest epoch's, until it is clear that it is the run's
-	saves   int    // checkpoints being written
-	err     error  // of the newest one
+	pending pending
+	saves   int   // checkpoints being written
+	err     error // of the newest one
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
@@ -63,8 +64,8 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 		return false
 	}
 	if k.looked != c {
-		f, err := checkpoint.ReadFacts(k.Folder.Checkpoint(c.Step))
-		k.looked, k.holds = c, err == nil && f.Digest == hex.EncodeToString(c.Digest[:])
+		_, err := k.Folder.Find(c.Step, c.Digest)
+		k.looked, k.holds = c, err == nil
 	}
 	return k.holds
 }
@@ -96,9 +97,15 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 	if m == nil || s.RunState == coordinator.Cooldown {
 		return
 	}
+	if k.pending.step == m.Step && !k.pending.done {
+		return // it is on its way to the disk
+	}
 	k.unsaved = nil
 	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
 		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
+		if k.pending.step == m.Step {
+			k.clean()
+		}
 		return
 	}
 	k.save(m, s)
@@ -121,6 +128,8 @@ func (k *Keeper) save(m *Model, s *coordinator.State) {
 		if known {
 			beside = append(beside, facts.Extra())
 		}
+		k.Folder.settle(m.Step, m.Digest)
+		k.clean()
 		err := writeCheckpoint(report.Dir, m.Snapshot, beside...)
 		if err == nil && known && k.Saved != nil {
 			k.Saved(report.Dir, facts)

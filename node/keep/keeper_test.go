@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -26,7 +27,11 @@ type bench struct {
 	events []event.Checkpoint
 	saved  []checkpoint.Facts
 	log    bytes.Buffer
+	now    time.Time
 }
+
+// Now implements env.Runtime.
+func (b *bench) Now() time.Time { return b.now }
 
 func newBench(dir string, keep int) *bench {
 	b := &bench{}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSolanaTestnet trains on a chain of this machine: one of three clients is killed and comes
-// back, all end with the same model, and each has paid from its own key.
+// back, all end with the same model, and each has paid from its own key. The testnet serves the data.
 func TestSolanaTestnet(t *testing.T) {
 	t.Parallel()
 	testnetOnChain(t, 8, "--slot-ms", "50")
@@ -35,12 +35,15 @@ func TestSolanaValidator(t *testing.T) {
 func testnetOnChain(t *testing.T, steps int, flags ...string) {
 	t.Helper()
 	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 4, steps: steps})
+	data := n.served(`"` + freeAddress(t) + `"`)
 	config, runs := filepath.Join(n.dir, "config"), filepath.Join(n.dir, "runs")
 	if err := os.Mkdir(config, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(n.state, filepath.Join(config, "state.toml")); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{n.state, data} {
+		if err := os.Rename(file, filepath.Join(config, filepath.Base(file))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	args := append([]string{
 		"testnet", "start", "--backend", "solana", "--num-clients", "3", "--config-path", config, "--run-dir", runs,

@@ -357,8 +357,8 @@ func (c *checker) epochOver(s *coordinator.State, before stateMark) {
 		return
 	}
 	reports := 0
-	for _, r := range s.Epoch.Reports {
-		if r.Digest == checkpoint.Digest {
+	for _, c := range s.Reporters(checkpoint.Step) {
+		if c.Report.Digest == checkpoint.Digest {
 			reports++
 		}
 	}

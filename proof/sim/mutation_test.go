@@ -355,7 +355,7 @@ func noReveals() rules {
 
 func oneReport() rules {
 	return afterTick(func(s *coordinator.State, before coordinator.RunState) {
-		reports := s.Epoch.Reports
+		reports := s.Reporters(s.Progress.Step - 1)
 		if before != coordinator.Cooldown || len(reports) == 0 {
 			return
 		}
@@ -363,7 +363,7 @@ func oneReport() rules {
 		if c.Origin == 0 {
 			c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
 		}
-		c.Digest, c.Step = reports[0].Digest, s.Progress.Step-1
+		c.Digest, c.Step = reports[0].Report.Digest, s.Progress.Step-1
 	})
 }
 
@@ -554,7 +554,7 @@ func anybodyReturns() rules {
 // fewRecord removes all honest members at the end and takes what the others report.
 func fewRecord() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
-		if s.RunState != coordinator.Cooldown || len(s.Epoch.Reports) < 5 {
+		if s.RunState != coordinator.Cooldown || len(s.Reporters(s.Progress.Step-1)) < 5 {
 			return s.Tick(now, draw)
 		}
 		before := s.Clone()
@@ -562,15 +562,15 @@ func fewRecord() rules {
 			return s.Hash() != before.Hash()
 		}
 		reports := make(map[[32]byte]int)
-		for _, r := range before.Epoch.Reports {
-			reports[r.Digest]++
+		for _, r := range before.Reporters(before.Progress.Step - 1) {
+			reports[r.Report.Digest]++
 		}
-		for _, r := range before.Epoch.Reports { // the digest of the fewest
-			if c := &s.Model.Checkpoint; reports[r.Digest] < len(before.Epoch.Clients)/3 {
+		for _, r := range before.Reporters(before.Progress.Step - 1) { // the digest of the fewest
+			if c := &s.Model.Checkpoint; reports[r.Report.Digest] < len(before.Epoch.Clients)/3 {
 				if c.Origin == 0 {
 					c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
 				}
-				c.Digest, c.Step = r.Digest, s.Progress.Step-1
+				c.Digest, c.Step = r.Report.Digest, s.Progress.Step-1
 			}
 		}
 		return true

@@ -198,16 +198,18 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 func (h *History) endEpoch(e Entry, s *coordinator.State) {
 	checkpoint := s.Model.Checkpoint
 	agreed := checkpoint.Digest != h.Cursor.Checkpoint
-	for _, report := range s.Epoch.Reports {
-		member := h.member(report.Client, s)
+	reporters := s.Reporters(s.Progress.Step - 1)
+	for i := range reporters {
+		client := &reporters[i]
+		member := h.member(client.ID, s)
 		member.Reports++
-		if agreed && report.Digest != checkpoint.Digest {
+		if agreed && client.Report != (coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}) {
 			member.Disagreed++
-			h.note(e, Event{Kind: EventDisagreed, Subject: name(report.Client), Detail: hex(report.Digest)}, s)
+			h.note(e, Event{Kind: EventDisagreed, Subject: name(client.ID), Detail: hex(client.Report.Digest)}, s)
 		}
 	}
 	if !agreed {
-		h.note(e, Event{Kind: EventNoCheckpoint, Count: len(s.Epoch.Reports)}, s)
+		h.note(e, Event{Kind: EventNoCheckpoint, Count: len(reporters)}, s)
 		return
 	}
 	h.Cursor.Checkpoint = checkpoint.Digest

@@ -1,0 +1,179 @@
+package coordinator
+
+import "github.com/psyche-go/psyche/core/assign"
+
+// report enters which model a member holds. While rounds run it may be of any step of the epoch that
+// is done, so that members which report at the same steps record a model to fall back to
+// (Epoch.Commit), and whoever leaves says what it leaves behind. In Cooldown it is of the last step.
+func (s *State) report(from ClientID, a ReportCheckpoint) error {
+	if !s.active() {
+		return ErrWrongState
+	}
+	if a.Step > s.Progress.Step || a.Step <= s.Epoch.StartStep || s.RunState == Cooldown && a.Step != s.Progress.Step {
+		return ErrWrongStep
+	}
+	if !s.isHealthy(from) {
+		return ErrNotMember
+	}
+	client, _ := s.Member(from)
+	model := Recorded{Step: a.Step - 1, Digest: a.Digest}
+	switch {
+	case model == s.Epoch.Commit && client.HoldsEarlier != model.Step:
+		client.HoldsEarlier = model.Step
+		return nil
+	case model.Step <= max(client.Report.Step, s.Epoch.Commit.Step):
+		return ErrDuplicate
+	}
+	client.Report = model
+	if s.RunState != Cooldown && s.agreesOn(model) {
+		s.commit(model)
+	}
+	return nil
+}
+
+// commit notes the newest model that enough members reported while the epoch runs. If the epoch ends
+// without agreement on its last model, the run goes on from this one.
+func (s *State) commit(model Recorded) {
+	s.Epoch.Commit = model
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.Report == model {
+			client.HoldsEarlier = model.Step
+		}
+	}
+}
+
+// members are the lists of all that have or had a seat in the epoch.
+func (s *State) members() [2][]Client { return [2][]Client{s.Epoch.Clients, s.Epoch.Exited} }
+
+// votes reports whether a member has a say in which model of a step the run goes on from: it is
+// healthy, or it reported one and left since, by itself or because its connection was lost. It is
+// counted then among those of whom a quorum is wanted, too: leaving after a report makes nobody
+// else's weigh more.
+func (c *Client) votes(step uint32) bool {
+	return c.State == Healthy || c.State == Withdrawn && c.Report.Step == step
+}
+
+// agreesOn reports whether enough members reported a model: ⌈2n/3⌉ of the n that vote, and never
+// fewer than ⌈n/3⌉ of the n that the epoch began with. Whoever was removed or made to leave since, by
+// witnesses that lie, by the host or by being deceived, a third of the first members cannot all lie:
+// one of those that report is honest.
+func (s *State) agreesOn(model Recorded) bool {
+	voters, count := 0, 0
+	for _, clients := range s.members() {
+		for i := range clients {
+			if clients[i].votes(model.Step) {
+				voters++
+				if clients[i].Report == model {
+					count++
+				}
+			}
+		}
+	}
+	return count >= max(assign.Quorum(voters), (s.Seats()+2)/3)
+}
+
+// agreed returns the model of the epoch's last step that enough members reported.
+func (s *State) agreed() (model Recorded, ok bool) {
+	for _, clients := range s.members() {
+		for i := range clients {
+			if r := clients[i].Report; r.Step == s.Progress.Step-1 && r != model {
+				if model = r; s.agreesOn(model) {
+					return model, true
+				}
+			}
+		}
+	}
+	return Recorded{}, false
+}
+
+// closeRounds makes reports of the model before the epoch's last round reports of the one after it,
+// where that round had no quorum of witnesses: it counted nothing, so they are the same.
+func (s *State) closeRounds() {
+	last := s.Progress.Step - 1
+	if s.CurrentRound().HasQuorum() || last == s.Epoch.StartStep {
+		return
+	}
+	for _, clients := range s.members() {
+		for i := range clients {
+			if clients[i].Report.Step == last-1 {
+				clients[i].Report.Step = last
+			}
+		}
+	}
+}
+
+// Reporters returns those that reported a model of a step of the epoch that runs, or ended last.
+func (s *State) Reporters(step uint32) (reporters []Client) {
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
+		for i := range clients {
+			if step != 0 && clients[i].Report.Step == step {
+				reporters = append(reporters, clients[i])
+			}
+		}
+	}
+	return reporters
+}
+
+// hasReported reports whether a member has reported the model of the last step.
+func (s *State) hasReported(c *Client) bool { return c.Report.Step == s.Progress.Step-1 }
+
+// allReported reports whether every healthy member has reported its model.
+func (s *State) allReported() bool {
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.State == Healthy && !s.hasReported(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// settleCheckpoint records the model of the epoch's last step that enough of its members reported; if
+// there is none, the newest that enough reported while its rounds ran; if there is none either, the
+// checkpoint stays what it was. A member that did not report the model that was recorded has to load
+// it, and its optimizer forgets.
+func (s *State) settleCheckpoint() {
+	model, ok := s.agreed()
+	if !ok {
+		model = s.Epoch.Commit
+	}
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; !ok || client.Report != model {
+			client.OptimizerSince = 0
+		}
+	}
+	if model.Step == 0 {
+		return
+	}
+	checkpoint := &s.Model.Checkpoint
+	before := *checkpoint
+	s.remember(Recorded{Step: before.Step, Digest: before.Digest}, before.Kind)
+	if before.Kind.isOrigin() {
+		checkpoint.Origin = before.Kind
+		checkpoint.Kind = checkpoint.Origin.overP2P()
+	}
+	checkpoint.Digest, checkpoint.Step = model.Digest, model.Step
+	if commit := s.Epoch.Commit; commit.Step != 0 && commit.Step < model.Step {
+		s.remember(commit, checkpoint.Kind)
+	}
+	s.Epoch.Commit = Recorded{}
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		holds := client.Report == model || client.HoldsEarlier == model.Step
+		client.replaced(before, holds)
+	}
+	for i := range s.Pending {
+		s.Pending[i].replaced(before, false)
+	}
+	for i := range s.Uploads {
+		s.Uploads[i].Tries = 0 // a quorum had the model
+	}
+}
+
+// replaced notes that another checkpoint took the place of the one before. Of an origin nothing is
+// noted: everybody can have it.
+func (c *Client) replaced(before Checkpoint, holds bool) {
+	if c.HoldsModel && !before.Kind.isOrigin() {
+		c.HoldsEarlier = max(c.HoldsEarlier, before.Step)
+	}
+	c.HoldsModel = holds
+}

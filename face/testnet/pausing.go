@@ -1,0 +1,101 @@
+package testnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+const (
+	longestPausing = 2 * time.Minute        // for the epoch of an interrupted run to close
+	savingPatience = 10 * time.Second       // for its checkpoint to be on a disk then
+	pausingLooks   = 100 * time.Millisecond // between two looks at how far that is
+)
+
+// pauseRun closes the epoch of a run that is interrupted, so that what was counted in it is in a
+// checkpoint before any process ends. It gives up when the run's own times are over, and at once when
+// the user is in a hurry.
+func (n *network) pauseRun(ctx context.Context) {
+	if n.progress.finished() {
+		return
+	}
+	config := n.run.Config
+	limit := min(longestPausing, savingPatience+time.Duration(config.MaxRoundTrainTime+config.RoundWitnessTime+config.CooldownTime)*time.Millisecond)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("it took longer than %s", limit))
+	defer cancel()
+	ctx, hurry := context.WithCancelCause(ctx)
+	defer hurry(nil)
+	if n.options.Hurry != nil {
+		stop := context.AfterFunc(n.options.Hurry, func() { hurry(errors.New("interrupted again")) })
+		defer stop()
+	}
+	n.tell("closing the epoch, so that what was counted is in a checkpoint; Ctrl-C once more ends the run at once")
+	err := n.setPaused(ctx, "pause")
+	if err == nil {
+		err = n.awaitPause(ctx)
+	}
+	if err != nil {
+		n.tell("the epoch was not closed: %v; rounds since the newest checkpoint may be lost", err)
+		return
+	}
+	if state, saved, dir := n.progress.paused(); saved > 0 {
+		n.tell("the run is paused before round %d; the model of step %d is on the disks of %d clients: %s", state.Step, state.Step-1, saved, dir)
+	}
+}
+
+// setPaused pauses the run, or lets it go on.
+func (n *network) setPaused(ctx context.Context, how string) error {
+	args := []string{"run", "set-paused", how, "--run-id", n.run.RunID, "--keypair", n.authorityPath()}
+	if n.options.Chain.Used {
+		args = append(args, "--commitment", "confirmed")
+	}
+	return n.psyche(ctx, append(args, n.hostFlags...)...)
+}
+
+// awaitPause waits until the run is paused, and until the clients that are members have saved its
+// model, or have had the time for it.
+func (n *network) awaitPause(ctx context.Context) error {
+	var since time.Time
+	for {
+		state, saved, _ := n.progress.paused()
+		switch {
+		case state.RunState == coordinator.Finished.String():
+			return nil
+		case state.RunState != coordinator.Paused.String():
+		case since.IsZero():
+			since = time.Now()
+		case saved >= n.progress.living() || state.Step < 2 || time.Since(since) > savingPatience:
+			return nil
+		}
+		if n.allEnded() {
+			return errors.New("no process of it is left")
+		}
+		if err := sleep(ctx, pausingLooks); err != nil {
+			return err
+		}
+	}
+}
+
+// allEnded reports whether nobody is left who could close the epoch.
+func (n *network) allEnded() bool {
+	ended := func(p *process) bool {
+		select {
+		case <-p.exited():
+			return true
+		default:
+			return false
+		}
+	}
+	if ended(n.server) {
+		return true
+	}
+	for _, client := range n.clients {
+		if !ended(client) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,143 @@
+package testnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// dataFile is the data.toml of a configuration, of what its server serves to the clients.
+const dataFile = "data.toml"
+
+// servedData reads the data.toml of a run whose data its own server serves. Path is empty if
+// there is none.
+func servedData(configPath string, run config.Run) (path string, from config.DataServer, err error) {
+	path = filepath.Join(configPath, dataFile)
+	if _, err := os.Stat(path); configPath == "" || err != nil || !isServed(run) {
+		return "", config.DataServer{}, nil
+	}
+	if from, err = config.LoadDataServer(path); err != nil {
+		return "", from, ConfigError{err}
+	}
+	path, err = filepath.Abs(path)
+	return path, from, err
+}
+
+// dataAt returns where the run's clients look for its data server; nil if they look for none.
+func dataAt(run config.Run) *config.ServerData {
+	for _, location := range run.Model.DataLocations {
+		if location.Server != nil {
+			return location.Server
+		}
+	}
+	return nil
+}
+
+func isServed(run config.Run) bool { return dataAt(run) != nil }
+
+// checkServed refuses data that the network is to serve and no client would get.
+func checkServed(path string, run config.Run, chain Chain) error {
+	at := dataAt(run)
+	host, port, err := net.SplitHostPort(at.Addr)
+	if err != nil {
+		return ConfigError{fmt.Errorf("data location %q: %w", at.Addr, err)}
+	}
+	ip, err := netip.ParseAddr(host)
+	if here := host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified()); !here {
+		return ConfigError{fmt.Errorf("clients would look for the data of %s at %s, but a testnet serves it on 127.0.0.1: name that in data_location", path, at.Addr)}
+	}
+	if number, err := strconv.Atoi(port); err != nil || number == 0 || !isFree(number) {
+		return ConfigError{fmt.Errorf("the data of %s is to be served on port %s, which is no port or taken: end what has it, or name another in data_location", path, port)}
+	}
+	if at.Key != "" && chain.Used {
+		return ConfigError{fmt.Errorf("clients want the data server to have the key %s, a testnet's has a fresh one: leave the key out of data_location", at.Key)}
+	}
+	return nil
+}
+
+// dataFolder is where the data server of a run on a chain has its key and log.
+const dataFolder = "data-server"
+
+// dataProcess describes the data server of a run on a chain, which has no server that could be one
+// beside; nil if the network serves none. Clients get to know it at its first word.
+func (n *network) dataProcess() (*process, error) {
+	path, err := n.keptDataConfig()
+	if path == "" || err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(dataAt(n.run).Addr)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(n.dir, dataFolder)
+	if _, err := os.Stat(dir); err != nil {
+		if err := newKeyFile(dir, identityFile); err != nil {
+			return nil, err
+		}
+	}
+	n.dataAddress = net.JoinHostPort("127.0.0.1", port)
+	return &process{
+		name:    "data server",
+		logPath: filepath.Join(dir, "data-server.log"),
+		binary:  n.options.ServerBinary,
+		args: append([]string{
+			"data", "serve", "--data-config", path, "--run-id", n.run.RunID, "--listen-addr", n.dataAddress,
+			"--keypair", filepath.Join(dir, identityFile), "--log", "console",
+		}, n.hostFlags...),
+	}, nil
+}
+
+// serveOnChain starts the data server of a run on a chain. What it returns ends it.
+func (n *network) serveOnChain(ctx context.Context) (stop func(), err error) {
+	if n.data == nil {
+		return func() {}, nil
+	}
+	if err := n.data.start(); err != nil {
+		return nil, err
+	}
+	if err := waitForPort(ctx, n.dataAddress, n.data); err != nil {
+		n.data.stop(shutdownGrace)
+		return nil, err
+	}
+	n.tell("the data server of the run listens on %s", n.dataAddress)
+	return func() { n.data.stop(shutdownGrace) }, nil
+}
+
+// keptDataConfig returns the path of the data.toml that the network serves, and keeps it for when the
+// run is resumed; it is empty where it serves none.
+func (n *network) keptDataConfig() (string, error) {
+	kept := filepath.Join(n.serverDir(), dataFile+".path")
+	path, _, err := servedData(n.options.ConfigPath, n.run)
+	switch {
+	case err != nil:
+		return "", err
+	case path != "":
+		err = os.WriteFile(kept, []byte(path), 0o644)
+	case isServed(n.run):
+		var text []byte
+		if text, err = os.ReadFile(kept); os.IsNotExist(err) {
+			return "", nil // somebody else serves it
+		}
+		path = strings.TrimSpace(string(text))
+		if _, gone := os.Stat(path); err == nil && gone != nil {
+			err = fmt.Errorf("the run's data was served from a file that is gone: %w", gone)
+		}
+	}
+	return path, err
+}
+
+// knownServers has clients of a run on a chain remember the data server's key with the run, where no
+// key of another network's can be in the way.
+func (n *network) knownServers() []string {
+	if n.data == nil {
+		return nil
+	}
+	return []string{"--known-servers", filepath.Join(n.dir, dataFolder, "known_servers")}
+}

@@ -1,0 +1,90 @@
+package testnet
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// standing is where a run that is resumed stands, and who has its model.
+type standing struct {
+	state   *coordinator.State
+	holders []string // clients whose folders have the newest recorded model
+	others  []string // checkpoints of other steps that lie in clients' folders
+}
+
+// look notes which of the run's checkpoints a client has.
+func (s *standing) look(client, dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // it saved none
+	}
+	recorded := s.state.Model.Checkpoint
+	for _, entry := range entries {
+		facts, err := checkpoint.ReadFacts(filepath.Join(dir, entry.Name()))
+		switch {
+		case err != nil || facts.RunID != s.state.RunID:
+		case recorded.FromPeers() && facts.Step == recorded.Step && facts.Digest == hex.EncodeToString(recorded.Digest[:]):
+			s.holders = append(s.holders, client)
+		default:
+			s.others = append(s.others, fmt.Sprintf("step %d in %s", facts.Step, filepath.Join(dir, entry.Name())))
+		}
+	}
+}
+
+// check refuses to go on where that would lose a recorded model.
+func (s *standing) check(acceptLoss bool) error {
+	c := s.state.Model.Checkpoint
+	if acceptLoss || !c.FromPeers() || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
+		return nil
+	}
+	beside := "no other checkpoint is there"
+	if len(s.others) > 0 {
+		beside = "there is: " + strings.Join(s.others, ", ")
+	}
+	return fmt.Errorf("the newest model that the run recorded is of step %d, and no client's folder has it (%s): "+
+		"the run would go on with an older one; put its folder %s-step%d back, or accept that with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
+}
+
+// String says where the run goes on.
+func (s *standing) String() string {
+	c, next := s.state.Model.Checkpoint, s.state.Progress.Step
+	from, seen := "the model that it began with: no other was recorded", s.state.OriginStep-1
+	if c.FromPeers() {
+		seen = c.Step
+		from = fmt.Sprintf("its newest recorded model, of step %d, which is in no client's folder", c.Step)
+		switch uploads := s.state.UploadsOf(c.Digest); {
+		case len(s.holders) > 0:
+			from = fmt.Sprintf("its newest recorded model, of step %d, from the disk of %s", c.Step, strings.Join(s.holders, ", "))
+		case len(uploads) > 0:
+			from = fmt.Sprintf("its newest recorded model, of step %d, as a client reported at %s", c.Step, uploads[0].Place)
+		}
+	}
+	text := fmt.Sprintf("the run stands before round %d; it has %s", next, from)
+	if seen+1 < next {
+		text += fmt.Sprintf("; what was counted in rounds %d to %d is in no checkpoint and lost", seen+1, next-1)
+	}
+	return text
+}
+
+// goOn lets a run that was paused when it was interrupted go on.
+func (n *network) goOn(ctx context.Context) error {
+	if n.standing == nil {
+		return nil
+	}
+	n.tell("%s", n.standing)
+	s := n.standing.state
+	if paused := s.RunState == coordinator.Paused; paused && !s.PendingResume || !paused && s.PendingPause {
+		return n.setPaused(ctx, "resume")
+	}
+	return nil
+}
+
+// checkpointDir is where client i saves its checkpoints.
+func (n *network) checkpointDir(i int) string { return filepath.Join(n.clientDir(i), "checkpoints") }

@@ -1,0 +1,120 @@
+package keep
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// pendingSuffix ends the name of a folder with a model of which it is not clear yet that it is the run's.
+const pendingSuffix = ".pending"
+
+// longestAhead is how long a report waits at most for the disk.
+const longestAhead = 30 * time.Second
+
+// pending is a model that is put onto the disk before it is clear that it is the run's.
+type pending struct {
+	step  uint32 // 0: there was none yet
+	since time.Time
+	done  bool
+}
+
+// Ahead reports whether the model that was taken may be reported to the run. In the last epoch nobody
+// trains on, and who reports the final model and is killed then finds nobody to have it from: so it is
+// on the disk before. A disk that is full or slow delays the report, and does not prevent it.
+func (k *Keeper) Ahead(s *coordinator.State) bool {
+	m := k.unsaved
+	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown || s.Progress.Step <= s.Config.TotalSteps {
+		return true
+	}
+	if k.pending.step != m.Step {
+		k.pending = pending{step: m.Step, since: k.Tasks.Now()}
+		k.putAhead(m, s)
+	}
+	limit := min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
+	return k.pending.done || k.Tasks.Now().Sub(k.pending.since) >= limit
+}
+
+// putAhead writes the model to a folder of its own, beside the work of the loop.
+func (k *Keeper) putAhead(m *Model, s *coordinator.State) {
+	facts, _ := factsOf(m, s)
+	facts.Epoch++ // when it is recorded, the epoch is completed
+	dir := k.Folder.pending(m.Step)
+	k.saves++
+	k.Tasks.Spawn(func(context.Context) func() {
+		err := writeCheckpoint(dir, m.Snapshot, facts.Extra())
+		return func() {
+			k.saves--
+			k.pending.done = true
+			if err != nil {
+				k.Log.Warn("the final model is not on the disk before it is reported", "err", err)
+			}
+		}
+	})
+}
+
+func (f Folder) pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }
+
+// Find returns the folder in which the checkpoint of a step lies that has the digest. One that was put
+// there before it was clear that it is the run's gets its place.
+func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
+	dir = f.Checkpoint(step)
+	facts, err := checkpoint.ReadFacts(dir)
+	if err == nil && facts.Digest == hex.EncodeToString(digest[:]) {
+		return dir, nil
+	}
+	if f.settle(step, digest) {
+		return dir, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%s holds another model of that step", dir)
+	}
+	return "", err
+}
+
+// settle moves a pending checkpoint into its place, if it has the digest and the place is free.
+func (f Folder) settle(step uint32, digest [32]byte) bool {
+	facts, err := checkpoint.ReadFacts(f.pending(step))
+	if err != nil || facts.Digest != hex.EncodeToString(digest[:]) {
+		return false
+	}
+	return os.Rename(f.pending(step), f.Checkpoint(step)) == nil && syncFolder(f.Dir) == nil
+}
+
+// clean removes pending checkpoints.
+func (k *Keeper) clean() {
+	if err := k.Folder.dropPending(); err != nil {
+		k.Log.Warn("clean up the checkpoint folder", "err", err)
+	}
+}
+
+// dropPending removes what is pending of the run: it has its place, or is no checkpoint of it.
+func (f Folder) dropPending() error {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list checkpoints: %w", err)
+	}
+	var failed error
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), pendingSuffix)
+		if _, ours := stepOf(name, checkpointPrefix(f.RunID)); !ok || !ours {
+			continue
+		}
+		path := filepath.Join(f.Dir, entry.Name())
+		err := checkpoint.CheckTarget(path)
+		if err == nil {
+			err = os.RemoveAll(path)
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}

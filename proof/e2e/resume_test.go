@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// testnetArgs are those of a testnet of two clients of the network's run, in a folder of its own.
+func (n *network) testnetArgs(flags ...string) []string {
+	n.t.Helper()
+	config := filepath.Join(n.dir, "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, name := range []string{"state.toml", "data.toml"} {
+		if text, err := os.ReadFile(filepath.Join(n.dir, name)); err == nil {
+			writeFile(n.t, filepath.Join(config, name), text)
+		}
+	}
+	return append([]string{
+		"testnet", "start", "--client", clientBinary, "--config-path", config, "--num-clients", "2",
+		"--run-dir", filepath.Join(n.dir, "runs"), "--no-tui", "--threads", "1", "--timeout", runTimeout.String(),
+	}, flags...)
+}
+
+// TestInterruptedTestnetLosesNothing interrupts a testnet, which serves its data, in the middle of an
+// epoch, and goes on with the model of the last round that was counted.
+func TestInterruptedTestnetLosesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: 120, steps: 120})
+	n.served(`"` + freeAddress(t) + `"`)
+	first := start(t, "testnet", filepath.Join(n.dir, "first.txt"), serverBinary, nil, n.testnetArgs()...)
+	first.waitText(t, "\nround   8/", 1)
+	first.interrupt(t)
+	if code := first.exitCode(t, runTimeout); code != 130 {
+		t.Fatalf("exit code %d of an interrupted testnet, want 130", code)
+	}
+	text := first.text(t)
+	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
+	again := regexp.MustCompile(`go on with: psyche (testnet start --resume (\S+))`).FindStringSubmatch(text)
+	if paused == nil || again == nil {
+		t.Fatalf("no pause, or no way to go on:\n%s", tail(text, 30))
+	}
+	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, nil, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
+	next.waitText(t, "goes on with the model of "+paused[1]+" from its disk", 2)
+	if code := next.exitCode(t, runTimeout); code != 0 {
+		t.Fatalf("exit code %d of the resumed testnet\n%s", code, tail(next.text(t), 30))
+	}
+	if resumed := "its newest recorded model, of " + paused[1] + ", from the disk of client-1, client-2\n"; !strings.Contains(next.text(t), resumed) {
+		t.Errorf("the resumed testnet does not say %q:\n%s", resumed, next.text(t))
+	}
+	journals, err := filepath.Glob(filepath.Join(again[2], "server", "*.journal"))
+	if err != nil || len(journals) != 1 {
+		t.Fatalf("journals %q, %v", journals, err)
+	}
+	if out := must(t, serverBinary, "run", "replay", journals[0]); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
+		t.Errorf("the journal says:\n%s", out)
+	}
+}
