@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/event"
@@ -58,7 +60,7 @@ func (p *play) checkEnd(r *record) {
 		p.found("unfinished", "the log ends in %v of step %d", s.RunState, s.Progress.Step)
 	}
 	for _, l := range s.Lapses {
-		p.found("lost", "steps %d to %d counted and are not in the run's model", l.First, l.Last)
+		p.found("lost", "steps %d to %d counted and are not in the run's model; %s", l.First, l.Last, p.during(l))
 	}
 	if s.RunState == coordinator.Finished && int(s.Model.Checkpoint.Step) != steps {
 		p.found("lost", "the newest recorded checkpoint is of step %d, the run ended with %d", s.Model.Checkpoint.Step, steps)
@@ -66,6 +68,24 @@ func (p *play) checkEnd(r *record) {
 	if len(s.Authority.Ejections) > 0 {
 		p.found("ejected", "%d members were ejected: %+v", len(s.Authority.Ejections), s.Authority.Ejections)
 	}
+}
+
+// during says what happened to members in lost steps.
+func (p *play) during(l coordinator.Lapse) string {
+	var all []string
+	for _, m := range p.members {
+		m.mu.Lock()
+		for _, t := range m.troubles {
+			if l.First <= t.step+1 && t.step <= l.Last+1 {
+				all = append(all, fmt.Sprintf("%s in step %d: %s", m.name, t.step, t.what))
+			}
+		}
+		m.mu.Unlock()
+	}
+	if len(all) == 0 {
+		return "nothing had happened to any member"
+	}
+	return strings.Join(all, "; ")
 }
 
 // checkData wants each step once, in order, each with the sequences after those of the one before, all of

@@ -153,14 +153,14 @@ func (h *host) begin(ctx context.Context, keys []*member) error {
 
 // create gives everybody lamports and begins the run on the chain, paused.
 func (h *host) create(ctx context.Context, keys []*member, granted string) error {
-	drop := append([]string{"chain", "airdrop", "5", h.keyPath}, h.flags[:2]...)
+	drop := []string{"chain", "airdrop", "5", h.keyPath}
 	for _, m := range keys {
 		drop = append(drop, m.keyPath)
 	}
 	if granted != "" {
 		drop = append(drop, granted)
 	}
-	if err := h.run(ctx, drop...); err != nil {
+	if err := h.run(ctx, append(drop, h.flags[:2]...)...); err != nil {
 		return err
 	}
 	create := []string{"run", "create", "--state", h.p.statePath(), "--keypair", h.keyPath, "--yes"}
@@ -189,7 +189,6 @@ func (h *host) admit(ctx context.Context, keys []*member, granted string) error 
 		}
 		delegates := allowed[:min(maxDelegates, len(allowed))]
 		allowed = append([]string{key.ID().String()}, allowed[len(delegates):]...)
-		defer func() { allowed = nil }()
 		if err := h.authorize(ctx, allowed); err != nil {
 			return err
 		}

@@ -44,10 +44,10 @@ func (p *play) deeds() (all []deed) {
 // happen does the row's deeds, each when the first member has seen the run come so far.
 func (p *play) happen(ctx context.Context) error {
 	todo := p.deeds()
-	ctx, stop := context.WithCancel(ctx)
+	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go p.watch(ctx, stop)
-	for e, err := range event.Follow(ctx, p.members[0].events()) {
+	go p.watch(watching, stop)
+	for e, err := range event.Follow(watching, p.members[0].events()) {
 		if err != nil {
 			return err
 		}
