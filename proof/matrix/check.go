@@ -161,8 +161,12 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 			}
 		case event.Evaluated:
 			a.evaluated++
-		case event.Rejected, event.Equivocation, event.Failed, event.Misbehaved:
+		case event.Rejected, event.Equivocation, event.Failed:
 			p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+		case event.Misbehaved:
+			if peer := p.memberOf(body.Peer); peer == nil || peer.excuse(math.MaxUint32-2, absent) == "" {
+				p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+			}
 		case event.Desynchronised:
 			if m.excuse(body.Step, absent) == "" {
 				p.found("fault", "%s lost the model in step %d: %s", m.name, body.Step, body.Reason)
@@ -199,6 +203,10 @@ func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent
 // checkApplied wants every batch of a step to have counted, or to be lost for a reason.
 func (p *play) checkApplied(r *record, a *account, m *member, applied event.Applied) {
 	one := r.plans[applied.Step]
+	if one == nil {
+		p.found("data", "%s applied step %d, which the log does not have", m.name, applied.Step)
+		return
+	}
 	a.applied[applied.Step] = true
 	if applied.Counted+len(applied.Lost) != len(one.assignments) {
 		p.found("data", "%s, step %d: %d batches counted and %d lost of %d", m.name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
@@ -229,14 +237,26 @@ func (p *play) reason(r *record, step uint32, owner string, warming bool) string
 		return "probation or warm-up"
 	case m != nil && m.excuse(step, present) != "":
 		return m.name + ": " + m.excuse(step, present)
-	case r.wasLate(owner, step):
-		if !p.row.has("starved", "busy") {
-			p.found("late", "%s was found late in step %d, and nothing had happened to it", p.nameOf(owner), step)
-		}
+	case !r.plans[step].quorum():
+		return p.noQuorum(r, step)
+	case r.wasLate(owner, step): // a slow machine is no fault, unless it costs more than a batch
 		return p.nameOf(owner) + ": late"
 	}
 	p.found("data", "step %d: the batch of %s is lost, and nothing had happened to it", step, p.nameOf(owner))
 	return "no reason"
+}
+
+// noQuorum returns why too few witnesses said what they hold; without a reason that is a finding.
+func (p *play) noQuorum(r *record, step uint32) string {
+	for _, id := range r.plans[step].elected {
+		if m := p.memberOf(id); m != nil && m.excuse(step, present) != "" {
+			return fmt.Sprintf("no quorum of witnesses, %s: %s", m.name, m.excuse(step, present))
+		}
+	}
+	if !p.row.has("starved", "busy") {
+		p.found("data", "step %d has no quorum of witnesses, and nothing had happened to any of them", step)
+	}
+	return "no quorum of witnesses"
 }
 
 // checkDigests wants one model, which is the one that the run recorded.

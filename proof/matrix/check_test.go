@@ -32,10 +32,10 @@ func newTrainedRun(t *testing.T) *trainedRun {
 			announced: map[event.Batch]string{}, replicas: map[uint32]string{}, digests: map[string][]string{"": nil},
 			losses: map[uint32][]float64{}, lost: map[event.Batch]bool{}, applied: map[uint32]bool{},
 		},
-		r:    &record{plans: map[uint32]plan{}, steps: []uint32{1}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}},
+		r:    &record{plans: map[uint32]*plan{}, steps: []uint32{1}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}},
 		loss: 1,
 	}
-	one := plan{round: coordinator.Round{Step: 1, BatchSize: 4}}
+	one := &plan{round: coordinator.Round{Step: 1, BatchSize: 4, WitnessesNeeded: 1}, proofs: 1}
 	for i, name := range []string{"client-1", "client-2"} {
 		key := identity.FromSeed(sha256.Sum256([]byte(name)))
 		u.p.members = append(u.p.members, &member{name: name, key: key})
@@ -98,14 +98,18 @@ func TestChecks(t *testing.T) {
 			u.loses()
 			u.p.members[1].note(1, absent, "it was killed")
 		}, "", ""},
-		{"a batch is late without a reason", func(u *trainedRun) {
+		{"a batch is late", func(u *trainedRun) {
 			u.loses()
 			u.r.late[seen{u.id(1), 2}] = true
-		}, "late", "client-2 was found late"},
-		{"a batch of who starves is late", func(u *trainedRun) {
+		}, "", ""},
+		{"no quorum without a reason", func(u *trainedRun) {
 			u.loses()
-			u.r.late[seen{u.id(1), 2}] = true
-			u.p.row.levels["starved"] = "busy"
+			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(0)}
+		}, "data", "no quorum of witnesses, and nothing"},
+		{"a witness was killed", func(u *trainedRun) {
+			u.loses()
+			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(0)}
+			u.p.members[0].note(1, absent, "it was killed")
 		}, "", ""},
 		{"replicas differ", func(u *trainedRun) { u.applied[1].Replica = "b" }, "digest", "replica"},
 		{"two models", func(u *trainedRun) { u.a.digests["other"] = []string{"client-2"} }, "digest", "the run recorded 00000000"},
@@ -131,9 +135,7 @@ func TestChecks(t *testing.T) {
 		{"the run goes on", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
 		{"a step is skipped", func(u *trainedRun) { u.r.steps = []uint32{2} }, "data", "has step 2"},
 		{"data is skipped", func(u *trainedRun) {
-			one := u.r.plans[1]
-			one.round.DataIndex = 4
-			u.r.plans[1] = one
+			u.r.plans[1].round.DataIndex = 4
 		}, "data", "begins at sequence 4"},
 		{"the loss grows", func(u *trainedRun) { u.loss = 5 }, "loss", "5.0000 at the end"},
 	}

@@ -16,10 +16,18 @@ import (
 type plan struct {
 	round       coordinator.Round
 	assignments []assign.Assignment
+	elected     []string // witnesses
+	proofs      int      // of them that were accepted
 }
 
+// quorum reports whether enough witnesses said what they hold: else nothing of the round counts.
+func (p *plan) quorum() bool { return p.proofs >= int(p.round.WitnessesNeeded) }
+
 // owner returns who had to train a batch, and whether its result does not count whatever it brings.
-func (p plan) owner(batch event.Batch) (id string, warming bool) {
+func (p *plan) owner(batch event.Batch) (id string, warming bool) {
+	if p == nil {
+		return "", false
+	}
 	for _, a := range p.assignments {
 		if (event.Batch{a.Batch.Start, a.Batch.End}) == batch {
 			return identity.ID(p.round.Members[a.Member]).String(), p.round.Warming.Has(a.Member)
@@ -36,8 +44,8 @@ type seen struct {
 
 // record is what a run's log says.
 type record struct {
-	plans   map[uint32]plan // by step
-	steps   []uint32        // in the order in which they began
+	plans   map[uint32]*plan // by step
+	steps   []uint32         // in the order in which they began
 	dropped map[seen]bool
 	late    map[seen]bool
 	accused map[seen]bool
@@ -46,7 +54,7 @@ type record struct {
 
 // readRecord replays a journal or an archive: it verifies, or this is an error.
 func readRecord(path string) (*record, error) {
-	r := &record{plans: map[uint32]plan{}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}}
+	r := &record{plans: map[uint32]*plan{}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}}
 	if archive.Is(path) {
 		final, _, err := archive.Replay(path, func(_ archive.Step, s *coordinator.State) error { return r.see(s) })
 		r.final = final
@@ -75,6 +83,11 @@ func (r *record) see(s *coordinator.State) error {
 			r.late[seen{identity.ID(c.ID).String(), step}] = true
 		}
 	}
+	for i := range s.Epoch.Rounds {
+		if one := r.plans[s.Epoch.Rounds[i].Step]; one != nil {
+			one.proofs = max(one.proofs, len(s.Epoch.Rounds[i].Witnesses))
+		}
+	}
 	round := s.CurrentRound()
 	if round == nil || s.RunState != coordinator.RoundTrain {
 		return nil
@@ -84,7 +97,11 @@ func (r *record) see(s *coordinator.State) error {
 	}
 	kept := *round
 	kept.Members, kept.Witnesses = slices.Clone(round.Members), nil
-	r.plans[round.Step] = plan{kept, round.Assignments(s.Config)}
+	one := &plan{round: kept, assignments: round.Assignments(s.Config)}
+	for _, member := range round.ElectedWitnesses(s.Config) {
+		one.elected = append(one.elected, identity.ID(round.Members[member]).String())
+	}
+	r.plans[round.Step] = one
 	r.steps = append(r.steps, round.Step)
 	return nil
 }
