@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -72,18 +75,23 @@ func (p *play) checkEnd(r *record) {
 
 // during says what happened to members in lost steps.
 func (p *play) during(l coordinator.Lapse) string {
-	var all []string
+	names := map[string][]string{}
 	for _, m := range p.members {
 		m.mu.Lock()
 		for _, t := range m.troubles {
 			if l.First <= t.step+1 && t.step <= l.Last+1 {
-				all = append(all, fmt.Sprintf("%s in step %d: %s", m.name, t.step, t.what))
+				happened := fmt.Sprintf("%s in step %d", t.what, t.step)
+				names[happened] = append(names[happened], m.name)
 			}
 		}
 		m.mu.Unlock()
 	}
-	if len(all) == 0 {
+	if len(names) == 0 {
 		return "nothing had happened to any member"
+	}
+	var all []string
+	for _, happened := range slices.Sorted(maps.Keys(names)) {
+		all = append(all, strings.Join(names[happened], ", ")+": "+happened)
 	}
 	return strings.Join(all, "; ")
 }
@@ -142,6 +150,7 @@ func (p *play) nameOf(id string) string {
 // checkMember reads what the lives of a member wrote.
 func (p *play) checkMember(r *record, a *account, m *member) error {
 	var ended *event.Finished
+	var saved event.Checkpoint
 	for e, err := range event.Read(m.events()) {
 		if err != nil {
 			return err
@@ -171,6 +180,8 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 			if m.excuse(body.Step, absent) == "" {
 				p.found("fault", "%s lost the model in step %d: %s", m.name, body.Step, body.Reason)
 			}
+		case event.Checkpoint:
+			saved = body
 		case event.Finished:
 			ended = &body
 		}
@@ -186,7 +197,24 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 		p.found("digest", "%s ended with a model that no quorum reported", m.name)
 	}
 	a.digests[ended.Digest] = append(a.digests[ended.Digest], m.name)
+	p.checkSaved(m, ended, saved)
 	return nil
+}
+
+// checkSaved wants the model that a member ended with to be on its disk.
+func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
+	if saved.Digest != ended.Digest || saved.Dir == "" {
+		p.found("saved", "%s ended with the model of step %d, the newest that it saved is of step %d", m.name, ended.Step, saved.Step)
+		return
+	}
+	snapshot, err := checkpoint.ReadDir(saved.Dir)
+	if err != nil {
+		p.found("saved", "%s: %v", m.name, err)
+		return
+	}
+	if digest := snapshot.Manifest().Digest(); hex.EncodeToString(digest[:]) != ended.Digest {
+		p.found("saved", "%s: %s has the model %.8x, want %.8s", m.name, saved.Dir, digest, ended.Digest)
+	}
 }
 
 // checkSent wants a result to be of who had to train the batch, and the only one.

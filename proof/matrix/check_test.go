@@ -130,7 +130,7 @@ func TestChecks(t *testing.T) {
 		{"steps are lost", func(u *trainedRun) {
 			u.r.final.Lapses = []coordinator.Lapse{{First: 1, Last: 1}}
 			u.p.members[1].note(1, absent, "it left")
-		}, "lost", "client-2 in step 1: it left"},
+		}, "lost", "client-2: it left in step 1"},
 		{"the end is not recorded", func(u *trainedRun) { u.r.final.Model.Checkpoint.Step = 120 }, "lost", "of step 120"},
 		{"the run goes on", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
 		{"a step is skipped", func(u *trainedRun) { u.r.steps = []uint32{2} }, "data", "has step 2"},
