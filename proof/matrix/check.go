@@ -52,6 +52,9 @@ func (p *play) check(log string) error {
 	}
 	p.checkDigests(r, a)
 	p.checkLoss(a)
+	if p.longest, err = longestPhase(p.members[0].events()); err != nil {
+		return err
+	}
 	return p.checkExtras(a)
 }
 

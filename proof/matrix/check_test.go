@@ -2,8 +2,12 @@ package main
 
 import (
 	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -157,5 +161,23 @@ func TestChecks(t *testing.T) {
 			}
 			t.Errorf("found %v, want %s that says %q", found, c.kind, c.says)
 		})
+	}
+}
+
+// TestLongestPhase leaves out what happened between two lives, and waiting for members.
+func TestLongestPhase(t *testing.T) {
+	state := func(second int, name string, step int) string {
+		return fmt.Sprintf(`{"time":"2026-01-01T00:00:%02dZ","kind":"state","run_state":%q,"step":%d}`+"\n", second, name, step)
+	}
+	started := `{"time":"2026-01-01T00:00:20Z","kind":"started","role":"client"}` + "\n"
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	log := state(0, "WaitingForMembers", 1) + state(9, "Warmup", 1) + state(10, "RoundTrain", 1) + state(12, "RoundTrain", 1) +
+		state(14, "Cooldown", 2) + started + state(21, "Warmup", 2) + state(24, "RoundTrain", 2)
+	if err := os.WriteFile(path, []byte(log), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	longest, err := longestPhase(path)
+	if want := (phase{"RoundTrain", 1, 4 * time.Second}); err != nil || longest != want {
+		t.Errorf("%+v, %v, want %+v", longest, err, want)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // checkExtras looks at uploads, evaluations and figures.
@@ -60,6 +62,38 @@ func (p *play) checkUpload(a *account) error {
 		p.found("uploads", "what was uploaded is the model of step %d, %.8s, and nobody ended with it", facts.Step, facts.Digest)
 	}
 	return nil
+}
+
+// phase is a stretch of a run.
+type phase struct {
+	name string
+	step uint32
+	took time.Duration
+}
+
+// longestPhase returns the phase that took longest, as one member saw it, of those in which nobody is
+// waited for but members that are there.
+func longestPhase(log string) (longest phase, err error) {
+	var now phase
+	var since time.Time
+	for e, err := range event.Read(log) {
+		if err != nil {
+			return longest, err
+		}
+		switch body := e.Body.(type) {
+		case event.Started:
+			now = phase{}
+		case event.State:
+			if now.name == body.RunState && now.step == body.Step {
+				continue
+			}
+			if now.took = e.Time.Sub(since); now.name != "" && now.name != "WaitingForMembers" && now.took > longest.took {
+				longest = now
+			}
+			now, since = phase{name: body.RunState, step: body.Step}, e.Time
+		}
+	}
+	return longest, nil
 }
 
 // leftovers looks for what is left when everything has ended: panics in what was printed, processes, and

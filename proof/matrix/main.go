@@ -121,7 +121,7 @@ func (o outcome) print(out io.Writer) {
 		for _, reason := range slices.Sorted(maps.Keys(o.lost)) {
 			fmt.Fprintf(out, ", %d lost: %s", o.lost[reason], reason)
 		}
-		fmt.Fprint(out, ")")
+		fmt.Fprintf(out, "; longest: %.0f s in %s of step %d)", o.longest.took.Seconds(), o.longest.name, o.longest.step)
 	}
 	fmt.Fprintln(out)
 	for _, f := range o.findings {

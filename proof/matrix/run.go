@@ -46,6 +46,7 @@ type play struct {
 	findings []finding
 	lost     map[string]int // batches of which no result counted, by the reason
 	batches  int
+	longest  phase
 }
 
 // finding is something that must not be.
@@ -66,6 +67,7 @@ type outcome struct {
 	seconds  float64
 	batches  int
 	lost     map[string]int
+	longest  phase
 	findings []finding
 	dir      string // of the logs, if they are kept
 }
@@ -98,7 +100,7 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
-	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, findings: p.findings, dir: dir}
+	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, longest: p.longest, findings: p.findings, dir: dir}
 	if len(p.findings) == 0 && !u.keep {
 		o.dir = ""
 		return o, os.RemoveAll(dir)
