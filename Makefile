@@ -15,9 +15,9 @@ LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
 MODULE   := github.com/psyche-go/psyche
-LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/bench/...
-PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/psyche-client|proof/(e2e|bench))(/|$$)'),$(error go list failed))
-STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/psyche-client|proof/(e2e|bench))(/|$$)'),$(error go list failed))
+LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/matrix/... ./proof/bench/...
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 
 # Where `make install` puts things; DESTDIR goes before all of it.
 prefix   ?= /usr/local
@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -136,6 +136,12 @@ test-torch: shim
 ## sim: simulate 1,000 runs of 64 clients under faults
 sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
+
+## matrix: runs drawn two by two over their features, as many as fit into MATRIX_MINUTES (0: all), of MATRIX_SEED
+MATRIX_MINUTES ?= 60
+MATRIX_SEED    ?= 1
+matrix: build
+	$(GO) run ./proof/matrix -minutes $(MATRIX_MINUTES) -seed $(MATRIX_SEED)
 
 ## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 200 kills of the server
 load:

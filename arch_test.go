@@ -125,7 +125,7 @@ var importRules = []importRule{
 		from: func(pkg string) bool {
 			return strings.HasPrefix(pkg, module) && !under("cmd", "files/objstore/gcs")(pkg)
 		},
-		never:  either(under("files/objstore/gcs"), anyOf("cloud.google.com/go/storage")),
+		never:  either(but(under("files/objstore/gcs"), module+"/files/objstore/gcs/fakegcs"), anyOf("cloud.google.com/go/storage")),
 		reason: "only commands import drivers, and hand an objstore.Store on",
 	},
 }

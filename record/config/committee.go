@@ -34,6 +34,17 @@ func committeeWarning(c coordinator.Config) string {
 	return what + "; 0 lets all members witness, 32 at most"
 }
 
+// absenceWarning says when a round's witnesses are so few that its quorum needs them all, though there are
+// more members; else it is empty.
+func absenceWarning(c coordinator.Config) string {
+	witnesses := int(c.WitnessNodes)
+	if witnesses == 0 || witnesses >= int(c.InitMinClients) || assign.Quorum(witnesses) < witnesses {
+		return ""
+	}
+	return fmt.Sprintf("witness_nodes = %d: a round counts only if all of its witnesses are there; one that leaves or dies costs everybody the round and ends the epoch; 3 bear the loss of one, 0 lets all members witness, %d at most",
+		witnesses, coordinator.MaxWitnesses)
+}
+
 // auditsWarning says when a run that audits results begins without anybody who does: audits are of those
 // that train nothing. It is empty where that is not so.
 func auditsWarning(c coordinator.Config) string {

@@ -32,6 +32,28 @@ func TestCommitteeWarning(t *testing.T) {
 	}
 }
 
+func TestAbsenceWarning(t *testing.T) {
+	tests := map[string]struct {
+		members, witnesses uint16
+		want               string
+	}{
+		"all":          {4, 0, ""},
+		"one of one":   {1, 1, ""},
+		"two of two":   {2, 2, ""},
+		"two of three": {3, 2, "witness_nodes = 2: a round counts only if all of its witnesses are there"},
+		"one of four":  {4, 1, "3 bear the loss of one, 0 lets all members witness, 32 at most"},
+		"three":        {4, 3, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := absenceWarning(coordinator.Config{InitMinClients: test.members, MinClients: test.members, WitnessNodes: test.witnesses})
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestAuditsWarning(t *testing.T) {
 	tests := map[string]struct {
 		members uint16

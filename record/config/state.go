@@ -35,7 +35,7 @@ func readRun(root *table) Run {
 	if config, ok := root.table("config"); ok {
 		run.Config, run.Warnings = readConfig(config)
 		if run.Config.Validate() == nil {
-			for _, warning := range []string{committeeWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config)} {
+			for _, warning := range []string{committeeWarning(run.Config), absenceWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config)} {
 				if warning != "" {
 					run.Warnings = append(run.Warnings, warning)
 				}

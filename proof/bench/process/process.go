@@ -17,6 +17,7 @@ import (
 type Place struct {
 	Address string
 	Wrap    func(program string, args ...string) (string, []string) // nil: here
+	Env     []string                                                // of its processes, beside that of this one
 }
 
 // ErrNoLinks says that this machine cannot make links.
@@ -54,6 +55,7 @@ func Start(ctx context.Context, p Place, name, log, program string, args ...stri
 	}
 	one := &Process{name: name, log: log, ended: make(chan struct{}), command: exec.CommandContext(ctx, program, args...)}
 	one.command.Stdout, one.command.Stderr = file, file
+	one.command.Env = append(os.Environ(), p.Env...)
 	one.command.Cancel = func() error { return one.command.Process.Signal(syscall.SIGINT) }
 	one.command.WaitDelay = shutdownGrace
 	if err := one.command.Start(); err != nil {
@@ -74,6 +76,9 @@ func (p *Process) Wait() error {
 	}
 	return nil
 }
+
+// ExitCode returns that of a process that has ended; -1 of one that a signal ended.
+func (p *Process) ExitCode() int { return p.command.ProcessState.ExitCode() }
 
 // PID returns the number that the system knows the process by.
 func (p *Process) PID() int { return p.command.Process.Pid }

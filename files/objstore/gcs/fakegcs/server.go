@@ -46,17 +46,30 @@ type upload struct {
 
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
-	s, close := Start()
-	t.Cleanup(close)
+	s, end := Start()
+	t.Cleanup(end)
 	return s
 }
 
-// Start starts a server; close ends it.
-func Start() (s *Server, close func()) {
+// Start starts a server, and returns what ends it.
+func Start() (s *Server, end func()) {
 	s = &Server{objects: map[string]object{}, uploads: map[string]*upload{}, generation: 1_000_000}
 	server := httptest.NewServer(s)
 	s.Host = strings.TrimPrefix(server.URL, "http://")
 	return s, server.Close
+}
+
+// Objects returns what a bucket holds, by name.
+func (s *Server) Objects(bucket string) map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string][]byte{}
+	for path, o := range s.objects {
+		if name, ok := strings.CutPrefix(path, bucket+"/"); ok {
+			found[name] = o.content
+		}
+	}
+	return found
 }
 
 // Set writes an object.

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// account is what all members together say that they did.
+type account struct {
+	announced map[event.Batch]string // by whom
+	replicas  map[uint32]string
+	digests   map[string][]string // of the models that they ended with, and who has each
+	losses    map[uint32][]float64
+	lost      map[event.Batch]bool
+	applied   map[uint32]bool
+	evaluated int
+}
+
+// check compares the log of the run with what has to hold, and with the members' events.
+func (p *play) check(log string) error {
+	r, err := readRecord(log)
+	if err != nil {
+		return err
+	}
+	p.checkEnd(r)
+	p.checkData(r)
+	p.checkHonest(r)
+	a := &account{
+		announced: map[event.Batch]string{}, replicas: map[uint32]string{}, digests: map[string][]string{},
+		losses: map[uint32][]float64{}, lost: map[event.Batch]bool{}, applied: map[uint32]bool{},
+	}
+	for _, m := range p.members {
+		if now, _, _ := m.life(); now == nil {
+			continue
+		}
+		if err := p.checkMember(r, a, m); err != nil {
+			return err
+		}
+	}
+	for _, step := range r.steps {
+		if !a.applied[step] && !lapsed(r, step) {
+			p.found("lost", "nobody applied step %d", step)
+		}
+	}
+	p.checkDigests(r, a)
+	p.checkLoss(a)
+	if p.longest, err = longestPhase(p.members[0].events()); err != nil {
+		return err
+	}
+	return p.checkExtras(a)
+}
+
+// checkEnd wants the run to have ended with the model of its last step, and with all that counted in it.
+func (p *play) checkEnd(r *record) {
+	steps, _ := p.row.steps()
+	s := &r.final
+	if s.RunState != coordinator.Finished {
+		p.found("unfinished", "the log ends in %v of step %d", s.RunState, s.Progress.Step)
+	}
+	for _, l := range s.Lapses {
+		p.found("lost", "steps %d to %d counted and are not in the run's model; %s", l.First, l.Last, p.during(l))
+	}
+	if s.RunState == coordinator.Finished && int(s.Model.Checkpoint.Step) != steps {
+		p.found("lost", "the newest recorded checkpoint is of step %d, the run ended with %d", s.Model.Checkpoint.Step, steps)
+	}
+	if len(s.Authority.Ejections) > 0 {
+		p.found("ejected", "%d members were ejected: %+v", len(s.Authority.Ejections), s.Authority.Ejections)
+	}
+}
+
+// during says what happened to members in lost steps.
+func (p *play) during(l coordinator.Lapse) string {
+	names := map[string][]string{}
+	for _, m := range p.members {
+		m.mu.Lock()
+		for _, t := range m.troubles {
+			if l.First <= t.step+1 && t.step <= l.Last+1 {
+				happened := fmt.Sprintf("%s in step %d", t.what, t.step)
+				names[happened] = append(names[happened], m.name)
+			}
+		}
+		m.mu.Unlock()
+	}
+	if len(names) == 0 {
+		return "nothing had happened to any member"
+	}
+	var all []string
+	for _, happened := range slices.Sorted(maps.Keys(names)) {
+		all = append(all, strings.Join(names[happened], ", ")+": "+happened)
+	}
+	return strings.Join(all, "; ")
+}
+
+// checkData wants each step once, in order, each with the sequences after those of the one before, all of
+// them in one batch each.
+func (p *play) checkData(r *record) {
+	next := uint64(0)
+	for i, step := range r.steps {
+		if step != uint32(i+1) {
+			p.found("data", "round %d of the log has step %d", i+1, step)
+			return
+		}
+		one := r.plans[step]
+		p.batches += len(one.assignments)
+		if one.round.DataIndex != next {
+			p.found("data", "step %d begins at sequence %d, the step before ended at %d", step, one.round.DataIndex, next)
+		}
+		for _, a := range one.assignments {
+			if a.Batch.Start != next {
+				p.found("data", "step %d: batch %v begins elsewhere than at %d", step, a.Batch, next)
+			}
+			next = a.Batch.End
+		}
+	}
+}
+
+// checkHonest wants nobody accused, and nobody dropped but who was absent.
+func (p *play) checkHonest(r *record) {
+	for who := range r.accused {
+		p.found("accused", "%s was accused of its result of step %d", p.nameOf(who.id), who.step)
+	}
+	for who := range r.dropped {
+		if m := p.memberOf(who.id); m == nil || m.excuse(who.step, absent) == "" {
+			p.found("dropped", "%s was dropped in step %d", p.nameOf(who.id), who.step)
+		}
+	}
+}
+
+func (p *play) memberOf(id string) *member {
+	for _, m := range p.members {
+		if m.key.ID().String() == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p *play) nameOf(id string) string {
+	if m := p.memberOf(id); m != nil {
+		return m.name
+	}
+	return id
+}
+
+// checkMember reads what the lives of a member wrote.
+func (p *play) checkMember(r *record, a *account, m *member) error {
+	var ended *event.Finished
+	var saved event.Checkpoint
+	for e, err := range event.Read(m.events()) {
+		if err != nil {
+			return err
+		}
+		switch body := e.Body.(type) {
+		case event.Started:
+			ended = nil
+		case event.ResultSent:
+			p.checkSent(r, a, m, body)
+		case event.Trained:
+			a.losses[body.Step] = append(a.losses[body.Step], float64(body.Loss))
+		case event.Applied:
+			p.checkApplied(r, a, m, body)
+		case event.Audit:
+			if body.Outcome == "faulty" || body.Outcome == "silent" {
+				p.found("accused", "%s audited step %d of %s: %s, %s", m.name, body.Step, p.nameOf(body.Trainer), body.Outcome, body.Detail)
+			}
+		case event.Evaluated:
+			a.evaluated++
+		case event.Rejected, event.Equivocation, event.Failed:
+			p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+		case event.Misbehaved:
+			if peer := p.memberOf(body.Peer); peer == nil || peer.excuse(math.MaxUint32-2, absent) == "" {
+				p.found("fault", "%s: %s: %+v", m.name, body.Kind(), body)
+			}
+		case event.Desynchronised:
+			if m.excuse(body.Step, absent) == "" {
+				p.found("fault", "%s lost the model in step %d: %s", m.name, body.Step, body.Reason)
+			}
+		case event.Checkpoint:
+			saved = body
+		case event.Finished:
+			ended = &body
+		}
+	}
+	if _, _, left := m.life(); left {
+		return nil
+	}
+	if ended == nil {
+		p.found("digest", "%s did not see the end of the run", m.name)
+		return nil
+	}
+	if ended.Unrecorded {
+		p.found("digest", "%s ended with a model that no quorum reported", m.name)
+	}
+	a.digests[ended.Digest] = append(a.digests[ended.Digest], m.name)
+	p.checkSaved(m, ended, saved)
+	return nil
+}
+
+// checkSaved wants the model that a member ended with to be on its disk.
+func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
+	if saved.Digest != ended.Digest || saved.Dir == "" {
+		p.found("saved", "%s ended with the model of step %d, the newest that it saved is of step %d", m.name, ended.Step, saved.Step)
+		return
+	}
+	snapshot, err := checkpoint.ReadDir(saved.Dir)
+	if err != nil {
+		p.found("saved", "%s: %v", m.name, err)
+		return
+	}
+	if digest := snapshot.Manifest().Digest(); hex.EncodeToString(digest[:]) != ended.Digest {
+		p.found("saved", "%s: %s has the model %.8x, want %.8s", m.name, saved.Dir, digest, ended.Digest)
+	}
+}
+
+// checkSent wants a result to be of who had to train the batch, and the only one.
+func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent) {
+	if owner, _ := r.plans[sent.Step].owner(sent.Batch); owner != m.key.ID().String() {
+		p.found("data", "%s announced batch %v of step %d, which is %q's", m.name, sent.Batch, sent.Step, p.nameOf(owner))
+	}
+	if other, twice := a.announced[sent.Batch]; twice {
+		p.found("data", "batch %v of step %d was announced by %s and again by %s", sent.Batch, sent.Step, other, m.name)
+	}
+	a.announced[sent.Batch] = m.name
+}
+
+// checkApplied wants every batch of a step to have counted, or to be lost for a reason.
+func (p *play) checkApplied(r *record, a *account, m *member, applied event.Applied) {
+	one := r.plans[applied.Step]
+	if one == nil {
+		p.found("data", "%s applied step %d, which the log does not have", m.name, applied.Step)
+		return
+	}
+	a.applied[applied.Step] = true
+	if applied.Counted+len(applied.Lost) != len(one.assignments) {
+		p.found("data", "%s, step %d: %d batches counted and %d lost of %d", m.name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
+	}
+	for _, lost := range applied.Lost {
+		owner, warming := one.owner(lost.Batch)
+		if owner != lost.Owner {
+			p.found("data", "%s, step %d: lost batch %v is %s's, not %s's", m.name, applied.Step, lost.Batch, p.nameOf(owner), p.nameOf(lost.Owner))
+			continue
+		}
+		if a.lost[lost.Batch] {
+			continue
+		}
+		a.lost[lost.Batch] = true
+		p.lost[p.reason(r, applied.Step, owner, warming)]++
+	}
+	if replica, known := a.replicas[applied.Step]; known && replica != applied.Replica {
+		p.found("digest", "step %d: the replica of %s is another one than others'", applied.Step, m.name)
+	}
+	a.replicas[applied.Step] = applied.Replica
+}
+
+// reason returns why a batch did not count; without one that is a finding.
+func (p *play) reason(r *record, step uint32, owner string, warming bool) string {
+	m := p.memberOf(owner)
+	switch {
+	case warming:
+		return "probation or warm-up"
+	case m != nil && m.excuse(step, present) != "":
+		return m.name + ": " + m.excuse(step, present)
+	case !r.plans[step].quorum():
+		return p.noQuorum(r, step)
+	case r.wasLate(owner, step): // a slow machine is no fault, unless it costs more than a batch
+		return p.nameOf(owner) + ": late"
+	}
+	p.found("data", "step %d: the batch of %s is lost, and nothing had happened to it", step, p.nameOf(owner))
+	return "no reason"
+}
+
+// noQuorum returns why too few witnesses said what they hold; without a reason that is a finding.
+func (p *play) noQuorum(r *record, step uint32) string {
+	for _, id := range r.plans[step].elected {
+		if m := p.memberOf(id); m != nil && m.excuse(step, present) != "" {
+			return fmt.Sprintf("no quorum of witnesses, %s: %s", m.name, m.excuse(step, present))
+		}
+	}
+	if !p.row.has("starved", "busy") {
+		p.found("data", "step %d has no quorum of witnesses, and nothing had happened to any of them", step)
+	}
+	return "no quorum of witnesses"
+}
+
+// checkDigests wants one model, which is the one that the run recorded.
+func (p *play) checkDigests(r *record, a *account) {
+	recorded := hex.EncodeToString(r.final.Model.Checkpoint.Digest[:])
+	for digest, who := range a.digests {
+		switch {
+		case digest == "":
+			p.found("digest", "%v ended without the final model", who)
+		case digest != recorded:
+			p.found("digest", "%v ended with the model %.8s, the run recorded %.8s", who, digest, recorded)
+		}
+	}
+}
+
+// checkLoss wants the loss of the last steps to be less than that of the first.
+func (p *play) checkLoss(a *account) {
+	const steps = 3
+	last, _ := p.row.steps()
+	mean := func(first int) (loss float64) {
+		n := 0
+		for step := first; step < first+steps; step++ {
+			for _, l := range a.losses[uint32(step)] {
+				loss += l
+				n++
+			}
+		}
+		return loss / float64(n)
+	}
+	if first, end := mean(1), mean(last-steps+1); !(end < first) || math.IsNaN(first) {
+		p.found("loss", "the loss was %.4f at first and %.4f at the end", first, end)
+	}
+}
+
+// lapsed reports whether the run lost a step.
+func lapsed(r *record, step uint32) bool {
+	for _, l := range r.final.Lapses {
+		if l.First <= step && step <= l.Last {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/proof/matrix/cover"
+)
+
+// features are what rows differ in, each with its levels.
+var features = []cover.Feature{
+	{Name: "backend", Levels: []string{"server", "chain"}},
+	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
+	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // of the dummy model local stands for its own
+	{Name: "results", Levels: []string{"signs", "values", "dummy"}},
+	{Name: "lag", Levels: []string{"1", "2"}},
+	{Name: "audits", Levels: []string{"0", "30", "50"}},
+	{Name: "clip", Levels: []string{"on", "off"}},
+	{Name: "witnesses", Levels: []string{"all", "few"}},
+	{Name: "admission", Levels: []string{"open", "keys", "delegates"}},
+	{Name: "epochs", Levels: []string{"rounds", "time"}},
+	{Name: "rounds", Levels: []string{"short", "long"}},
+	{Name: "uploads", Levels: []string{"none", "hub", "bucket"}},
+	{Name: "evaluations", Levels: []string{"off", "on"}},
+	{Name: "trackers", Levels: []string{"none", "files", "otlp"}},
+	{Name: "parallelism", Levels: []string{"none", "data", "tensor"}},
+	{Name: "kills", Levels: []string{"none", "client", "host"}}, // a chain in memory is stopped for a while in place of being killed
+	{Name: "stop", Levels: []string{"no", "resume"}},
+	{Name: "late", Levels: []string{"no", "joins"}},
+	{Name: "leaver", Levels: []string{"no", "leaves"}},
+	{Name: "slow", Levels: []string{"no", "stopped"}},
+	{Name: "starved", Levels: []string{"no", "busy"}},
+}
+
+// refusal is a combination that the programs refuse, and words of what they say.
+type refusal struct {
+	levels map[string]string
+	words  string
+}
+
+var refusals = []refusal{
+	{map[string]string{"results": "dummy", "checkpoint": "hub"}, "Dummy changes no model that is one"},
+	{map[string]string{"results": "dummy", "checkpoint": "bucket"}, "Dummy changes no model that is one"},
+	{map[string]string{"results": "dummy", "checkpoint": "p2p"}, "Dummy changes no model that is one"},
+	{map[string]string{"audits": "30", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"audits": "50", "clip": "off"}, "set clip_grad_norm"},
+}
+
+// row is one run: a level of each feature.
+type row struct {
+	number  int // from 1
+	levels  map[string]string
+	refused string // words with which it has to be refused; empty: it runs
+}
+
+// rowsOf returns the rows of a seed.
+func rowsOf(seed uint64) ([]row, error) {
+	plan := cover.Plan{Features: features}
+	for _, r := range refusals {
+		var combination cover.Combination
+		for i, f := range features {
+			if level, ok := r.levels[f.Name]; ok {
+				combination = append(combination, cover.Choice{Feature: i, Level: slices.Index(f.Levels, level)})
+			}
+		}
+		plan.Forbidden = append(plan.Forbidden, combination)
+	}
+	made, err := plan.Rows(seed)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, len(made))
+	for i, m := range made {
+		rows[i] = row{number: i + 1, levels: map[string]string{}}
+		for feature, level := range m.Levels {
+			rows[i].levels[features[feature].Name] = features[feature].Levels[level]
+		}
+		if m.Forbidden >= 0 {
+			rows[i].refused = refusals[m.Forbidden].words
+		}
+	}
+	return rows, nil
+}
+
+// parseRow reads a row from text such as "backend=chain,lag=2"; features that it does not name have
+// their first level.
+func parseRow(text string) (row, error) {
+	r := row{levels: map[string]string{}}
+	for _, f := range features {
+		r.levels[f.Name] = f.Levels[0]
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, level, _ := strings.Cut(part, "=")
+		i := slices.IndexFunc(features, func(f cover.Feature) bool { return f.Name == name })
+		if i < 0 {
+			return r, fmt.Errorf("-row: no feature is called %q; want feature=level, with commas between", name)
+		}
+		if !slices.Contains(features[i].Levels, level) {
+			return r, fmt.Errorf("-row: %s is %q, want one of %s", name, level, strings.Join(features[i].Levels, ", "))
+		}
+		r.levels[name] = level
+	}
+	for _, refusal := range refusals {
+		holds := true
+		for name, level := range refusal.levels {
+			holds = holds && r.levels[name] == level
+		}
+		if holds {
+			r.refused = refusal.words
+		}
+	}
+	return r, nil
+}
+
+// has reports whether the row has a level.
+func (r row) has(feature, level string) bool { return r.levels[feature] == level }
+
+// String lists the levels that are not the first of their feature.
+func (r row) String() string {
+	var others []string
+	for _, f := range features {
+		if level := r.levels[f.Name]; level != f.Levels[0] {
+			others = append(others, f.Name+"="+level)
+		}
+	}
+	if len(others) == 0 {
+		return features[0].Name + "=" + features[0].Levels[0]
+	}
+	return strings.Join(others, ",")
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/proof/matrix/cover"
+)
+
+// TestRowsOfASeed wants all levels of every two features together in a row that runs, unless that is
+// refused, and a row for each refusal. The same seed gives the same rows.
+func TestRowsOfASeed(t *testing.T) {
+	for seed := range uint64(3) {
+		rows, err := rowsOf(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := rowsOf(seed); err != nil || !reflect.DeepEqual(rows, again) {
+			t.Fatalf("seed %d gave two plans, %v", seed, err)
+		}
+		if len(rows) > 36 {
+			t.Errorf("seed %d has %d rows", seed, len(rows))
+		}
+		refused := 0
+		for _, r := range rows {
+			if r.refused != "" {
+				refused++
+			}
+		}
+		if refused != len(refusals) {
+			t.Errorf("seed %d has %d rows that are refused, want %d", seed, refused, len(refusals))
+		}
+		for i, a := range features {
+			for _, b := range features[i+1:] {
+				checkPairs(t, rows, a, b)
+			}
+		}
+	}
+}
+
+// checkPairs wants all levels of two features to meet.
+func checkPairs(t *testing.T, rows []row, a, b cover.Feature) {
+	t.Helper()
+	for _, one := range a.Levels {
+		for _, other := range b.Levels {
+			meet := slices.ContainsFunc(rows, func(r row) bool {
+				return r.refused == "" && r.has(a.Name, one) && r.has(b.Name, other)
+			})
+			never := slices.ContainsFunc(refusals, func(f refusal) bool {
+				return f.levels[a.Name] == one && f.levels[b.Name] == other
+			})
+			if meet == never {
+				t.Errorf("%s=%s and %s=%s meet in a row that runs: %v", a.Name, one, b.Name, other, meet)
+			}
+		}
+	}
+}
+
+// TestRowAgain reads back what is printed about a row.
+func TestRowAgain(t *testing.T) {
+	rows, err := rowsOf(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		again, err := parseRow(r.String())
+		if err != nil || !reflect.DeepEqual(again.levels, r.levels) || again.refused != r.refused {
+			t.Errorf("row %d came back as %v, %v", r.number, again, err)
+		}
+	}
+	for text, want := range map[string]string{"lags=2": "no feature", "lag=3": "want one of 1, 2", "": "no feature"} {
+		if _, err := parseRow(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

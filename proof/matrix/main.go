@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errFound says that something was found, which is printed by then.
+var errFound = errors.New("something was found")
+
+// options are what the command line says.
+type options struct {
+	setup
+	seed    uint64
+	minutes float64
+	row     string
+	list    bool
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seed, "seed", 1, "`number` that the rows are drawn from")
+	flag.Float64Var(&o.minutes, "minutes", 0, "begin no row after so many `minutes`; 0: run all")
+	flag.StringVar(&o.row, "row", "", "run one `row` only: its number, or levels such as backend=chain,lag=2")
+	flag.BoolVar(&o.list, "list", false, "print the rows and run none")
+	flag.BoolVar(&o.keep, "keep", false, "keep what the processes write also where nothing is found")
+	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
+	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for what the processes write")
+	flag.StringVar(&o.evaluations, "evaluations", "learn/eval/testdata/data", "`folder` of the tasks' data sets")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := o.do(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "matrix:", err)
+		os.Exit(1)
+	}
+}
+
+// do runs the rows that are asked for and prints a line about each.
+func (o options) do(ctx context.Context, out io.Writer) error {
+	rows, err := o.rows()
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, r := range rows {
+			fmt.Fprintf(out, "row %2d of %d  %s\n", r.number, len(rows), r)
+		}
+		return nil
+	}
+	for _, path := range []*string{&o.bin, &o.out, &o.evaluations} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	began, done, failed := time.Now(), 0, 0
+	for _, r := range rows {
+		if o.minutes > 0 && time.Since(began).Minutes() >= o.minutes {
+			break
+		}
+		outcome, err := o.run(ctx, r)
+		if err != nil {
+			return fmt.Errorf("row %d: %w", r.number, err)
+		}
+		done++
+		if len(outcome.findings) > 0 {
+			failed++
+		}
+		outcome.print(out)
+	}
+	fmt.Fprintf(out, "%d of %d rows of seed %d in %.1f minutes, something was found in %d\n", done, len(rows), o.seed, time.Since(began).Minutes(), failed)
+	if failed > 0 {
+		return errFound
+	}
+	return nil
+}
+
+// rows returns those that are asked for.
+func (o options) rows() ([]row, error) {
+	if strings.Contains(o.row, "=") {
+		r, err := parseRow(o.row)
+		return []row{r}, err
+	}
+	rows, err := rowsOf(o.seed)
+	if err != nil || o.row == "" {
+		return rows, err
+	}
+	number, err := strconv.Atoi(o.row)
+	if err != nil || number < 1 || number > len(rows) {
+		return nil, fmt.Errorf("-row is %q, want 1 to %d, or levels such as backend=chain,lag=2", o.row, len(rows))
+	}
+	return rows[number-1 : number], nil
+}
+
+// print writes a line about a row, and one for each finding.
+func (o outcome) print(out io.Writer) {
+	verdict := "ok"
+	switch {
+	case len(o.findings) > 0:
+		verdict = "FOUND"
+	case o.row.refused != "":
+		verdict = "refused"
+	}
+	fmt.Fprintf(out, "row %2d  %4.0f s  %-7s  %s", o.row.number, o.seconds, verdict, o.row)
+	if o.batches > 0 {
+		fmt.Fprintf(out, "  (%d batches", o.batches)
+		for _, reason := range slices.Sorted(maps.Keys(o.lost)) {
+			fmt.Fprintf(out, ", %d lost: %s", o.lost[reason], reason)
+		}
+		fmt.Fprintf(out, "; longest: %.0f s in %s of step %d)", o.longest.took.Seconds(), o.longest.name, o.longest.step)
+	}
+	fmt.Fprintln(out)
+	for _, f := range o.findings {
+		fmt.Fprintf(out, "        %s: %s\n", f.kind, strings.TrimSpace(f.text))
+	}
+	if len(o.findings) > 0 {
+		fmt.Fprintf(out, "        logs: %s\n        again: go run ./proof/matrix -row %s\n", o.dir, o.row)
+	}
+}

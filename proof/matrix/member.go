@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// The members that something happens to. The first one is left alone but for a stop of the whole run:
+// it uploads and measures, and what it sees tells when the others have their turn.
+const (
+	killed = 1
+	slow   = 2
+	leaver = 3
+)
+
+// member is one participant; its lives share key, folder and event log.
+type member struct {
+	p       *play
+	name    string
+	home    string
+	key     identity.Key
+	keyPath string
+
+	mu       sync.Mutex // guards what is below
+	now      *process.Process
+	lives    int
+	asked    bool      // the newest life was asked to end
+	left     bool      // it has left for good
+	troubles []trouble // what happened to it
+}
+
+// trouble is something that keeps a member from doing its part.
+type trouble struct {
+	step   uint32 // the newest when it began
+	absent bool   // it could do nothing meanwhile, so that the others may go on without it
+	what   string
+}
+
+const (
+	present = false
+	absent  = true
+)
+
+// newMember makes the key of a member, which is not started.
+func (p *play) newMember(i int) (*member, error) {
+	name := fmt.Sprintf("client-%d", i+1)
+	home, err := process.Folder(p.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	m := &member{p: p, name: name, home: home, keyPath: filepath.Join(home, "key.json")}
+	if m.key, err = identity.Generate(rand.Reader); err != nil {
+		return nil, err
+	}
+	return m, identity.SaveKeyFile(m.keyPath, m.key)
+}
+
+func (m *member) events() string { return filepath.Join(m.home, "events.jsonl") }
+
+// note says what keeps the member from doing its part from a step on.
+func (m *member) note(step uint32, absent bool, what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.troubles = append(m.troubles, trouble{step, absent, what})
+}
+
+// excuse returns why the member may have brought nothing in a step, or may have been absent; empty: for
+// no reason.
+func (m *member) excuse(step uint32, absent bool) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.troubles {
+		if step+2 >= t.step && (t.absent || !absent) {
+			return t.what
+		}
+	}
+	return ""
+}
+
+// start begins a life.
+func (m *member) start(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lives++
+	m.asked = false
+	log := filepath.Join(m.home, fmt.Sprintf("client-%d.log", m.lives))
+	now, err := process.Start(ctx, m.p.place, m.name, log, m.p.client(), m.args()...)
+	if err == nil {
+		m.now = now
+	}
+	return err
+}
+
+// life returns the newest one.
+func (m *member) life() (now *process.Process, asked, left bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now, m.asked, m.left
+}
+
+// args are those of every life.
+func (m *member) args() []string {
+	args := append([]string{
+		"train", "--run-id", runID, "--identity-secret-key-path", m.keyPath, "--bind-p2p-address", "127.0.0.1",
+		"--allow-local-paths", "--allow-inner-data", "--events-dir", m.home, "--checkpoint-dir", filepath.Join(m.home, "checkpoints"),
+		"--device", "cpu", "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.home, "known"),
+	}, m.p.host.flags...)
+	threads := 1
+	switch m.p.row.levels["parallelism"] {
+	case "data":
+		threads = 2
+		args = append(args, "--data-parallelism", "2")
+	case "tensor":
+		threads = 2
+		args = append(args, "--tensor-parallelism", "2")
+	}
+	args = append(args, "--threads", strconv.Itoa(threads))
+	args = append(args, m.tracking()...)
+	if m.name == m.p.members[0].name {
+		args = append(args, m.first()...)
+	}
+	return args
+}
+
+// tracking are the flags of the row's trackers.
+func (m *member) tracking() []string {
+	switch m.p.row.levels["trackers"] {
+	case "files":
+		return []string{"--tensorboard-dir", filepath.Join(m.home, "tensorboard"), "--metrics-file", m.metrics(), "--wandb-project", "matrix"}
+	case "otlp":
+		return []string{
+			"--oltp-metrics-url", m.p.world.collector + "/v1/metrics", "--oltp-tracing-url", m.p.world.collector + "/v1/traces",
+			"--oltp-logs-url", m.p.world.collector + "/v1/logs", "--oltp-report-interval", "1",
+		}
+	}
+	return nil
+}
+
+func (m *member) metrics() string { return filepath.Join(m.home, "metrics.jsonl") }
+
+// first are the flags of what only the first member does: uploads and evaluations.
+func (m *member) first() (args []string) {
+	switch m.p.row.levels["uploads"] {
+	case "hub":
+		args = append(args, "--hub-repo", uploadRepo)
+	case "bucket":
+		args = append(args, "--gcs-bucket", uploadBucket)
+	}
+	if m.p.row.has("evaluations", "on") {
+		args = append(args, "--eval-tasks", "arc_easy", "--eval-data", m.p.evaluations, "--eval-task-max-docs", "2", "--prompt-task")
+	}
+	return args
+}

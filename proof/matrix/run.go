@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// Bounds that only a hang or a very slow machine reaches.
+const (
+	rowLimit  = 6 * time.Minute  // of a run
+	exitLimit = 60 * time.Second // of a process that has nothing to do any more
+)
+
+// setup is what all rows share.
+type setup struct {
+	bin         string // folder of both programs
+	shim        string // path of the libtorch shim, if the client does not find it
+	out         string // folder for what the processes write
+	evaluations string // folder of data sets of tasks
+	keep        bool   // keep also what rows write in which nothing is found
+}
+
+func (u setup) psyche() string { return filepath.Join(u.bin, "psyche") }
+func (u setup) client() string { return filepath.Join(u.bin, "psyche-client") }
+
+// play is a row that runs.
+type play struct {
+	setup
+	row     row
+	dir     string
+	world   *world
+	place   process.Place
+	host    *host
+	members []*member // the last one may join late
+
+	mu       sync.Mutex // guards what is below
+	findings []finding
+	lost     map[string]int // batches of which no result counted, by the reason
+	batches  int
+	longest  phase
+}
+
+// finding is something that must not be.
+type finding struct{ kind, text string }
+
+// found notes a finding.
+func (p *play) found(kind, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.findings = append(p.findings, finding{kind, fmt.Sprintf(format, args...)})
+}
+
+func (p *play) statePath() string { return filepath.Join(p.dir, "state.toml") }
+
+// outcome is what a row came to.
+type outcome struct {
+	row      row
+	seconds  float64
+	batches  int
+	lost     map[string]int
+	longest  phase
+	findings []finding
+	dir      string // of the logs, if they are kept
+}
+
+// run runs a row and checks it. An error says that it could not be run at all.
+func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
+	began := time.Now()
+	dir, err := os.MkdirTemp(u.out, fmt.Sprintf("row-%d-", r.number))
+	if err != nil {
+		return o, err
+	}
+	p := &play{setup: u, row: r, dir: dir, lost: map[string]int{}}
+	p.world, err = u.makeWorld(ctx, r, dir)
+	defer p.world.end()
+	if err != nil {
+		return o, err
+	}
+	p.place = process.Place{Address: "127.0.0.1", Env: p.world.env}
+	text, err := r.state(p.world)
+	if err != nil {
+		return o, err
+	}
+	if err := os.WriteFile(p.statePath(), text, 0o644); err != nil {
+		return o, err
+	}
+	p.validate(ctx)
+	if r.refused == "" {
+		p.train(ctx)
+	}
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	o = outcome{row: r, seconds: time.Since(began).Seconds(), batches: p.batches, lost: p.lost, longest: p.longest, findings: p.findings, dir: dir}
+	if len(p.findings) == 0 && !u.keep {
+		o.dir = ""
+		return o, os.RemoveAll(dir)
+	}
+	return o, nil
+}
+
+// validate asks for the row's settings to be checked, which has to refuse what cannot be, in words, and
+// so has the server at its start.
+func (p *play) validate(ctx context.Context) {
+	args := []string{"--state", p.statePath()}
+	if p.world.dataConfig != "" {
+		args = append(args, "--data-config", p.world.dataConfig)
+	}
+	saved := filepath.Join(p.dir, "refused")
+	commands := map[string][]string{"validate-config": append([]string{"server", "validate-config"}, args...)}
+	if p.row.refused != "" {
+		commands["run"] = append([]string{"server", "run", "--server-addr", "127.0.0.1", "--save-state-dir", saved}, args...)
+	}
+	for name, args := range commands {
+		command := exec.CommandContext(ctx, p.psyche(), args...)
+		command.Env = append(os.Environ(), p.world.env...)
+		out, err := command.CombinedOutput()
+		switch {
+		case p.row.refused == "" && err != nil:
+			p.found("refused", "psyche server %s: %v: %s", name, err, out)
+		case p.row.refused != "" && err == nil:
+			p.found("not refused", "psyche server %s took it", name)
+		case !strings.Contains(string(out), p.row.refused):
+			p.found("not refused", "psyche server %s does not say %q: %s", name, p.row.refused, out)
+		}
+	}
+	if _, err := os.Stat(saved); !errors.Is(err, os.ErrNotExist) {
+		p.found("not refused", "psyche server run made a folder before it refused")
+	}
+}
+
+// train runs the row's run to its end and checks it.
+func (p *play) train(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, rowLimit, fmt.Errorf("the run took longer than %v", rowLimit))
+	defer p.clear() // after cancel, which ends what runs still
+	defer cancel()
+	if err := p.begin(ctx); err != nil {
+		p.found("run", "%v", errors.Join(err, context.Cause(ctx)))
+		return
+	}
+	log, err := p.host.log(ctx)
+	if err == nil {
+		err = p.check(log)
+	}
+	if err != nil {
+		p.found("log", "%v", err)
+	}
+	p.host.end(ctx)
+	p.leftovers()
+}
+
+// begin starts everything, lets happen what is to happen, and waits until the members have ended.
+func (p *play) begin(ctx context.Context) (err error) {
+	count := members
+	if p.row.has("late", "joins") {
+		count++
+	}
+	if p.host, err = newHost(p); err != nil {
+		return err
+	}
+	for i := range count {
+		m, err := p.newMember(i)
+		if err != nil {
+			return err
+		}
+		p.members = append(p.members, m)
+	}
+	if err := p.host.begin(ctx, p.members); err != nil {
+		return err
+	}
+	for _, m := range p.members[:members] {
+		if err := m.start(ctx); err != nil {
+			return err
+		}
+	}
+	starving, end := context.WithCancel(ctx)
+	defer end()
+	p.starve(starving)
+	if err := p.happen(ctx); err != nil {
+		return err
+	}
+	for _, m := range p.members {
+		now, _, left := m.life()
+		if now == nil || left {
+			continue
+		}
+		select {
+		case <-now.Ended():
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not ended", m.name)
+		}
+		if code := now.ExitCode(); code != 0 {
+			p.found("exit", "%s: %v", m.name, now.Wait())
+		}
+	}
+	return nil
+}
+
+// ends waits for a process that has nothing to do any more, and reports whether it has ended.
+func (p *play) ends(ctx context.Context, one *process.Process, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
+	defer cancel()
+	select {
+	case <-one.Ended():
+		return true
+	case <-ctx.Done():
+		p.found("exit", "%s has not ended within %v", name, exitLimit)
+		return false
+	}
+}
+
+// clear waits for the processes, which the end of their context has ended.
+func (p *play) clear() {
+	var all []*process.Process
+	if p.host != nil {
+		all = append(all, p.host.now, p.host.data)
+	}
+	for _, m := range p.members {
+		now, _, _ := m.life()
+		all = append(all, now)
+	}
+	for _, one := range all {
+		if one != nil {
+			<-one.Ended()
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+const (
+	runID     = "matrix"
+	seqLen    = 32
+	epochTime = 14 // seconds, where time ends epochs
+	witnesses = 2  // where they are few
+	probation = 2  // rounds, of who joins a run that anybody may join
+	members   = 4  // that are there from the beginning
+)
+
+// steps returns the rounds of a row's run, and of its epochs where rounds end them.
+func (r row) steps() (all, epoch int) {
+	switch chain, long := r.has("backend", "chain"), r.has("rounds", "long"); {
+	case chain && long:
+		return 24, 8
+	case chain:
+		return 40, 10
+	case long:
+		return 32, 8
+	}
+	return 160, 40
+}
+
+// enough returns how many members an epoch of the row needs: all that stay.
+func (r row) enough() int {
+	if r.has("leaver", "leaves") {
+		return members - 1
+	}
+	return members
+}
+
+// state returns the row's state.toml.
+func (r row) state(w *world) ([]byte, error) {
+	all, epoch := r.steps()
+	batch := 12
+	if r.has("rounds", "long") {
+		batch = 480
+	}
+	audits, err := strconv.Atoi(r.levels["audits"])
+	if err != nil {
+		return nil, err
+	}
+	config := map[string]any{
+		"init_min_clients": r.enough(), "min_clients": 2, "waiting_for_members_extra_time": 2,
+		"warmup_time": 60, "max_round_train_time": 30, "round_witness_time": 1, "cooldown_time": 30,
+		"verification_percent": audits, "probation_steps": probation, "witness_nodes": 0, "total_steps": all,
+		"global_batch_size_start": batch, "global_batch_size_end": batch, "global_batch_size_warmup_tokens": 0,
+	}
+	if r.has("witnesses", "few") {
+		config["witness_nodes"] = witnesses
+	}
+	if r.has("epochs", "time") {
+		config["epoch_time"], config["warmup_time"], config["max_round_train_time"] = epochTime, epochTime-2, epochTime-2
+	} else {
+		config["rounds_per_epoch"] = epoch
+	}
+	model := map[string]any{
+		"architecture": "HfLlama", "data_type": "Pretraining", "max_seq_len": seqLen, "cold_start_warmup_steps": 0,
+		"data_location": w.location, "checkpoint": w.checkpoint, "optimizer": r.optimizer(),
+		"lr_schedule": map[string]any{"Constant": map[string]any{"base_lr": 4e-3, "warmup_steps": 0, "warmup_init_lr": 0.0}},
+	}
+	return toml.Marshal(map[string]any{"run_id": runID, "config": config, "model": map[string]any{"LLM": model}})
+}
+
+// optimizer returns the row's: DisTrO, also of the dummy model, which takes its lag; the dummy one where
+// a model that is one has to be refused with it.
+func (r row) optimizer() any {
+	if r.has("results", "dummy") && !r.has("checkpoint", "local") {
+		return "Dummy"
+	}
+	lag, clip := 1, 1.0
+	if r.has("lag", "2") {
+		lag = 2
+	}
+	if r.has("clip", "off") {
+		clip = 0
+	}
+	return map[string]any{"Distro": map[string]any{
+		"clip_grad_norm": clip, "compression_decay": 0.9, "compression_topk": 8, "compression_chunk": 16,
+		"quantize_1bit": !r.has("results", "values"), "apply_lag": lag,
+	}}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+const (
+	busyLoops  = 3
+	stopFor    = 3 * time.Second
+	startAfter = time.Second
+	interrupt  = 130 // exit code of a program that Ctrl-C ended
+)
+
+// deed is something that happens when the run has come so far.
+type deed struct {
+	step uint32
+	do   func(ctx context.Context, step uint32) error
+}
+
+// deeds are what happens in the row, in order.
+func (p *play) deeds() (all []deed) {
+	steps, _ := p.row.steps()
+	at := func(feature, level string, part float64, do func(context.Context, uint32) error) {
+		if p.row.has(feature, level) {
+			all = append(all, deed{uint32(part * float64(steps)), do})
+		}
+	}
+	at("late", "joins", 0.12, p.joinLate)
+	at("slow", "stopped", 0.2, p.stopOne)
+	at("kills", "client", 0.33, p.killOne)
+	at("kills", "host", 0.33, p.failHost)
+	at("leaver", "leaves", 0.5, p.leave)
+	at("stop", "resume", 0.65, p.stopAll)
+	return all
+}
+
+// happen does the row's deeds, each when the first member has seen the run come so far.
+func (p *play) happen(ctx context.Context) error {
+	todo := p.deeds()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go p.watch(watching, stop)
+	for e, err := range event.Follow(watching, p.members[0].events()) {
+		if err != nil {
+			return err
+		}
+		state, ok := e.Body.(event.State)
+		if !ok {
+			continue
+		}
+		for len(todo) > 0 && state.RunState == "RoundTrain" && state.Step >= todo[0].step {
+			if err := todo[0].do(ctx, state.Step); err != nil {
+				return err
+			}
+			todo = todo[1:]
+			break // the log tells how far the run is by now
+		}
+		if state.RunState == "Finished" {
+			break
+		}
+	}
+	if len(todo) > 0 {
+		p.found("deeds", "the run ended, or stood still, before all that was to happen had: %d of %d deeds are left", len(todo), len(p.deeds()))
+	}
+	return nil
+}
+
+// watch calls stop when the first member has ended although nobody asked it to.
+func (p *play) watch(ctx context.Context, stop func()) {
+	for pause(ctx, time.Second) {
+		now, asked, _ := p.members[0].life()
+		select {
+		case <-now.Ended():
+			if !asked {
+				stop()
+			}
+		default:
+		}
+	}
+}
+
+// joinLate starts one more member.
+func (p *play) joinLate(ctx context.Context, step uint32) error {
+	m := p.members[len(p.members)-1]
+	m.note(step, present, "it joined late")
+	return m.start(ctx)
+}
+
+// stopOne keeps a member from doing anything for some seconds.
+func (p *play) stopOne(ctx context.Context, step uint32) error {
+	m := p.members[slow]
+	m.note(step, absent, "it was stopped for some seconds")
+	now, _, _ := m.life()
+	now.Signal(syscall.SIGSTOP)
+	defer now.Signal(syscall.SIGCONT)
+	pause(ctx, stopFor)
+	return nil
+}
+
+// killOne kills a member and starts it again.
+func (p *play) killOne(ctx context.Context, step uint32) error {
+	m := p.members[killed]
+	m.note(step, absent, "it was killed")
+	now, _, _ := m.life()
+	now.Signal(syscall.SIGKILL)
+	<-now.Ended()
+	pause(ctx, startAfter)
+	return m.start(ctx)
+}
+
+// failHost lets the host be gone for a while.
+func (p *play) failHost(ctx context.Context, step uint32) error {
+	for _, m := range p.members {
+		m.note(step, present, "the host was gone")
+	}
+	return p.host.fail(ctx)
+}
+
+// leave lets a member leave for good, as Ctrl-C does.
+func (p *play) leave(ctx context.Context, step uint32) error {
+	m := p.members[leaver]
+	m.note(step, absent, "it left")
+	m.mu.Lock()
+	m.left = true
+	m.mu.Unlock()
+	p.ask(ctx, m)
+	return nil
+}
+
+// stopAll ends everything in one moment as Ctrl-C does, and starts it again.
+func (p *play) stopAll(ctx context.Context, step uint32) error {
+	var running []*member
+	for _, m := range p.members {
+		if now, _, left := m.life(); now != nil && !left {
+			running = append(running, m)
+		}
+	}
+	var asked sync.WaitGroup
+	for _, m := range running {
+		m.note(step, absent, "everything was stopped and resumed")
+		asked.Go(func() { p.ask(ctx, m) })
+	}
+	asked.Wait()
+	if !p.host.chain {
+		p.host.end(ctx)
+		if err := p.host.start(ctx); err != nil {
+			return fmt.Errorf("start the host again: %w", err)
+		}
+	}
+	for _, m := range slices.Backward(running) {
+		if err := m.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask interrupts a member and wants the exit code of that. One that has ended by then keeps its own.
+func (p *play) ask(ctx context.Context, m *member) {
+	m.mu.Lock()
+	now := m.now
+	m.asked = true
+	m.mu.Unlock()
+	now.Signal(syscall.SIGINT)
+	if p.ends(ctx, now, m.name) && now.ExitCode() != interrupt {
+		p.found("exit", "%s ended with exit code %d after Ctrl-C, want %d", m.name, now.ExitCode(), interrupt)
+	}
+}
+
+// starve uses the processors until ctx ends.
+func (p *play) starve(ctx context.Context) {
+	if p.row.has("starved", "busy") {
+		for range busyLoops {
+			go spin(ctx)
+		}
+	}
+}
+
+func spin(ctx context.Context) {
+	for n := 0; ; n++ {
+		if n%1_000_000 == 0 && ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+const (
+	vocabulary = 256
+	common     = 100 // tokens that the data has
+	sequences  = 4096
+
+	modelConfig = `{
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256,
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu", "max_position_embeddings": 256,
+  "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false, "initializer_range": 0.02
+}`
+
+	dataBucket, modelBucket, uploadBucket = "tokens", "models", "uploads"
+	baseRepo, uploadRepo                  = "org/base", "org/out"
+	hubToken                              = "hf_write"
+)
+
+// world is what a row's processes find around them.
+type world struct {
+	model      string         // folder
+	location   map[string]any // data_location
+	checkpoint map[string]any
+	env        []string
+	tmp        string // folder that processes have for what is temporary
+	dataAddr   string // of the data server, if there is one
+	dataConfig string // its data.toml
+	hub        *hubtest.Server
+	buckets    *fakegcs.Server
+	reports    atomic.Int64 // that the collector of figures got
+	collector  string       // its address
+	ends       []func()
+}
+
+func (w *world) end() {
+	for _, end := range w.ends {
+		end()
+	}
+}
+
+// prepareModel makes the model and the tokens that all rows begin with, once.
+func (u setup) prepareModel(ctx context.Context) (model, tokens string, err error) {
+	model, tokens = filepath.Join(u.out, "model"), filepath.Join(u.out, "tokens")
+	if _, err := os.Stat(filepath.Join(model, "model.safetensors")); err == nil {
+		return model, tokens, nil
+	}
+	if err := os.MkdirAll(tokens, 0o755); err != nil {
+		return "", "", err
+	}
+	if err := os.WriteFile(filepath.Join(tokens, "train.ds"), text(), 0o644); err != nil {
+		return "", "", err
+	}
+	config := filepath.Join(u.out, "config.json")
+	if err := os.WriteFile(config, []byte(modelConfig), 0o644); err != nil {
+		return "", "", err
+	}
+	made := exec.CommandContext(ctx, u.client(), "init-model", "--config", config, "--seed", "1", "--output", model)
+	if out, err := made.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("make a model: %w: %s", err, out)
+	}
+	return model, tokens, nil
+}
+
+// text returns tokens of two bytes, each of which follows from the one before but for some noise, so
+// that there is something to learn.
+func text() (b []byte) {
+	random := rand.New(rand.NewPCG(1, 2))
+	at := 0
+	for range sequences*seqLen + 1 {
+		if at = (at*7 + 13) % common; random.IntN(4) == 0 {
+			at = random.IntN(common)
+		}
+		b = binary.LittleEndian.AppendUint16(b, uint16(at))
+	}
+	return b
+}
+
+// makeWorld makes what a row's processes need in a folder.
+func (u setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err error) {
+	w = &world{tmp: filepath.Join(dir, "tmp")}
+	model, tokens, err := u.prepareModel(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.model = model
+	if err := os.MkdirAll(w.tmp, 0o755); err != nil {
+		return w, err
+	}
+	w.serve()
+	w.env = []string{
+		"TMPDIR=" + w.tmp, "HOME=" + filepath.Join(dir, "home"), "XDG_CONFIG_HOME=", "STORAGE_EMULATOR_HOST=" + w.buckets.Host,
+		"HF_ENDPOINT=" + w.hub.URL, "HF_TOKEN=" + hubToken, "HF_HOME=" + filepath.Join(dir, "huggingface"), "HF_HUB_CACHE=", "HF_HUB_OFFLINE=",
+		"WANDB_MODE=offline", "WANDB_DIR=" + filepath.Join(dir, "wandb"), "WANDB_API_KEY=", "DUMMY_TRAINING_DELAY_SECS=" + r.delay(),
+	}
+	if u.shim != "" {
+		w.env = append(w.env, "PSYCHE_TORCH_SHIM="+u.shim)
+	}
+	files, err := folder(model)
+	if err != nil {
+		return w, err
+	}
+	w.hub.Put(baseRepo, files)
+	for name, content := range files {
+		w.buckets.Set(modelBucket, "base/"+name, content)
+	}
+	w.beginFrom(r)
+	return w, w.readFrom(r, dir, tokens)
+}
+
+// serve starts the Hub, the buckets and the collector.
+func (w *world) serve() {
+	w.hub = hubtest.New()
+	w.hub.Tokens[hubToken] = true
+	buckets, end := fakegcs.Start()
+	w.buckets = buckets
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if n, err := io.Copy(io.Discard, r.Body); err == nil && n > 0 {
+			w.reports.Add(1)
+		}
+	}))
+	w.collector = collector.URL
+	w.ends = append(w.ends, w.hub.Close, end, collector.Close)
+}
+
+// beginFrom says where the run's first model is.
+func (w *world) beginFrom(r row) {
+	repo := map[string]any{"repo_id": baseRepo}
+	switch r.levels["checkpoint"] {
+	case "hub":
+		w.checkpoint = map[string]any{"Hub": repo}
+	case "p2p":
+		w.checkpoint = map[string]any{"P2P": repo}
+	case "bucket":
+		w.checkpoint = map[string]any{"Gcs": map[string]any{"bucket": modelBucket, "prefix": "base"}}
+	default:
+		w.checkpoint = map[string]any{"Local": map[string]any{"path": w.model}}
+		if r.has("results", "dummy") {
+			w.checkpoint = map[string]any{"Dummy": map[string]any{"repo_id": ""}}
+		}
+	}
+}
+
+// readFrom says where the run's data is.
+func (w *world) readFrom(r row, dir, tokens string) error {
+	http := func(location map[string]any) map[string]any {
+		return map[string]any{"Http": map[string]any{"location": location, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
+	}
+	switch r.levels["data"] {
+	case "http":
+		served := httptest.NewServer(fileServer(tokens))
+		w.ends = append(w.ends, served.Close)
+		w.location = http(map[string]any{"SingleUrl": served.URL + "/train.ds"})
+	case "bucket":
+		files, err := folder(tokens)
+		if err != nil {
+			return err
+		}
+		for name, content := range files {
+			w.buckets.Set(dataBucket, "all/"+name, content)
+		}
+		w.location = http(map[string]any{"Gcp": map[string]any{"bucket_name": dataBucket, "filter_directory": "all"}})
+	case "server":
+		port, err := process.FreePort()
+		if err != nil {
+			return err
+		}
+		w.dataAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		w.location = map[string]any{"Server": w.dataAddr}
+		w.dataConfig = filepath.Join(dir, "data.toml")
+		settings := fmt.Sprintf("seq_len = %d\ndir = %q\ntoken_size = \"TwoBytes\"\nshuffle_seed = [%s0]\n", seqLen, tokens, strings.Repeat("0, ", 31))
+		return os.WriteFile(w.dataConfig, []byte(settings), 0o644)
+	default:
+		w.location = map[string]any{"Local": map[string]any{"path": tokens, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
+	}
+	return nil
+}
+
+func fileServer(dir string) http.Handler { return http.FileServer(http.Dir(dir)) }
+
+// delay returns how long the dummy model trains, in seconds.
+func (r row) delay() string {
+	if r.has("rounds", "long") {
+		return "0.6"
+	}
+	return "0.05"
+}
+
+// folder returns the files of a folder by name.
+func folder(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
+		if files[entry.Name()], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
