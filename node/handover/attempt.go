@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -195,3 +196,39 @@ func (a *Attempt) restoreOptimizer(ctx context.Context) {
 
 // short is how digests are written in messages.
 func short(digest [32]byte) string { return hex.EncodeToString(digest[:8]) }
+
+// progressParts is how many times, at most, the progress of a transfer is reported.
+const progressParts = 50
+
+// progress reports how much of a transfer has come. It may be used by several goroutines.
+type progress struct {
+	emit func(body event.Body) // nil: nothing is reported
+
+	mu   sync.Mutex
+	now  event.Transfer
+	told uint64 // how many parts of progressParts were reported
+}
+
+// progress begins to report a transfer for the model of a step.
+func (o *Options) progress(what string, step uint32, total uint64) *progress {
+	p := &progress{emit: o.Emit, now: event.Transfer{What: what, Step: step, Total: total}}
+	p.tell()
+	return p
+}
+
+// add counts bytes that have come.
+func (p *progress) add(bytes uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now.Bytes += bytes
+	if parts := p.now.Bytes * progressParts / max(p.now.Total, 1); parts != p.told {
+		p.told = parts
+		p.tell()
+	}
+}
+
+func (p *progress) tell() {
+	if p.emit != nil && p.now.Total > 0 {
+		p.emit(p.now)
+	}
+}

@@ -76,7 +76,7 @@ func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest
 	for _, blob := range blobs {
 		total += blob.Size
 	}
-	here := a.tally(event.TransferModel, a.checkpoint().Step, total)
+	here := a.progress(event.TransferModel, a.checkpoint().Step, total)
 	err := a.Tasks.Each(ctx, a.ParameterRequests, len(blobs), func(ctx context.Context, i int) error {
 		blob, first := blobs[i], i%len(holders)
 		order := slices.Concat(holders[first:], holders[:first])

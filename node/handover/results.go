@@ -190,7 +190,7 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 		last = round.Step
 	}
 	payloads := make([][]byte, len(all))
-	here := a.tally(event.TransferResults, last, exchange.TotalSize(rounds))
+	here := a.progress(event.TransferResults, last, exchange.TotalSize(rounds))
 	var mu sync.Mutex
 	err := a.Tasks.Each(ctx, a.Downloads, len(all), func(ctx context.Context, i int) error {
 		w, first := all[i], i%len(holders)

@@ -87,7 +87,7 @@ func (c *rig) checkTold(a *Attempt, source string) {
 		return
 	}
 	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != what })
-	if len(told) < 2 || len(told) > tallyParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
+	if len(told) < 2 || len(told) > progressParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
 		c.t.Errorf("told %+v", told)
 		return
 	}
