@@ -10,10 +10,10 @@ import (
 
 const (
 	// Size is the number of bytes of a state.
-	Size = 313_880
+	Size = 338_488
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 9
+	Version = 10
 
 	magic = "psyche1\x00"
 )

@@ -91,7 +91,9 @@ func testState(t testing.TB) coordinator.State {
 	s.Epoch.Exited = []coordinator.Client{{ID: id(15), State: coordinator.Dropped, Nonce: 9, ExitedHeight: 3, OptimizerSince: 7, HoldsModel: true, ProbationUntil: 41}}
 	s.Pending = append(s.Pending, coordinator.Client{ID: id(6), ProbationUntil: 42, Waited: true})
 	s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id(6) })
-	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(6), Digest: id(10)}}
+	s.Epoch.Commit = coordinator.Recorded{Step: 41, Digest: id(10)}
+	s.Epoch.Clients[0].HoldsEarlier, s.Epoch.Clients[0].Report = 41, s.Epoch.Commit
+	s.Epoch.Exited[0].Report = coordinator.Recorded{Step: 40, Digest: id(17)}
 	s.Epoch.Clients[0].Complaints, s.Epoch.Clients[0].Juror, s.Epoch.Clients[0].Voted = 2, 8, 8
 	s.Epoch.Exited[0].Juror, s.Authority.Ejections[0].Reason = 8, coordinator.AccusedWrongly
 	round.Warming[0] = 5
@@ -151,7 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
-		"verification": 184 + 84, "rounds": 2488 + 24, "ready": 2488 + 29, "trials": 1776, "slot": 1784 + 80, "members": 2488 + 41,
+		"verification": 184 + 84, "rounds": 2488 + 24, "ready": 2488 + 29, "trials": 1776, "slot": 1784 + 80, "members": 2488 + 73,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff

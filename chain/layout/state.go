@@ -7,9 +7,8 @@ import (
 
 // Sizes of the elements of lists.
 const (
-	clientSize        = 96
+	clientSize        = 136
 	keySize           = 32
-	reportSize        = 64
 	witnessSize       = 712
 	trialSize         = 88
 	roundSize         = 31_152

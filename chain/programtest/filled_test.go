@@ -146,14 +146,26 @@ var disturbances = []func(*generator, *coordinator.State){
 		s.PendingPause = g.rarely(2)
 	},
 	func(g *generator, s *coordinator.State) { // reports of two models, some of members that left
-		if s.RunState != coordinator.Cooldown {
-			return
+		for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+			for i := range clients {
+				c := &clients[i]
+				if left := oneOf(g, 0, 0, coordinator.Withdrawn, coordinator.Withdrawn, coordinator.Dropped); c.State == coordinator.Healthy || left != 0 {
+					c.State = left
+				}
+				if s.Progress.Step > 2 {
+					c.Report = coordinator.Recorded{Step: s.Progress.Step - 1 - uint32(g.IntN(6)/4), Digest: [32]byte{byte(g.IntN(5) / 3)}}
+				}
+			}
 		}
-		s.Epoch.Reports = nil
-		for i := range s.Epoch.Clients {
-			c := &s.Epoch.Clients[i]
-			c.State = oneOf(g, 0, 0, coordinator.Dropped)
-			s.Epoch.Reports = append(s.Epoch.Reports, coordinator.CheckpointReport{Client: c.ID, Digest: [32]byte{byte(g.IntN(5) / 3)}})
+	},
+	func(g *generator, s *coordinator.State) { g.fillCommit(s) },
+	func(g *generator, s *coordinator.State) { // who holds which earlier model, the checkpoint's too
+		g.fillUploads(s)
+		for _, l := range [][]coordinator.Client{s.Pending, s.Epoch.Clients} {
+			for i := range l {
+				l[i].HoldsEarlier = s.Progress.Step - 1 - min(s.Progress.Step-1, uint32(g.IntN(12)))
+				l[i].HoldsModel = g.rarely(6)
+			}
 		}
 	},
 	func(g *generator, s *coordinator.State) { g.fillChallenges(s) },
@@ -179,6 +191,20 @@ func (g *generator) stranger(s *coordinator.State, i int, state coordinator.Clie
 		ID: clientID(700_000 + i), State: state, Nonce: g.Uint64() >> 40, ExitedHeight: uint32(g.IntN(3)),
 		OptimizerSince: uint32(g.Uint64N(uint64(s.Progress.Step) + 1)), HoldsModel: g.rarely(2), Active: g.rarely(2),
 		ProbationUntil: oneOf(g, 0, 1, s.Progress.Step, s.Progress.Step+1, 1<<32-1),
+	}
+}
+
+// fillCommit gives the running epoch a commit point, which some members hold and some have reported.
+func (g *generator) fillCommit(s *coordinator.State) {
+	step := s.Progress.Step - 1 - uint32(g.IntN(3))
+	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness && s.RunState != coordinator.Cooldown || step >= s.Progress.Step || step < s.Epoch.StartStep {
+		return
+	}
+	s.Epoch.Commit = coordinator.Recorded{Step: step, Digest: [32]byte{byte(g.IntN(2))}}
+	for i := range s.Epoch.Clients {
+		c := &s.Epoch.Clients[i]
+		c.HoldsEarlier = oneOf(g, 0, step, step, step-1)
+		c.Report = oneOf(g, coordinator.Recorded{}, s.Epoch.Commit, coordinator.Recorded{Step: step, Digest: [32]byte{2}})
 	}
 }
 

@@ -154,8 +154,13 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	switch g.IntN(21) {
 	case 0, 1:
 		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch), Commitment: g.commitment()}
-		if g.rarely(3) {
+		switch g.IntN(6) {
+		case 0, 1:
 			a.Holds = s.Model.Checkpoint.Digest
+		case 2:
+			if len(s.Earlier) > 0 {
+				a.Holds = oneOf(g, s.Earlier...).Digest
+			}
 		}
 		return a
 	case 2:
@@ -167,7 +172,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 6:
 		return g.healthCheck(s)
 	case 7:
-		return coordinator.ReportCheckpoint{Step: g.around(s.Progress.Step), Digest: [32]byte{byte(g.IntN(2))}}
+		return coordinator.ReportCheckpoint{Step: g.around(s.Progress.Step), Digest: modelOf(s.Progress.Step, g.IntN(2))}
 	case 8:
 		return coordinator.Withdraw{Client: g.id()}
 	case 9:
@@ -318,6 +323,9 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	}}
 }
 
+// modelOf is what a run's members report of a step: what they should, or another model.
+func modelOf(step uint32, other int) [32]byte { return [32]byte{byte(step), byte(other)} }
+
 func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
 	c, ok := s.Member(id)
 	return ok && c.State == coordinator.Healthy
@@ -354,9 +362,12 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	case s.RunState == coordinator.Warmup:
 		return readyOf(s, id, g.commitment())
 	case s.RunState == coordinator.Cooldown:
-		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
+		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: modelOf(s.Progress.Step, 0)}
 	case s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
 		return nil
+	case g.rarely(3) && s.Progress.Step > s.Epoch.StartStep:
+		step := s.Progress.Step - uint32(g.IntN(4)/3)
+		return coordinator.ReportCheckpoint{Step: step, Digest: modelOf(step, g.IntN(8)/7)}
 	}
 	round := s.CurrentRound()
 	member, ok := round.MemberIndex(id)

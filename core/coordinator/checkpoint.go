@@ -144,6 +144,7 @@ func (s *State) settleCheckpoint() {
 	if model.Step == 0 {
 		return
 	}
+	commit := s.Epoch.Commit
 	checkpoint := &s.Model.Checkpoint
 	before := *checkpoint
 	s.remember(Recorded{Step: before.Step, Digest: before.Digest}, before.Kind)
@@ -152,28 +153,28 @@ func (s *State) settleCheckpoint() {
 		checkpoint.Kind = checkpoint.Origin.overP2P()
 	}
 	checkpoint.Digest, checkpoint.Step = model.Digest, model.Step
-	if commit := s.Epoch.Commit; commit.Step != 0 && commit.Step < model.Step {
+	if commit.Step != 0 && commit.Step < model.Step {
 		s.remember(commit, checkpoint.Kind)
 	}
 	s.Epoch.Commit = Recorded{}
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
-		holds := client.Report == model || client.HoldsEarlier == model.Step
-		client.replaced(before, holds)
+		client.replaced(before, commit, ok && client.Report == model || client.HoldsEarlier == model.Step)
 	}
 	for i := range s.Pending {
-		s.Pending[i].replaced(before, false)
+		s.Pending[i].replaced(before, commit, false)
 	}
 	for i := range s.Uploads {
 		s.Uploads[i].Tries = 0 // a quorum had the model
 	}
 }
 
-// replaced notes that another checkpoint took the place of the one before. Of an origin nothing is
-// noted: everybody can have it.
-func (c *Client) replaced(before Checkpoint, holds bool) {
-	if c.HoldsModel && !before.Kind.isOrigin() {
-		c.HoldsEarlier = max(c.HoldsEarlier, before.Step)
+// replaced notes that another checkpoint took the place of the one before. What a client holds of it is
+// the newest that is earlier, unless the epoch's newest commit point is: one that a later commit point
+// replaced is forgotten. Of an origin nothing is noted: everybody can have it.
+func (c *Client) replaced(before Checkpoint, commit Recorded, holds bool) {
+	if c.HoldsModel && !before.Kind.isOrigin() && (commit.Step == 0 || c.HoldsEarlier != commit.Step) {
+		c.HoldsEarlier = before.Step
 	}
 	c.HoldsModel = holds
 }

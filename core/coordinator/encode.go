@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 9
+const encodingVersion = 10
 
 // Sizes of encoded parts.
 const (
@@ -37,7 +37,7 @@ const MaxUpdateConfigSize = configSize + maxModelSize
 const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModelSize +
 	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) + 2 + MaxEjections*ejectionSize +
 	4 + 4 + 8 + // progress
-	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
+	4 + 4 + 8 + 1 + 5*2 + recordedSize + // epoch and lengths of all lists
 	4*MaxClients*(clientSize+32) + MaxClients*32 +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
 	8 + 3*32 + 8 + 4 +

@@ -189,11 +189,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 8
+	raw[0] = 9
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 8 || !strings.Contains(err.Error(), "state of encoding 8, this program reads 9: go on with") {
-		t.Errorf("encoding 8: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 9 || !strings.Contains(err.Error(), "state of encoding 9, this program reads 10: go on with") {
+		t.Errorf("encoding 9: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version

@@ -260,7 +260,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false
-		s.enter(Finished, now)
+		s.finish(now)
 		return true
 	}
 	s.membersToPending()
@@ -274,7 +274,7 @@ func (s *State) tickCooldown(now uint64) bool {
 
 func (s *State) tickPaused(now uint64) bool {
 	if s.Closed {
-		s.enter(Finished, now)
+		s.finish(now)
 		return true
 	}
 	if !s.PendingResume {
@@ -283,6 +283,12 @@ func (s *State) tickPaused(now uint64) bool {
 	s.PendingResume = false
 	s.waitForMembers(now)
 	return true
+}
+
+// finish ends the run. Its lapses say then which steps its last model has not seen.
+func (s *State) finish(now uint64) {
+	s.noteLapse()
+	s.enter(Finished, now)
 }
 
 func (s *State) waitForMembers(now uint64) {

@@ -49,7 +49,7 @@ struct peer {
 };
 
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
-_Static_assert(offsetof(struct account, stage) == 313992 && sizeof(struct account) == 322952, "layout");
+_Static_assert(offsetof(struct account, stage) == 338600 && sizeof(struct account) == 347560, "layout");
 _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
 
 enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };

@@ -66,18 +66,19 @@ static void state_forget_departed(struct state *s, const struct key *id) {
 static enum code state_join(struct state *s, const struct key *from, const struct action *a) {
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
 	if (!authority_may_join(&s->authority, from) || state_is_ejected(s, from)) return ERR_NOT_AUTHORISED;
-	const struct checkpoint *checkpoint = &s->model.checkpoint;
-	bool holds = !is_origin(checkpoint->kind) && key_equal(&a->id, &checkpoint->digest);
 	struct client fresh;
 	host_zero(&fresh, sizeof fresh);
 	fresh.id = *from;
 	fresh.commitment = a->commitment;
+	state_recorded_as(s, &a->id, &fresh);
 	int32_t i = index_of(&s->pending, from);
 	if (i >= 0) {
 		struct client *waiting = &s->pending.list[i];
-		if (waiting->holds_model == holds && key_equal(&waiting->commitment, &a->commitment)) return ERR_DUPLICATE;
-		if (holds || !waiting->holds_model) {
-			waiting->holds_model = holds;
+		bool as_before = waiting->holds_model == fresh.holds_model && waiting->holds_earlier == fresh.holds_earlier;
+		if (as_before && key_equal(&waiting->commitment, &a->commitment)) return ERR_DUPLICATE;
+		if (fresh.holds_model || !waiting->holds_model) {
+			waiting->holds_model = fresh.holds_model;
+			waiting->holds_earlier = fresh.holds_earlier;
 			waiting->commitment = a->commitment;
 			return ACCEPTED;
 		}
@@ -87,7 +88,6 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 		return ACCEPTED;
 	}
 	if (!state_make_way(s, from)) return ERR_FULL;
-	fresh.holds_model = holds;
 	fresh.probation_until = state_credit(s, from);
 	struct client *member = state_member(s, from);
 	if (member && member->state == HEALTHY) member->state = WITHDRAWN;
@@ -105,7 +105,9 @@ void state_depart(struct state *s, const struct client *client) {
 		client_delete(&s->departed, oldest < MAX_CLIENTS ? oldest : 0);
 	}
 	client_add(&s->departed, client);
-	s->departed.list[s->departed.count - 1].waited = 0;
+	struct client *departed = &s->departed.list[s->departed.count - 1];
+	departed->waited = 0;
+	client_forget_report(departed);
 }
 
 // state_withdraw is State.withdraw.
@@ -182,25 +184,12 @@ static enum code state_give_back(struct state *s, const struct key *from, const 
 	client.state = HEALTHY;
 	client.exited_height = 0;
 	client.returns++;
+	client.holds_earlier = 0;
 	client.optimizer_since = s->progress.step;
 	if (state_counts_returns(s) && client.returns > FREE_RETURNS) client.probation_until = state_probation_end(s);
 	if (client.lateness == FOUND_LATE) client.lateness = LATE;
 	client.ready = index_of_key(s->epoch.ready, s->epoch.ready_count, from) >= 0;
 	client_add(&s->epoch.clients, &client);
-	return ACCEPTED;
-}
-
-// state_report is State.report.
-static enum code state_report(struct state *s, const struct key *from, const struct action *a) {
-	if (s->run_state != COOLDOWN) return ERR_WRONG_STATE;
-	if (a->number != s->progress.step) return ERR_WRONG_STEP;
-	struct client *client = state_member(s, from);
-	if (!client || client->state != HEALTHY) return ERR_NOT_MEMBER;
-	if (client->report) return ERR_DUPLICATE;
-	struct checkpoint_report *report = &s->epoch.reports[s->epoch.report_count++];
-	report->client = *from;
-	report->digest = a->id;
-	client->report = (uint16_t)s->epoch.report_count;
 	return ACCEPTED;
 }
 

@@ -46,8 +46,7 @@ static bool state_keeps_checkpoint(const struct state *s, const struct checkpoin
 	return host_equal(c, &s->model.checkpoint, sizeof *c) || host_equal(c, &origin, sizeof *c);
 }
 
-// state_update_config is State.updateConfig. Decoding has validated the update. Nobody is a
-// member of a paused run, so that no mark of a report is left behind.
+// state_update_config is State.updateConfig. Decoding has validated the update.
 enum code state_update_config(struct state *s, const struct key *from, const struct action *a) {
 	const struct update *u = &a->update;
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
@@ -58,15 +57,17 @@ enum code state_update_config(struct state *s, const struct key *from, const str
 	if (replaced && !is_origin(u->checkpoint.kind)) return ERR_INVALID_CONFIG;
 	state_set_update(s, u);
 	host_zero(s->epoch.rounds, sizeof s->epoch.rounds);
-	host_zero(s->epoch.reports, sizeof s->epoch.reports);
-	s->epoch.round_count = s->epoch.report_count = 0;
+	s->epoch.round_count = 0;
 	if (!replaced) return ACCEPTED;
 	s->model.checkpoint = u->checkpoint;
 	host_zero(s->earlier, sizeof s->earlier);
 	host_zero(s->uploads, sizeof s->uploads);
 	s->earlier_count = s->upload_count = 0;
 	s->origin_step = s->progress.step;
-	for (uint32_t i = 0; i < s->pending.count; i++) s->pending.list[i].holds_model = 0;
+	for (uint32_t i = 0; i < s->pending.count; i++) {
+		s->pending.list[i].holds_model = 0;
+		s->pending.list[i].holds_earlier = 0;
+	}
 	return ACCEPTED;
 }
 

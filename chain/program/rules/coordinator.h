@@ -92,6 +92,7 @@ struct lookup {
 void list_delete(void *list, uint64_t element, uint32_t *count, uint32_t i);
 void client_add(struct clients *c, const struct client *added);
 void client_delete(struct clients *c, uint32_t i);
+void client_forget_report(struct client *c);
 int32_t index_of(const struct clients *c, const struct key *id);
 int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *id);
 struct client *lookup_find(struct lookup *l, const struct key *id);
@@ -187,6 +188,13 @@ bool state_is_ejected(const struct state *s, const struct key *id);
 void state_forget_ejections(struct state *s);
 enum code state_close(struct state *s, const struct key *from);
 
+// checkpoint.c
+enum code state_report(struct state *s, const struct key *from, const struct action *a);
+void state_close_rounds(struct state *s, const struct round *round);
+bool state_has_reported(const struct state *s, const struct client *c);
+bool state_all_reported(const struct state *s);
+void state_settle_checkpoint(struct state *s);
+
 // coldstart.c
 void state_warm(struct state *s, struct round *round);
 
@@ -202,8 +210,6 @@ bool phase_is_over(const struct phase *p, uint64_t now);
 bool state_remove_leavers(struct state *s, uint32_t height);
 void state_members_to_pending(struct state *s);
 void state_drop_silent(struct state *s);
-bool state_all_reported(const struct state *s);
-void state_settle_checkpoint(struct state *s);
 
 // health.c
 struct room {
@@ -262,7 +268,8 @@ void state_end_trials(struct state *s, uint64_t now);
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);
 void state_fall_back_if_model_is_gone(struct state *s);
 void state_count_try(struct state *s);
-void state_remember(struct state *s, const struct checkpoint *c);
+void state_remember(struct state *s, uint32_t step, const struct key *digest);
+void state_recorded_as(const struct state *s, const struct key *digest, struct client *c);
 void state_note_lapse(struct state *s);
 
 #endif

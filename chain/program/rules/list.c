@@ -16,6 +16,12 @@ void client_add(struct clients *c, const struct client *added) { c->list[c->coun
 
 void client_delete(struct clients *c, uint32_t i) { list_delete(c->list, sizeof(struct client), &c->count, i); }
 
+// client_forget_report is what Go writes as c.Report = Recorded{}.
+void client_forget_report(struct client *c) {
+	c->report_step = 0;
+	host_zero(&c->report, sizeof c->report);
+}
+
 // index_of is indexOf: -1 for a key that is not there.
 int32_t index_of(const struct clients *c, const struct key *id) {
 	for (uint32_t i = 0; i < c->count; i++)

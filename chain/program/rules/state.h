@@ -41,7 +41,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 9 };
+enum { STATE_VERSION = 10 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -125,11 +125,12 @@ struct client {
 	uint8_t state, holds_model, active, lateness;
 	uint8_t ready : 1;  // derived: the member is in epoch.ready
 	uint8_t barred : 1; // derived: the run no longer admits the member
-	uint8_t complaints;
-	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
+	uint8_t complaints, unused[2];
 	uint32_t probation_until;
 	uint8_t waited, returns;
 	uint8_t juror, voted; // bits of trials' slots
+	uint32_t holds_earlier, report_step;
+	struct key report;
 };
 
 struct clients {
@@ -157,18 +158,14 @@ struct round {
 	struct witness witnesses[MAX_WITNESSES];
 };
 
-struct checkpoint_report {
-	struct key client, digest;
-};
-
 struct epoch {
 	uint32_t start_step, last_step;
 	uint64_t start_time;
 	uint8_t cold_start, unused[7];
-	uint32_t round_count, ready_count, report_count, unused_too;
+	uint32_t round_count, ready_count, commit_step, unused_too;
+	struct key commit;
 	struct clients clients, exited;
 	struct key ready[MAX_CLIENTS];
-	struct checkpoint_report reports[MAX_CLIENTS];
 	struct round rounds[STORED_ROUNDS];
 };
 
@@ -244,10 +241,10 @@ struct state {
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31152 && sizeof(struct upload) == 272, "layout");
-_Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 73784, "layout");
+_Static_assert(sizeof(struct client) == 136 && sizeof(struct round) == 31152 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 77912, "layout");
 _Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 2488, "layout");
-_Static_assert(offsetof(struct state, pending) == 200880 && offsetof(struct state, authority) == 250048, "layout");
-_Static_assert(offsetof(struct state, model) == 305440 && sizeof(struct state) == 313880, "layout");
+_Static_assert(offsetof(struct state, pending) == 205008 && offsetof(struct state, authority) == 274656, "layout");
+_Static_assert(offsetof(struct state, model) == 330048 && sizeof(struct state) == 338488, "layout");
 
 #endif

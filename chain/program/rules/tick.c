@@ -27,6 +27,12 @@ void state_enter(struct state *s, enum run_state to, uint64_t now) {
 	s->state_start = now;
 }
 
+// state_finish is State.finish.
+static void state_finish(struct state *s, uint64_t now) {
+	state_note_lapse(s);
+	state_enter(s, FINISHED, now);
+}
+
 // state_wait_for_members is State.waitForMembers.
 static void state_wait_for_members(struct state *s, uint64_t now) {
 	s->minimum_since = 0;
@@ -51,7 +57,10 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	uint32_t count = 0, kept = 0;
 	new_id_set(&set, s->pending.list, s->pending.count, seed);
 	for (uint32_t i = 0; i < exited->count; i++)
-		if (!id_set_has(&set, &exited->list[i].id)) exited->list[count++] = exited->list[i];
+		if (!id_set_has(&set, &exited->list[i].id)) {
+			client_forget_report(&exited->list[i]);
+			exited->list[count++] = exited->list[i];
+		}
 	new_id_set(&set, exited->list, count, seed);
 	for (uint32_t i = 0; i < departed->count; i++)
 		if (!id_set_has(&set, &departed->list[i].id)) departed->list[kept++] = departed->list[i];
@@ -82,6 +91,7 @@ static void state_start_epoch(struct state *s, uint64_t now, const struct key *d
 		if (s->cold_start || client->optimizer_since == 0) client->optimizer_since = s->progress.step;
 		if (client_is_new(client)) client->probation_until = state_probation_end(s);
 		client->waited = 0;
+		client_forget_report(client);
 	}
 	s->epoch.start_step = s->progress.step;
 	s->epoch.start_time = now;
@@ -217,6 +227,7 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 		s->epoch.last_step = s->progress.step + 1;
 	if (ends) {
 		state_seal_challenge(s, round);
+		state_close_rounds(s, round);
 		state_enter(s, COOLDOWN, now);
 	} else {
 		state_start_round(s, now, draw);
@@ -235,7 +246,7 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	state_forget_ejections(s);
 	if (s->progress.step > s->config.total_steps) {
 		s->pending_pause = 0;
-		state_enter(s, FINISHED, now);
+		state_finish(s, now);
 		return true;
 	}
 	state_members_to_pending(s);
@@ -249,7 +260,7 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 // state_tick_paused is State.tickPaused.
 static bool state_tick_paused(struct state *s, uint64_t now) {
 	if (s->closed) {
-		state_enter(s, FINISHED, now);
+		state_finish(s, now);
 		return true;
 	}
 	if (!s->pending_resume) return false;

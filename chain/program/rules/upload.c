@@ -96,6 +96,19 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
+// state_newest_at_hand finds the newest model that was uploaded or that a member holds: step 0 for none.
+static void state_newest_at_hand(const struct state *s, struct recorded *newest) {
+	host_zero(newest, sizeof *newest);
+	for (uint32_t i = 0; i < s->upload_count; i++)
+		if (s->uploads[i].step > newest->step) {
+			newest->step = s->uploads[i].step;
+			newest->digest = s->uploads[i].digest;
+		}
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++)
+		for (uint32_t e = 0; e < s->earlier_count; e++)
+			if (s->earlier[e].step == s->epoch.clients.list[i].holds_earlier && s->earlier[e].step > newest->step) *newest = s->earlier[e];
+}
+
 // state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
 void state_fall_back_if_model_is_gone(struct state *s) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
@@ -115,7 +128,9 @@ void state_fall_back_if_model_is_gone(struct state *s) {
 			list_delete(s->uploads, sizeof(struct upload), &s->upload_count, i);
 		else
 			i++;
-	if (s->upload_count == 0) {
+	struct recorded newest;
+	state_newest_at_hand(s, &newest);
+	if (newest.step == 0) {
 		struct checkpoint origin;
 		checkpoint_origin(checkpoint, &origin);
 		*checkpoint = origin;
@@ -123,16 +138,17 @@ void state_fall_back_if_model_is_gone(struct state *s) {
 		s->earlier_count = 0;
 		return;
 	}
-	const struct upload *newest = &s->uploads[0];
-	for (uint32_t i = 1; i < s->upload_count; i++)
-		if (s->uploads[i].step > newest->step) newest = &s->uploads[i];
-	checkpoint->step = newest->step;
-	checkpoint->digest = newest->digest;
+	checkpoint->step = newest.step;
+	checkpoint->digest = newest.digest;
 	for (uint32_t i = 0; i < s->earlier_count;)
-		if (s->earlier[i].step >= newest->step)
+		if (s->earlier[i].step >= newest.step)
 			list_delete(s->earlier, sizeof(struct recorded), &s->earlier_count, i);
 		else
 			i++;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		client->holds_model = client->holds_earlier == newest.step;
+	}
 }
 
 // state_count_try is State.countTry.
@@ -143,13 +159,24 @@ void state_count_try(struct state *s) {
 	}
 }
 
-// state_remember is State.remember.
-void state_remember(struct state *s, const struct checkpoint *c) {
-	if (is_origin(c->kind)) return;
+// state_remember is State.remember, of a model that is no origin.
+void state_remember(struct state *s, uint32_t step, const struct key *digest) {
 	if (s->earlier_count == MAX_EARLIER) list_delete(s->earlier, sizeof(struct recorded), &s->earlier_count, 0);
 	struct recorded *r = &s->earlier[s->earlier_count++];
-	r->step = c->step;
-	r->digest = c->digest;
+	r->step = step;
+	r->digest = *digest;
+}
+
+// state_recorded_as is State.recordedAs: it says of a client whether it holds the run's checkpoint, or
+// that of an earlier step.
+void state_recorded_as(const struct state *s, const struct key *digest, struct client *c) {
+	const struct checkpoint *checkpoint = &s->model.checkpoint;
+	c->holds_model = !is_origin(checkpoint->kind) && key_equal(digest, &checkpoint->digest);
+	for (uint32_t i = s->earlier_count; !c->holds_model && i > 0; i--)
+		if (key_equal(&s->earlier[i - 1].digest, digest)) {
+			c->holds_earlier = s->earlier[i - 1].step;
+			return;
+		}
 }
 
 // state_note_lapse is State.noteLapse.

@@ -1,0 +1,154 @@
+// core/coordinator/checkpoint.go.
+
+#include "coordinator.h"
+
+// client_reported is what Go writes as c.Report == model.
+static bool client_reported(const struct client *c, uint32_t step, const struct key *digest) {
+	return c->report_step == step && key_equal(&c->report, digest);
+}
+
+// client_votes is Client.votes.
+static bool client_votes(const struct client *c, uint32_t step) {
+	return c->state == HEALTHY || (c->state == WITHDRAWN && c->report_step == step);
+}
+
+// count_votes adds how many of a list vote, and how many of them for the model.
+static void count_votes(const struct clients *l, uint32_t step, const struct key *digest, uint32_t *voters, uint32_t *count) {
+	for (uint32_t i = 0; i < l->count; i++) {
+		if (!client_votes(&l->list[i], step)) continue;
+		++*voters;
+		*count += client_reported(&l->list[i], step, digest);
+	}
+}
+
+// state_agrees_on is State.agreesOn.
+static bool state_agrees_on(const struct state *s, uint32_t step, const struct key *digest) {
+	uint32_t voters = 0, count = 0, third = (state_seats(s) + 2) / 3;
+	count_votes(&s->epoch.clients, step, digest, &voters, &count);
+	count_votes(&s->epoch.exited, step, digest, &voters, &count);
+	return count >= assign_quorum(voters) && count >= third;
+}
+
+// state_commit is State.commit.
+static void state_commit(struct state *s, uint32_t step, const struct key *digest) {
+	s->epoch.commit_step = step;
+	s->epoch.commit = *digest;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		if (client_reported(client, step, digest)) client->holds_earlier = step;
+	}
+}
+
+// state_report is State.report.
+enum code state_report(struct state *s, const struct key *from, const struct action *a) {
+	const struct epoch *epoch = &s->epoch;
+	if (!state_active(s)) return ERR_WRONG_STATE;
+	if (a->number > s->progress.step || a->number <= epoch->start_step) return ERR_WRONG_STEP;
+	if (s->run_state == COOLDOWN && a->number != s->progress.step) return ERR_WRONG_STEP;
+	struct client *client = state_member(s, from);
+	if (!client || client->state != HEALTHY) return ERR_NOT_MEMBER;
+	uint32_t step = a->number - 1;
+	if (step == epoch->commit_step && key_equal(&a->id, &epoch->commit) && client->holds_earlier != step) {
+		client->holds_earlier = step;
+		return ACCEPTED;
+	}
+	if (step <= client->report_step || step <= epoch->commit_step) return ERR_DUPLICATE;
+	client->report_step = step;
+	client->report = a->id;
+	if (s->run_state != COOLDOWN && state_agrees_on(s, step, &a->id)) state_commit(s, step, &a->id);
+	return ACCEPTED;
+}
+
+// vote_by_majority goes on with a vote over the models of a step that a list's voters reported.
+static const struct key *vote_by_majority(const struct clients *l, uint32_t step, const struct key *candidate, uint32_t *lead) {
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct client *client = &l->list[i];
+		if (client->report_step != step || !client_votes(client, step)) continue;
+		if (*lead == 0) candidate = &client->report;
+		if (key_equal(candidate, &client->report))
+			++*lead;
+		else
+			--*lead;
+	}
+	return candidate;
+}
+
+// state_agreed is State.agreed: NULL when there is no agreement. Go counts the votes for each model.
+// A quorum is more than half of those that vote, so that a vote by majority finds the only one that
+// can have it in a single pass: no list of reports makes this dear.
+static const struct key *state_agreed(const struct state *s) {
+	uint32_t lead = 0, last = s->progress.step - 1;
+	const struct key *candidate = vote_by_majority(&s->epoch.clients, last, NULL, &lead);
+	candidate = vote_by_majority(&s->epoch.exited, last, candidate, &lead);
+	return candidate && state_agrees_on(s, last, candidate) ? candidate : NULL;
+}
+
+// shift_reports makes a list's reports of a step those of the next.
+static void shift_reports(struct clients *l, uint32_t step) {
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->list[i].report_step == step) l->list[i].report_step = step + 1;
+}
+
+// state_close_rounds is State.closeRounds, with the epoch's last round.
+void state_close_rounds(struct state *s, const struct round *round) {
+	uint32_t last = s->progress.step - 1;
+	if (round_has_quorum(round) || last == s->epoch.start_step) return;
+	shift_reports(&s->epoch.clients, last - 1);
+	shift_reports(&s->epoch.exited, last - 1);
+}
+
+// state_has_reported is State.hasReported.
+bool state_has_reported(const struct state *s, const struct client *c) { return c->report_step == s->progress.step - 1; }
+
+// state_all_reported is State.allReported.
+bool state_all_reported(const struct state *s) {
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		const struct client *client = &s->epoch.clients.list[i];
+		if (client->state == HEALTHY && !state_has_reported(s, client)) return false;
+	}
+	return true;
+}
+
+// client_replaced is Client.replaced, of a checkpoint of a step, or of an origin.
+static void client_replaced(struct client *c, uint32_t before, bool origin, uint32_t commit, bool holds) {
+	if (c->holds_model && !origin && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
+	c->holds_model = holds;
+}
+
+// state_record_model is the second half of State.settleCheckpoint: a model becomes the checkpoint, be
+// it that of the last step or the newest commit point.
+static void state_record_model(struct state *s, uint32_t step, const struct key *digest, bool last) {
+	struct checkpoint *checkpoint = &s->model.checkpoint;
+	uint32_t before = checkpoint->step, commit = s->epoch.commit_step;
+	bool origin = is_origin(checkpoint->kind);
+	if (origin) {
+		checkpoint->origin = checkpoint->kind;
+		checkpoint->kind = over_p2p(checkpoint->origin);
+	} else {
+		state_remember(s, before, &checkpoint->digest);
+	}
+	checkpoint->digest = *digest;
+	checkpoint->step = step;
+	if (commit != 0 && commit < step) state_remember(s, commit, &s->epoch.commit);
+	s->epoch.commit_step = 0;
+	host_zero(&s->epoch.commit, sizeof s->epoch.commit);
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		bool holds = (last && client_reported(client, step, digest)) || client->holds_earlier == step;
+		client_replaced(client, before, origin, commit, holds);
+	}
+	for (uint32_t i = 0; i < s->pending.count; i++) client_replaced(&s->pending.list[i], before, origin, commit, false);
+	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
+}
+
+// state_settle_checkpoint is State.settleCheckpoint.
+void state_settle_checkpoint(struct state *s) {
+	const struct key *agreed = state_agreed(s);
+	uint32_t step = agreed ? s->progress.step - 1 : s->epoch.commit_step;
+	struct key digest = agreed ? *agreed : s->epoch.commit;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		if (!agreed || !client_reported(client, step, &digest)) client->optimizer_since = 0;
+	}
+	if (step != 0) state_record_model(s, step, &digest, agreed != NULL);
+}
