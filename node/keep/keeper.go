@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"context"
 	"encoding/hex"
 	"log/slog"
 	"strings"
@@ -26,9 +25,12 @@ type Options struct {
 	// Saved is told of each checkpoint in the folder, before older ones are removed. It is
 	// called from any goroutine and must not wait. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
-	Tasks *env.Tasks
-	Emit  func(body event.Body)
-	Log   *slog.Logger
+	// MakeRoom frees what it can of the disk, and returns how many bytes that were. It is called from any
+	// goroutine when a checkpoint does not fit. May be nil.
+	MakeRoom func() int64
+	Tasks    *env.Tasks
+	Emit     func(body event.Body)
+	Log      *slog.Logger
 }
 
 // Keeper writes the model of each epoch to the folder. It is used by the loop of a client.
@@ -36,17 +38,20 @@ type Keeper struct {
 	Options
 	Uploads Uploads // that the run may not know of
 
+	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
+
 	unsaved *Model // the newest epoch's, until it is clear that it is the run's
 	pending pending
-	saves   int   // checkpoints being written
-	err     error // of the newest one
+	failed  *attempt // the newest one, if it could not be written
+	saves   int      // checkpoints being written
+	err     error    // of the newest one
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
 }
 
 // NewKeeper returns a keeper that has nothing to do.
-func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
+func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, put: writeCheckpoint} }
 
 // Take takes a model that may become the run's checkpoint.
 func (k *Keeper) Take(m Model) { k.unsaved = &m }
@@ -93,6 +98,7 @@ func (k *Keeper) WhereLies(s *coordinator.State) string {
 // SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
 // that the run's quorum did not report is no checkpoint of the run.
 func (k *Keeper) SaveAgreed(s *coordinator.State) {
+	k.tryAgain()
 	m := k.unsaved
 	if m == nil || s.RunState == coordinator.Cooldown {
 		return
@@ -108,49 +114,8 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 		}
 		return
 	}
-	k.save(m, s)
-}
-
-// save writes the model to the folder, beside the work of the loop.
-func (k *Keeper) save(m *Model, s *coordinator.State) {
-	report := event.Checkpoint{Epoch: s.Progress.Epoch, Step: m.Step, Digest: hex.EncodeToString(m.Digest[:])}
-	if k.Folder.Dir == "" {
-		k.Emit(report)
-		return
-	}
-	k.saves++
-	dir, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
-	report.Dir = k.Folder.Checkpoint(m.Step)
 	facts, known := factsOf(m, s)
-	k.Tasks.Spawn(func(context.Context) func() {
-		removeUnfinished(dir, prefix, k.Log)
-		var beside []checkpoint.Extra
-		if known {
-			beside = append(beside, facts.Extra())
-		}
-		k.Folder.settle(m.Step, m.Digest)
-		k.clean()
-		err := writeCheckpoint(report.Dir, m.Snapshot, beside...)
-		if err == nil && known && k.Saved != nil {
-			k.Saved(report.Dir, facts)
-		}
-		var pruneErr error
-		if err == nil && k.Keep > 0 {
-			pruneErr = pruneCheckpoints(dir, prefix, k.Keep)
-		}
-		return func() {
-			k.saves--
-			k.err = err
-			if pruneErr != nil {
-				k.Log.Warn("remove old checkpoints", "err", pruneErr)
-			}
-			if err != nil {
-				k.Log.Error("save checkpoint", "dir", report.Dir, "err", err)
-				report.Dir = ""
-			}
-			k.Emit(report)
-		}
-	})
+	k.save(&attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest})
 }
 
 // factsOf says where in the run the model stands. Known is false when the run has gone on

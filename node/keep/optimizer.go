@@ -43,7 +43,7 @@ func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerKeeper, 
 	if err := trainer.SaveOptimizer(ctx, path); err != nil {
 		return err
 	}
-	return f.pruneOptimizers()
+	return f.keepOptimizers(keptOptimizers)
 }
 
 // RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
@@ -59,8 +59,8 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerKeepe
 	return true, nil
 }
 
-// pruneOptimizers removes all but the newest files of this run and key.
-func (f Folder) pruneOptimizers() error {
+// keepOptimizers removes all but the newest files of this run and key.
+func (f Folder) keepOptimizers(keep int) error {
 	id := f.ID
 	prefix, suffix := checkpointPrefix(f.RunID), fmt.Sprintf("-%x%s", id[:8], optimizerSuffix)
 	dir := filepath.Join(f.Dir, optimizerFolder)
@@ -81,7 +81,7 @@ func (f Folder) pruneOptimizers() error {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(steps[b], steps[a]) })
 	var failed error
-	for _, name := range names[min(keptOptimizers, len(names)):] {
+	for _, name := range names[min(keep, len(names)):] {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, fmt.Errorf("remove optimizer state: %w", err))
 		}

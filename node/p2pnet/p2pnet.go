@@ -102,6 +102,10 @@ func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data),
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 
+// GiveWay frees the disk that shared parts take, as far as they can be elsewhere, and returns how many
+// bytes that were.
+func (n *Network) GiveWay() int64 { return n.store.GiveWay() }
+
 // Fetch gets a blob from its holders and shares it.
 func (n *Network) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	data, err := blob.Fetch(ctx, n.node, n.store, hash, size, holders)

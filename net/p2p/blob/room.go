@@ -45,3 +45,53 @@ func (r *room) makeRoom(need int64) bool {
 	}
 	return true
 }
+
+// GiveWay frees the disk for what is worth more: what may be removed from the folder is, what is retained
+// moves into memory as far as it fits there, and nothing more goes to the folder. It returns the bytes
+// that it freed.
+func (s *Store) GiveWay() (freed int64) {
+	if s.folder == nil {
+		return 0
+	}
+	s.mu.Lock()
+	before := s.disk.used
+	for s.disk.order.Len() > 0 {
+		s.disk.order.Front().Value.(*place).remove()
+	}
+	var retained []*entry
+	for _, e := range s.blobs {
+		if e.data == nil && e.room == &s.disk {
+			retained = append(retained, e)
+		}
+	}
+	s.disk.max = 0
+	s.mu.Unlock()
+	for _, e := range retained {
+		s.moveToMemory(e)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return before - s.disk.used
+}
+
+// moveToMemory takes a retained payload from the disk, if it fits into memory.
+func (s *Store) moveToMemory(e *entry) {
+	outboard, err := e.outboard()
+	var data []byte
+	if err == nil {
+		data, err = s.folder.read(e.hash, e.size)
+	}
+	if err != nil {
+		s.lost(e, err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blobs[e.hash] != e || e.place != nil || !s.memory.makeRoom(cost(e.size)) {
+		return
+	}
+	s.drop(e.hash)
+	s.memory.used += cost(e.size)
+	s.insert(&entry{hash: e.hash, size: e.size, data: data, room: &s.memory, outboard: made(outboard)})
+	s.retain(e.hash)
+}

@@ -1,0 +1,120 @@
+package keep
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Pauses between two attempts to save a checkpoint.
+const (
+	firstSavePause = 2 * time.Second
+	maxSavePause   = time.Minute
+)
+
+// attempt is what it takes to save a checkpoint, and to try that again.
+type attempt struct {
+	model    *Model
+	epoch    uint32
+	facts    checkpoint.Facts
+	known    bool
+	recorded bool // the run recorded it
+
+	pause time.Duration // after it failed
+	next  time.Time
+}
+
+// save writes the model to the folder, beside the work of the loop. What failed before is given up: it
+// is of an earlier step.
+func (k *Keeper) save(a *attempt) {
+	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
+	k.failed = nil
+	if k.Folder.Dir == "" {
+		k.Emit(report)
+		return
+	}
+	k.saves++
+	report.Dir = k.Folder.Checkpoint(a.model.Step)
+	k.Tasks.Spawn(func(context.Context) func() {
+		err := k.write(a, report.Dir)
+		var pruneErr error
+		if err == nil && k.Keep > 0 {
+			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep)
+		}
+		return func() {
+			k.saves--
+			k.err = err
+			if pruneErr != nil {
+				k.Log.Warn("remove old checkpoints", "err", pruneErr)
+			}
+			if err != nil {
+				k.saveFailed(a, report.Dir, err)
+				report.Dir = ""
+			}
+			k.Emit(report)
+		}
+	})
+}
+
+// saveFailed says what is wrong, and has the checkpoint saved later, unless another one is before.
+func (k *Keeper) saveFailed(a *attempt, dir string, err error) {
+	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
+	a.next = k.Tasks.Now().Add(a.pause)
+	newest := "none of this run"
+	if step, found := k.Folder.NewestBefore(a.model.Step); found {
+		newest = fmt.Sprintf("step %d", step)
+	}
+	k.Log.Error("the checkpoint is not saved: a restart would begin from an older one, training goes on", "dir", dir, "newest in the folder", newest, "again in", a.pause, "err", err)
+	if k.unsaved == nil && k.saves == 0 && !errors.Is(err, errOtherCheckpoint) {
+		k.failed = a
+	}
+}
+
+// tryAgain saves the newest checkpoint that could not be saved before, when it is time for that.
+func (k *Keeper) tryAgain() {
+	if a := k.failed; a != nil && k.saves == 0 && !k.Tasks.Now().Before(a.next) {
+		k.save(a)
+	}
+}
+
+// write puts the checkpoint into its folder. When the disk is full, what is worth less makes room for it:
+// shared parts, optimizers of earlier steps, older checkpoints.
+func (k *Keeper) write(a *attempt, dir string) error {
+	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
+	removeUnfinished(parent, prefix, k.Log)
+	k.Folder.settle(a.model.Step, a.model.Digest)
+	k.clean()
+	var beside []checkpoint.Extra
+	if a.known {
+		beside = append(beside, a.facts.Extra())
+	}
+	err := k.put(dir, a.model.Snapshot, beside...)
+	for _, give := range []func() bool{
+		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
+		func() bool { return k.Folder.keepOptimizers(1) == nil },
+		func() bool { return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1) == nil },
+		func() bool { return k.Keep > 0 && a.recorded && pruneCheckpoints(parent, prefix, 1) == nil },
+	} {
+		if !diskFull(err) {
+			break
+		}
+		if give() {
+			k.Log.Warn("the disk is full: what is worth less makes room for the checkpoint", "dir", dir)
+			err = k.put(dir, a.model.Snapshot, beside...)
+		}
+	}
+	if err == nil && a.known && k.Saved != nil {
+		k.Saved(dir, a.facts)
+	}
+	return err
+}
+
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

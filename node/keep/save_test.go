@@ -1,0 +1,110 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// TestFailedSaveIsRepeated: it fails loudly, naming what is in the folder, is repeated with pauses, and
+// gives way to a later checkpoint.
+func TestFailedSaveIsRepeated(t *testing.T) {
+	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 3)
+	b.now = time.Unix(1000, 0)
+	save := func(step uint32) {
+		m := modelOf(step)
+		b.Take(m)
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		b.work()
+	}
+	save(3)
+	away := b.Folder.Dir + ".away"
+	if err := errors.Join(os.Rename(b.Folder.Dir, away), os.WriteFile(b.Folder.Dir, nil, 0o600)); err != nil { // no folder
+		t.Fatal(err)
+	}
+	save(6)
+	if b.Err() == nil || b.Busy() || len(b.events) != 2 || b.events[1].Dir != "" || !strings.Contains(b.log.String(), "level=ERROR") {
+		t.Fatalf("error %v, busy %v, events %+v, log %s", b.Err(), b.Busy(), b.events, b.log.String())
+	}
+	for range 3 {
+		b.SaveAgreed(stateAfter(7, recorded(modelOf(6))))
+	}
+	if len(b.queue) != 0 {
+		t.Fatal("repeated at once")
+	}
+	b.now = b.now.Add(firstSavePause)
+	b.SaveAgreed(stateAfter(7, recorded(modelOf(6))))
+	b.work()
+	if b.Err() == nil || b.failed == nil || b.failed.pause != 2*firstSavePause {
+		t.Fatalf("error %v, %+v", b.Err(), b.failed)
+	}
+	if err := errors.Join(os.Remove(b.Folder.Dir), os.Rename(away, b.Folder.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(2 * firstSavePause)
+	b.SaveAgreed(stateAfter(7, recorded(modelOf(6))))
+	b.work()
+	facts, err := checkpoint.ReadFacts(b.Folder.Checkpoint(6))
+	if b.Err() != nil || err != nil || facts.DataIndex != 36 || b.failed != nil || b.events[len(b.events)-1].Dir == "" {
+		t.Errorf("the repeated attempt: %v, %v, %+v", b.Err(), err, facts)
+	}
+}
+
+// TestWhatMakesRoom is worth less than the newest checkpoint, in that order, and no more than it takes.
+func TestWhatMakesRoom(t *testing.T) {
+	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
+	for fits, want := range map[int]string{
+		0: "", 1: "shared parts", 2: "shared parts, optimizers", 3: "shared parts, optimizers, step 3", 4: "shared parts, optimizers, step 3, step 6",
+	} {
+		b := newBench(t.TempDir(), 3)
+		for _, step := range []uint32{3, 6, 9} {
+			m := modelOf(step)
+			b.Take(m)
+			b.SaveAgreed(stateAfter(step, recorded(m)))
+			b.work()
+		}
+		optimizers := filepath.Dir(b.Folder.Optimizer(9, [32]byte{}))
+		if err := os.Mkdir(optimizers, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []uint32{6, 9} {
+			if err := os.WriteFile(b.Folder.Optimizer(step, [32]byte{}), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shared := false
+		b.MakeRoom = func() int64 { shared = true; return 1 }
+		attempts := 0
+		b.put = func(string, checkpoint.Snapshot, ...checkpoint.Extra) error {
+			if attempts++; attempts > fits {
+				return nil
+			}
+			return full
+		}
+		m := modelOf(12)
+		err := b.write(&attempt{model: &m, recorded: true}, b.Folder.Checkpoint(12))
+		var gone []string
+		if shared {
+			gone = append(gone, "shared parts")
+		}
+		if left, _ := os.ReadDir(optimizers); len(left) == 1 {
+			gone = append(gone, "optimizers")
+		}
+		for _, step := range []uint32{3, 6, 9} {
+			if _, err := os.Stat(b.Folder.Checkpoint(step)); err != nil {
+				gone = append(gone, fmt.Sprintf("step %d", step))
+			}
+		}
+		if got := strings.Join(gone, ", "); err != nil || got != want {
+			t.Errorf("fits after %d: gone are %q, want %q (%v)", fits, got, want, err)
+		}
+	}
+}
