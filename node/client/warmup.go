@@ -56,7 +56,7 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	if !n.engine.Idle() {
-		n.engine.abandonExamination()
+		n.engine.abandonRecomputation()
 		return false
 	}
 	m, key := n.models.Held, n.run.epoch()
@@ -118,7 +118,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
-	n.engine.abandonExamination()
+	n.engine.abandonRecomputation()
 	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}
