@@ -159,10 +159,10 @@ func (s *State) settleCheckpoint() {
 	s.Epoch.Commit = Recorded{}
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
-		client.replaced(before, commit, ok && client.Report == model || client.HoldsEarlier == model.Step)
+		client.replaced(before.Step, commit.Step, ok && client.Report == model || client.HoldsEarlier == model.Step)
 	}
 	for i := range s.Pending {
-		s.Pending[i].replaced(before, commit, false)
+		s.Pending[i].replaced(before.Step, commit.Step, false)
 	}
 	for i := range s.Uploads {
 		s.Uploads[i].Tries = 0 // a quorum had the model
@@ -171,10 +171,10 @@ func (s *State) settleCheckpoint() {
 
 // replaced notes that another checkpoint took the place of the one before. What a client holds of it is
 // the newest that is earlier, unless the epoch's newest commit point is: one that a later commit point
-// replaced is forgotten. Of an origin nothing is noted: everybody can have it.
-func (c *Client) replaced(before Checkpoint, commit Recorded, holds bool) {
-	if c.HoldsModel && !before.Kind.isOrigin() && (commit.Step == 0 || c.HoldsEarlier != commit.Step) {
-		c.HoldsEarlier = before.Step
+// replaced is forgotten. An origin has step 0, and nothing is noted: everybody can have it.
+func (c *Client) replaced(before, commit uint32, holds bool) {
+	if c.HoldsModel && (commit == 0 || c.HoldsEarlier != commit) {
+		c.HoldsEarlier = before
 	}
 	c.HoldsModel = holds
 }

@@ -109,9 +109,9 @@ bool state_all_reported(const struct state *s) {
 	return true;
 }
 
-// client_replaced is Client.replaced, of a checkpoint of a step, or of an origin.
-static void client_replaced(struct client *c, uint32_t before, bool origin, uint32_t commit, bool holds) {
-	if (c->holds_model && !origin && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
+// client_replaced is Client.replaced.
+static void client_replaced(struct client *c, uint32_t before, uint32_t commit, bool holds) {
+	if (c->holds_model && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
 	c->holds_model = holds;
 }
 
@@ -120,8 +120,7 @@ static void client_replaced(struct client *c, uint32_t before, bool origin, uint
 static void state_record_model(struct state *s, uint32_t step, const struct key *digest, bool last) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
 	uint32_t before = checkpoint->step, commit = s->epoch.commit_step;
-	bool origin = is_origin(checkpoint->kind);
-	if (origin) {
+	if (is_origin(checkpoint->kind)) {
 		checkpoint->origin = checkpoint->kind;
 		checkpoint->kind = over_p2p(checkpoint->origin);
 	} else {
@@ -135,9 +134,9 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];
 		bool holds = (last && client_reported(client, step, digest)) || client->holds_earlier == step;
-		client_replaced(client, before, origin, commit, holds);
+		client_replaced(client, before, commit, holds);
 	}
-	for (uint32_t i = 0; i < s->pending.count; i++) client_replaced(&s->pending.list[i], before, origin, commit, false);
+	for (uint32_t i = 0; i < s->pending.count; i++) client_replaced(&s->pending.list[i], before, commit, false);
 	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
 }
 
