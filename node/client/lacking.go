@@ -76,5 +76,9 @@ func (v *view) lapseNow() string {
 	if newest.Last+1 != s.Epoch.StartStep {
 		return ""
 	}
-	return fmt.Sprintf("the run goes on with an older model: what was counted in steps %d to %d is not in it", newest.First, newest.Last)
+	steps := fmt.Sprintf("steps %d to %d", newest.First, newest.Last)
+	if newest.First == newest.Last {
+		steps = fmt.Sprintf("step %d", newest.First)
+	}
+	return "the run goes on with an older model: what was counted in " + steps + " is not in it"
 }
