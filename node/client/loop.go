@@ -45,7 +45,8 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil // it only stayed for others
 			}
 			n.withdraw(ctx)
-			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
+			n.keeper.SaveNow()
+			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.keeper.OnDisk(n.run.state)); loss != "" {
 				n.report.log.Warn(loss)
 			}
 			return context.Cause(ctx)

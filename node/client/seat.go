@@ -23,6 +23,7 @@ type seat struct {
 	check   *runCheck // newest; nil: none yet
 	waiting waiting   // as it was logged last
 	parting parting   // when the run is finished
+	lacking lacking   // the run's newest model, when it is not to be had
 	rejoin  *rejoin   // into a running epoch
 	reveals reveals   // for the draws of the run
 }
@@ -48,6 +49,9 @@ func (n *Node) keepSeat() {
 	} else if !n.needsSeat() {
 		return
 	}
+	if n.waitsForHolder() {
+		return
+	}
 	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {
 		return
 	}
@@ -55,6 +59,8 @@ func (n *Node) keepSeat() {
 	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
 	if n.holdsCheckpoint() {
 		join.Holds = s.Model.Checkpoint.Digest
+	} else if newest, ok := n.keeper.Newest(s); ok {
+		join.Holds = newest.Digest
 	}
 	n.seat.asked = true
 	sent := n.tasks.Now()

@@ -3,6 +3,7 @@ package keep
 import (
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -73,6 +74,34 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 		k.looked, k.holds = c, err == nil
 	}
 	return k.holds
+}
+
+// Newest returns the newest model that the run recorded and that this client can load from its disk.
+func (k *Keeper) Newest(s *coordinator.State) (r coordinator.Recorded, found bool) {
+	c := s.Model.Checkpoint
+	if k.Folder.Dir == "" || !c.FromPeers() {
+		return r, false
+	}
+	if k.Holds(c) {
+		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}, true
+	}
+	for _, r := range slices.Backward(s.Earlier) {
+		if _, err := k.Folder.Find(r.Step, r.Digest); err == nil {
+			return r, true
+		}
+	}
+	return r, false
+}
+
+// OnDisk returns the step of the newest model that the run recorded and that is in the folder now; 0:
+// there is none.
+func (k *Keeper) OnDisk(s *coordinator.State) uint32 {
+	if s == nil {
+		return 0
+	}
+	k.looked = coordinator.Checkpoint{} // it may have come or gone
+	newest, _ := k.Newest(s)
+	return newest.Step
 }
 
 // WhereLies says where the run's newest recorded model can be got.
