@@ -53,23 +53,28 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestReviewOfASilentTrainer: it is asked for six rounds and a minute at least before it is accused.
+// TestReviewOfASilentTrainer: it is asked for six rounds and a minute at least before it is accused, and
+// only while its results come here: who cannot be reached at all is not silent.
 func TestReviewOfASilentTrainer(t *testing.T) {
-	r := newRig(t, nil)
-	r.silent = true
-	for range 3 {
-		r.run(25 * time.Second)
-		r.round()
-	}
-	if len(r.submitted) > 0 {
-		t.Fatalf("after three rounds: %+v", r.submitted)
-	}
-	for range 4 {
-		r.round()
-	}
-	r.run(10 * time.Second)
-	if a, accused := r.submitted["accuse"].(coordinator.Accuse); !accused || a.Fault != coordinator.FaultSilent || a.Client != r.other {
-		t.Errorf("after seven rounds: %+v, told %+v", r.submitted, r.told)
+	for name, away := range map[string]bool{"there": false, "cannot be reached": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.silent, r.away = true, away
+			for range 3 {
+				r.run(25 * time.Second)
+				r.round()
+			}
+			if len(r.submitted) > 0 {
+				t.Fatalf("after three rounds: %+v", r.submitted)
+			}
+			for range 4 {
+				r.round()
+			}
+			r.run(10 * time.Second)
+			if a, accused := r.submitted["accuse"].(coordinator.Accuse); accused == away || accused && (a.Fault != coordinator.FaultSilent || a.Client != r.other) {
+				t.Errorf("after seven rounds: %+v, told %+v", r.submitted, r.told)
+			}
+		})
 	}
 }
 

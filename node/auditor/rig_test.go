@@ -30,6 +30,7 @@ type rig struct {
 	tallies map[uint32]*tally.Tally
 	spare   bool
 	silent  bool // the accused opens to nobody
+	away    bool // and no result of it comes here any more
 
 	other     coordinator.ClientID
 	shown     map[resultID][]byte // that members hand out
@@ -125,6 +126,9 @@ func (r *rig) run(d time.Duration) {
 func (r *rig) round() {
 	s := r.state.Clone()
 	r.tallies[s.Progress.Step] = &tally.Tally{Slots: []tally.Slot{{Owner: r.other, Candidates: []*tally.Candidate{{State: tally.Held}}}}}
+	if r.away {
+		r.tallies[s.Progress.Step] = &tally.Tally{Slots: []tally.Slot{{Owner: r.other}}}
+	}
 	s.Progress.Step++
 	r.state = &s
 	r.Observe()
