@@ -19,18 +19,29 @@ type standing struct {
 	others  []string // checkpoints of other steps that lie in clients' folders
 }
 
+// newest is the newest model that the run recorded, be it while its epoch ran; Step 0: it recorded none.
+func (s *standing) newest() (r coordinator.Recorded) {
+	if c := s.state.Model.Checkpoint; c.FromPeers() {
+		r = coordinator.Recorded{Step: c.Step, Digest: c.Digest}
+	}
+	if commit := s.state.Epoch.Commit; commit.Step > r.Step {
+		r = commit
+	}
+	return r
+}
+
 // look notes which of the run's checkpoints a client has.
 func (s *standing) look(client, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // it saved none
 	}
-	recorded := s.state.Model.Checkpoint
+	recorded := s.newest()
 	for _, entry := range entries {
 		facts, err := checkpoint.ReadFacts(filepath.Join(dir, entry.Name()))
 		switch {
 		case err != nil || facts.RunID != s.state.RunID:
-		case recorded.FromPeers() && facts.Step == recorded.Step && facts.Digest == hex.EncodeToString(recorded.Digest[:]):
+		case recorded.Step > 0 && facts.Step == recorded.Step && facts.Digest == hex.EncodeToString(recorded.Digest[:]):
 			s.holders = append(s.holders, client)
 		default:
 			s.others = append(s.others, fmt.Sprintf("step %d in %s", facts.Step, filepath.Join(dir, entry.Name())))
@@ -40,8 +51,8 @@ func (s *standing) look(client, dir string) {
 
 // check refuses to go on where that would lose a recorded model.
 func (s *standing) check(acceptLoss bool) error {
-	c := s.state.Model.Checkpoint
-	if acceptLoss || !c.FromPeers() || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
+	c := s.newest()
+	if acceptLoss || c.Step == 0 || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
 		return nil
 	}
 	beside := "no other checkpoint is there"
@@ -54,9 +65,9 @@ func (s *standing) check(acceptLoss bool) error {
 
 // String says where the run goes on.
 func (s *standing) String() string {
-	c, next := s.state.Model.Checkpoint, s.state.Progress.Step
+	c, next := s.newest(), s.state.Progress.Step
 	from, seen := "the model that it began with: no other was recorded", s.state.OriginStep-1
-	if c.FromPeers() {
+	if c.Step > 0 {
 		seen = c.Step
 		from = fmt.Sprintf("its newest recorded model, of step %d, which is in no client's folder", c.Step)
 		switch uploads := s.state.UploadsOf(c.Digest); {

@@ -31,6 +31,8 @@ func TestStanding(t *testing.T) {
 		}
 		return dir
 	}
+	committed := state(coordinator.CheckpointLocal)
+	committed.Epoch.Commit = coordinator.Recorded{Step: 20, Digest: digest}
 	other := strings.Repeat("0", 64)
 	recorded := "ab" + other[2:]
 	upload := coordinator.Upload{Step: 20, Digest: digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
@@ -42,6 +44,7 @@ func TestStanding(t *testing.T) {
 	}{
 		"nothing was recorded": {state(coordinator.CheckpointLocal), save(20, other), "the model that it began with: no other was recorded; what was counted in rounds 1 to 30 is", false},
 		"on a disk":            {state(coordinator.CheckpointP2P), save(20, recorded), "of step 20, from the disk of client-1; what was counted in rounds 21 to 30 is", false},
+		"while its epoch ran":  {committed, save(20, recorded), "of step 20, from the disk of client-1; what was counted in rounds 21 to 30 is", false},
 		"uploaded":             {state(coordinator.CheckpointP2P, upload), save(12, other), "of step 20, as a client reported at", false},
 		"another of that step": {state(coordinator.CheckpointP2P), save(20, other), "of step 20, which is in no client's folder", true},
 		"an older one":         {state(coordinator.CheckpointP2P), save(12, other), "of step 20, which is in no client's folder", true},

@@ -277,8 +277,16 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.clientFlags(i))...),
+			}, n.hostFlags...), slices.Concat(n.knownServers(), n.otherFolders(i), n.options.accepted(), n.options.clientFlags(i))...),
 		})
+	}
+	return nil
+}
+
+// accepted is the flag by which clients go on with an older model.
+func (options Options) accepted() []string {
+	if options.AcceptLoss {
+		return []string{"--accept-loss"}
 	}
 	return nil
 }
