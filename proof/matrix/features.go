@@ -52,6 +52,7 @@ type row struct {
 	number  int // from 1
 	levels  map[string]string
 	refused string // words with which it has to be refused; empty: it runs
+	brief   bool   // half of the rounds
 }
 
 // rowsOf returns the rows of a seed.

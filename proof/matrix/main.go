@@ -26,6 +26,7 @@ type options struct {
 	minutes float64
 	row     string
 	list    bool
+	brief   bool
 }
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	flag.Float64Var(&o.minutes, "minutes", 0, "begin no row after so many `minutes`; 0: run all")
 	flag.StringVar(&o.row, "row", "", "run one `row` only: its number, or levels such as backend=chain,lag=2")
 	flag.BoolVar(&o.list, "list", false, "print the rows and run none")
+	flag.BoolVar(&o.brief, "brief", false, "half of the rounds in each row")
 	flag.BoolVar(&o.keep, "keep", false, "keep what the processes write also where nothing is found")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
 	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for what the processes write")
@@ -72,6 +74,7 @@ func (o options) do(ctx context.Context, out io.Writer) error {
 		if o.minutes > 0 && time.Since(began).Minutes() >= o.minutes {
 			break
 		}
+		r.brief = o.brief
 		outcome, err := o.run(ctx, r)
 		if err != nil {
 			return fmt.Errorf("row %d: %w", r.number, err)
@@ -128,6 +131,10 @@ func (o outcome) print(out io.Writer) {
 		fmt.Fprintf(out, "        %s: %s\n", f.kind, strings.TrimSpace(f.text))
 	}
 	if len(o.findings) > 0 {
-		fmt.Fprintf(out, "        logs: %s\n        again: go run ./proof/matrix -row %s\n", o.dir, o.row)
+		again := "go run ./proof/matrix"
+		if o.row.brief {
+			again += " -brief"
+		}
+		fmt.Fprintf(out, "        logs: %s\n        again: %s -row %s\n", o.dir, again, o.row)
 	}
 }

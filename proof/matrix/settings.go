@@ -19,13 +19,18 @@ const (
 func (r row) steps() (all, epoch int) {
 	switch chain, long := r.has("backend", "chain"), r.has("rounds", "long"); {
 	case chain && long:
-		return 24, 8
+		all, epoch = 24, 8
 	case chain:
-		return 40, 10
+		all, epoch = 40, 10
 	case long:
-		return 32, 8
+		all, epoch = 32, 8
+	default:
+		all, epoch = 160, 40
 	}
-	return 160, 40
+	if r.brief {
+		all /= 2
+	}
+	return all, epoch
 }
 
 // enough returns how many members an epoch of the row needs: all that stay.

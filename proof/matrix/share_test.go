@@ -34,7 +34,7 @@ func TestShare(t *testing.T) {
 		}
 		t.Skip(programs.NoTorch)
 	}
-	o := options{setup: setup{
+	o := options{brief: true, setup: setup{
 		bin: dir, shim: programs.Shim, out: filepath.Join(dir, "matrix"), evaluations: filepath.Join("..", "..", "learn", "eval", "testdata", "data"),
 	}}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
