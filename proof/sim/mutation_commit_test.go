@@ -9,8 +9,8 @@ import (
 
 // commitMutations break the rules of commit points.
 var commitMutations = []mutation{
-	{"a commit point is forgotten when its epoch ends", commitForgotten, AllFaults, []Assertion{CommitKept}, 0},
-	{"a commit point before the checkpoint is forgotten", commitNotRemembered, AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point is forgotten when its epoch ends", commitForgotten(true), AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point before the checkpoint is forgotten", commitForgotten(false), AllFaults, []Assertion{CommitKept}, 0},
 	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), AllFaults, []Assertion{CommitKept}, 0},
 	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
 	{"an epoch falls back to the origin though members hold the model", fallsTooFar, AllFaults, []Assertion{CommitKept}, 0},
@@ -58,17 +58,18 @@ func instead(of coordinator.RunState, change func(s *coordinator.State)) rules {
 	}}
 }
 
-func commitForgotten() rules {
-	return instead(coordinator.Cooldown, func(s *coordinator.State) { s.Epoch.Commit = coordinator.Recorded{} })
-}
-
-func commitNotRemembered() rules {
-	return instead(coordinator.Cooldown, func(s *coordinator.State) {
-		after := s.Clone()
-		if after.Tick(1<<62, [32]byte{}); after.Model.Checkpoint.Step > s.Epoch.Commit.Step {
-			s.Epoch.Commit = coordinator.Recorded{}
-		}
-	})
+// commitForgotten forgets the commit point at the end of an epoch that the run would go on from, or else
+// one before the model that it goes on from.
+func commitForgotten(recorded bool) func() rules {
+	return func() rules {
+		return instead(coordinator.Cooldown, func(s *coordinator.State) {
+			after, commit := s.Clone(), s.Epoch.Commit
+			after.Tick(1<<62, [32]byte{})
+			if commit.Step != 0 && (after.Model.Checkpoint.Step == commit.Step) == recorded {
+				s.Epoch.Commit = coordinator.Recorded{}
+			}
+		})
+	}
 }
 
 // commitOf makes commit points of as many reports as are enough.
