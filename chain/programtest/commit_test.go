@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -60,6 +61,7 @@ func commitPoint(r *pair) error {
 	c.must(clientID(3), coordinator.Return{})
 	c.counted(coordinator.RoundTrain)
 	c.uncounted()
+	c.want(coordinator.ErrWrongStep, clientID(0), coordinator.ReportCheckpoint{Step: 5, Digest: clientID(104)})
 	c.tick(20*second, coordinator.WaitingForMembers)
 	s := &c.r.s
 	if s.Model.Checkpoint.Step != 2 || s.Model.Checkpoint.Digest != clientID(102) || len(s.Earlier) != 0 {
@@ -90,6 +92,7 @@ func holdsTheFirst(r *pair) error {
 	if err := c.r.load(s); err != nil {
 		return err
 	}
+	c.must(clientID(9), coordinator.Join{Holds: clientID(100)})
 	c.report(7, clientID(107), 0, 1, 2, 3)
 	c.counted(coordinator.RoundTrain)
 	c.report(8, clientID(108), 0, 1, 2)
@@ -97,29 +100,48 @@ func holdsTheFirst(r *pair) error {
 	c.uncounted()
 	c.report(10, clientID(110), 0, 1, 2)
 	c.tick(20*second, coordinator.WaitingForMembers)
+	if last := c.r.s.Pending[4]; last.HoldsModel || last.HoldsEarlier != 6 {
+		c.fail("who waited holds something else: %s", c.r.s.String())
+	}
 	if last := c.r.s.Pending[3]; last.HoldsModel || last.HoldsEarlier != 6 || c.r.s.Pending[0].HoldsEarlier != 8 || len(c.r.s.Earlier) != 2 {
 		c.fail("holds something else: %s", c.r.s.String())
 	}
 	return c.err
 }
 
-// lastCountsNothing has all report the model before a round without a quorum: it is the model after
-// it, those that left since too.
-func lastCountsNothing(r *pair) error {
-	c := begun(r, 5, false)
-	c.tick(30*second, coordinator.RoundTrain)
-	c.counted(coordinator.RoundTrain)
-	c.report(1, clientID(101), 0, 1)
-	c.must(clientID(0), coordinator.Withdraw{Client: clientID(0)})
-	c.must(clientID(1), coordinator.Withdraw{Client: clientID(1)})
-	c.uncounted()
-	c.report(2, clientID(101), 2, 3)
-	c.must(clientID(4), coordinator.Withdraw{Client: clientID(4)})
-	c.tick(0, coordinator.WaitingForMembers)
-	if c.r.s.Model.Checkpoint.Step != 2 || c.r.s.Model.Checkpoint.Digest != clientID(101) {
-		c.fail("the run goes on from %s", c.r.s.String())
+// fewAreLeft has two of five members agree, against what three say that were dropped, and then two of six
+// with two that left before.
+func fewAreLeft(r *pair) error {
+	for exited := range 2 {
+		c := begun(r, 5+exited, false)
+		c.tick(30*second, coordinator.RoundTrain)
+		c.uncounted()
+		s := c.r.s.Clone()
+		e := &s.Epoch
+		for i := range e.Clients {
+			e.Clients[i].Active = true
+			e.Clients[i].Report = coordinator.Recorded{Step: 1, Digest: clientID(100 + min(i/2, 1))}
+			if i >= 2 {
+				e.Clients[i].State = coordinator.Dropped
+			}
+		}
+		if exited > 0 {
+			e.Exited = append(e.Exited, e.Clients[:2]...)
+			e.Clients = e.Clients[2:]
+			e.Exited[0].State, e.Exited[1].State = coordinator.Withdrawn, coordinator.Withdrawn
+			e.Clients[0].State = coordinator.Withdrawn
+			e.Clients[1].State, e.Clients[1].Report = coordinator.Healthy, e.Exited[0].Report
+		}
+		if err := errors.Join(s.Check(), c.r.load(s)); err != nil {
+			return err
+		}
+		c.tick(20*second, coordinator.WaitingForMembers)
+		if c.err != nil || c.r.s.Model.Checkpoint.Digest != clientID(100) {
+			c.fail("the run goes on from %s", c.r.s.String())
+			return c.err
+		}
 	}
-	return c.err
+	return nil
 }
 
 // endsAtACommitPoint ends a run whose last model nobody reports: what its model has not seen is a lapse.

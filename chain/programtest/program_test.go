@@ -28,7 +28,7 @@ func suites(operations int) []suite {
 		{"reported and left", reportedAndLeft},
 		{"commit point", commitPoint},
 		{"holds the first", holdsTheFirst},
-		{"last counts nothing", lastCountsNothing},
+		{"few are left", fewAreLeft},
 		{"ends at a commit point", endsAtACommitPoint},
 		{"held by a member", heldByAMember},
 		{"barred at the end", barredAtTheEnd},

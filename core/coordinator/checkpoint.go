@@ -86,22 +86,6 @@ func (s *State) agreed() (model Recorded, ok bool) {
 	return Recorded{}, false
 }
 
-// closeRounds makes reports of the model before the epoch's last round reports of the one after it,
-// where that round had no quorum of witnesses: it counted nothing, so they are the same.
-func (s *State) closeRounds() {
-	last := s.Progress.Step - 1
-	if s.CurrentRound().HasQuorum() || last == s.Epoch.StartStep {
-		return
-	}
-	for _, clients := range s.members() {
-		for i := range clients {
-			if clients[i].Report.Step == last-1 {
-				clients[i].Report.Step = last
-			}
-		}
-	}
-}
-
 // Reporters returns those that reported a model of a step of the epoch that runs, or ended last.
 func (s *State) Reporters(step uint32) (reporters []Client) {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {

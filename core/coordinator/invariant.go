@@ -34,6 +34,8 @@ import (
 //     of each result; nobody accuses itself, or twice at a time. A jury is drawn when the next
 //     round begins, and has not decided; only jurors of an open trial vote, and each once.
 //   - The checkpoint is not of a step that was not trained.
+//   - Reports, what members hold, and the commit point are of steps that are done; there is a commit
+//     point only while rounds run or in Cooldown, and it is later than the checkpoint.
 //   - Uploads are of recorded checkpoints, one of each reporter, at places that can be;
 //     earlier checkpoints, and lapses, are in the order of their steps.
 func (s *State) Check() error {

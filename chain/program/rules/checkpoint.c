@@ -59,11 +59,12 @@ enum code state_report(struct state *s, const struct key *from, const struct act
 	return ACCEPTED;
 }
 
-// vote_by_majority goes on with a vote over the models of a step that a list's voters reported.
+// vote_by_majority goes on with a vote over the models that a list's voters reported last, be it of
+// this step or of one before: what has a quorum for this one has the majority of all.
 static const struct key *vote_by_majority(const struct clients *l, uint32_t step, const struct key *candidate, uint32_t *lead) {
 	for (uint32_t i = 0; i < l->count; i++) {
 		const struct client *client = &l->list[i];
-		if (client->report_step != step || !client_votes(client, step)) continue;
+		if (!client_votes(client, step)) continue;
 		if (*lead == 0) candidate = &client->report;
 		if (key_equal(candidate, &client->report))
 			++*lead;
@@ -81,20 +82,6 @@ static const struct key *state_agreed(const struct state *s) {
 	const struct key *candidate = vote_by_majority(&s->epoch.clients, last, NULL, &lead);
 	candidate = vote_by_majority(&s->epoch.exited, last, candidate, &lead);
 	return candidate && state_agrees_on(s, last, candidate) ? candidate : NULL;
-}
-
-// shift_reports makes a list's reports of a step those of the next.
-static void shift_reports(struct clients *l, uint32_t step) {
-	for (uint32_t i = 0; i < l->count; i++)
-		if (l->list[i].report_step == step) l->list[i].report_step = step + 1;
-}
-
-// state_close_rounds is State.closeRounds, with the epoch's last round.
-void state_close_rounds(struct state *s, const struct round *round) {
-	uint32_t last = s->progress.step - 1;
-	if (round_has_quorum(round) || last == s->epoch.start_step) return;
-	shift_reports(&s->epoch.clients, last - 1);
-	shift_reports(&s->epoch.exited, last - 1);
 }
 
 // state_has_reported is State.hasReported.
