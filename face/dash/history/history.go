@@ -198,12 +198,13 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 func (h *History) endEpoch(e Entry, s *coordinator.State) {
 	checkpoint := s.Model.Checkpoint
 	agreed := checkpoint.Digest != h.Cursor.Checkpoint
+	last := agreed && checkpoint.Step == s.Progress.Step-1 // else nobody was contradicted: it is a commit point's
 	reporters := s.Reporters(s.Progress.Step - 1)
 	for i := range reporters {
 		client := &reporters[i]
 		member := h.member(client.ID, s)
 		member.Reports++
-		if agreed && client.Report != (coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}) {
+		if last && client.Report.Digest != checkpoint.Digest {
 			member.Disagreed++
 			h.note(e, Event{Kind: EventDisagreed, Subject: name(client.ID), Detail: hex(client.Report.Digest)}, s)
 		}

@@ -35,12 +35,19 @@ type Run struct {
 	Pending    []string   `json:"pending"`
 	Round      *Round     `json:"round,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint"`
+	Commit     *Commit    `json:"commit_point,omitempty"`
 	Uploads    []Upload   `json:"uploads"`
 	Lapses     []Lapse    `json:"lapses"`
 	Trials     []Trial    `json:"trials"`
 	Ejections  []Ejection `json:"ejections"`
 	Config     Config     `json:"config"`
 	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
+}
+
+// Commit is the newest model that enough members of the running epoch reported while its rounds ran.
+type Commit struct {
+	Step   uint32 `json:"step"`
+	Digest string `json:"digest"`
 }
 
 // Authority says which keys govern the run, and which it admits.
@@ -134,6 +141,9 @@ func Of(s *coordinator.State, named [32]byte) Run {
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
 		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
+	}
+	if c := s.Epoch.Commit; c.Step != 0 {
+		run.Commit = &Commit{c.Step, hex.EncodeToString(c.Digest[:])}
 	}
 	for i := range s.Pending {
 		run.Pending = append(run.Pending, name(s.Pending[i].ID))
@@ -229,6 +239,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
+	if r.Commit != nil {
+		line("commit point", "step %d, %s", r.Commit.Step, r.Commit.Digest)
+	}
 	for i, u := range r.Uploads {
 		line(title("uploads", i), "step %d at %s %s %s", u.Step, u.Kind, u.Repo, u.Revision)
 	}
