@@ -28,7 +28,7 @@ type runCreate struct {
 func (c *runCreate) Help() string {
 	return `The key that signs becomes the run's main authority: it alone configures, pauses and
 closes the run. A server must allow it to begin runs (server run --allow-create). On a chain
-the key pays for the run's account, some 2.02 SOL that come back with psyche run free, and the
+the key pays for the run's account, some 2.42 SOL that come back with psyche run free, and the
 run begins paused: psyche run set-paused --resume lets it go.`
 }
 

@@ -106,14 +106,14 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "no program at this address: "+id(9), append(create, "--keypair", main)...)
 	a.deploy(main)
 	a.does(exitOK, "at this address already", "chain", "deploy", "--keypair", main)
-	a.does(exitRefused, "has 0 SOL and needs 2.24", append(create, "--keypair", poor)...)
+	a.does(exitRefused, "has 0 SOL and needs 2.4199", append(create, "--keypair", poor)...)
 	a.does(exitRefused, `no such run on the chain: "p"`, "run", "status", "--run-id", "p")
 	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
-	if !strings.Contains(out, "run p costs 2.24") {
+	if !strings.Contains(out, "run p costs 2.4199") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
-	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.2486368 SOL") {
+	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.41990848 SOL") {
 		t.Errorf("no account:\n%s", out)
 	}
 	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
@@ -135,7 +135,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.archives("p", "events, verified; its chain of hashes is the account's")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
-	a.does(exitOK, "2.2486368 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	a.does(exitOK, "2.41990848 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	if after := a.does(exitOK, "SOL", "chain", "balance", main); after == before {
 		t.Errorf("the balance is still %s", after)
 	}
