@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -30,6 +31,9 @@ func reportsOf(s *coordinator.State) reports {
 	}
 	return r
 }
+
+// clone is of another history that has been the same so far.
+func (r *reports) clone() reports { return reports{maps.Clone(r.said), r.commit, maps.Clone(r.holds)} }
 
 // reported checks an accepted report, and the commit point that it may have made.
 func (c *checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {

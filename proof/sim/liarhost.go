@@ -237,6 +237,7 @@ func (c *checker) clone(h *host) *checker {
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
+	other.reports = c.reports.clone()
 	other.pace.announced = maps.Clone(c.pace.announced)
 	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
 	other.expectation, other.lostActions = nil, nil

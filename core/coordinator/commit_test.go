@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// modelAfter is the digest of the model that counts after a step.
+func modelAfter(step uint32) [32]byte { return [32]byte{1, byte(step)} }
+
+// TestFewRecordNoFalseModel has fewer than a third of an epoch's first members lie, and a host that
+// withdraws whom it likes and lets them return: whatever is a commit point or becomes the checkpoint is a
+// model that counts; and what all honest members reported together, when all were there, is not fallen
+// behind.
+func TestFewRecordNoFalseModel(outer *testing.T) {
+	rapid.Check(outer, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d", "e", "f", "g"}[:rapid.IntRange(2, 7).Draw(t, "members")]
+		liars := (len(names) - 1) / 3
+		config := testConfig()
+		config.RoundsPerEpoch, config.InitMinClients = 5, 2
+		r := newRun(outer, config, names...)
+		var kept uint32
+		for r.RunState != Cooldown {
+			together := rapid.Bool().Draw(t, "together") && r.HealthyCount() == len(names)
+			for i, name := range names {
+				if acts := rapid.IntRange(0, 2).Draw(t, "acts"); i >= liars && (acts > 0 || together) {
+					r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: modelAfter(r.Progress.Step - 1)})
+				} else if i < liars && acts > 0 {
+					r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: [32]byte{2, rapid.Byte().Draw(t, "lie") % 2}})
+				}
+			}
+			if together {
+				kept = r.Progress.Step - 1
+			}
+			r.endRound(t, names)
+			r.checkModels(t)
+		}
+		for i, name := range names {
+			if i < liars {
+				r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: [32]byte{2}})
+			} else if rapid.Bool().Draw(t, "reports") {
+				r.tell(name, ReportCheckpoint{Step: r.Progress.Step, Digest: modelAfter(r.Progress.Step - 1)})
+			}
+		}
+		r.until(WaitingForMembers)
+		r.checkModels(t)
+		if r.Model.Checkpoint.Step < kept {
+			t.Fatalf("all honest members reported the model of step %d: %s", kept, r.String())
+		}
+	})
+}
+
+func (r *run) tell(name string, a Action) {
+	r.nonce++
+	_ = r.Apply(clientID(name), r.nonce, a) // it may be refused
+}
+
+// endRound lets the round be witnessed by all that are left, some of whom are withdrawn then or return.
+func (r *run) endRound(t *rapid.T, names []string) {
+	step := r.Progress.Step
+	r.witnessAll()
+	for _, name := range names {
+		switch rapid.IntRange(0, 9).Draw(t, "moves") {
+		case 0:
+			r.nonce++
+			_ = r.Apply(host, r.nonce, Withdraw{Client: clientID(name)})
+		case 1, 2, 3:
+			r.tell(name, Return{Epoch: r.Progress.Epoch})
+		}
+	}
+	for r.Progress.Step == step {
+		r.now += second
+		r.Tick(r.now, r.testDraw(r.now))
+	}
+}
+
+func (r *run) checkModels(t *rapid.T) {
+	if err := r.Check(); err != nil {
+		t.Fatal(err)
+	}
+	c := r.Model.Checkpoint
+	known := append(slices.Clone(r.Earlier), r.Epoch.Commit)
+	if c.FromPeers() {
+		known = append(known, Recorded{Step: c.Step, Digest: c.Digest})
+	}
+	for _, m := range known {
+		if m.Step != 0 && m.Digest != modelAfter(m.Step) {
+			t.Fatalf("a false model of step %d: %s", m.Step, r.String())
+		}
+	}
+}
