@@ -80,6 +80,7 @@ func New(o Options) (*Node, error) {
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
 	})
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
+	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
 	n.keeper = keep.NewKeeper(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
@@ -99,6 +100,7 @@ func (n *Node) desynchronise(reason string) {
 	}
 	n.rounds.replica, n.models.Held = nil, nil
 	n.store.Forget(0, 0) // they may not be the run's
+	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.rejoin.giveUp(n.run.epoch())

@@ -173,7 +173,7 @@ func (v *view) loss(newest uint32, saves bool) string {
 	if s == nil || s.RunState == coordinator.Finished || !v.hasSeat() || v.othersHold() {
 		return ""
 	}
-	switch recorded := s.Model.Checkpoint.Step; {
+	switch recorded := max(s.Model.Checkpoint.Step, s.Epoch.Commit.Step); {
 	case !saves && len(s.UploadsOf(s.Model.Checkpoint.Digest)) == 0 && newest > 0:
 		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
 	case newest > recorded:

@@ -28,6 +28,7 @@ type replica struct {
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
 	closing bool     // the epoch's rounds are over
+	empty   bool     // the round of step had no quorum: nothing of it counted
 
 	coldSteps   uint32   // of the epoch's cold start
 	from        [32]byte // digest of the model that the epoch began with
@@ -158,6 +159,7 @@ type roundStates struct {
 	of      map[uint32]*roundState // by step
 	steps   []uint32               // ascending; replaced, never modified
 	early   []announcement         // for rounds that have not begun here
+	points  commitPoints           // models of the epoch to fall back to
 }
 
 // put adds the round of a step.

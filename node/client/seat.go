@@ -23,6 +23,7 @@ type seat struct {
 	check   *runCheck // newest; nil: none yet
 	waiting waiting   // as it was logged last
 	parting parting   // when the run is finished
+	leaving leaving   // by itself
 	rejoin  *rejoin   // into a running epoch
 	reveals reveals   // for the draws of the run
 }
@@ -38,11 +39,16 @@ type runCheck struct {
 // fill: then joining gives the place up and asks for one in the next epoch.
 func (n *Node) keepSeat() {
 	s := n.run.state
+	if n.seat.leaving.begun() {
+		return
+	}
+	holding, newest := n.newestHeld()
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
 		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
-		if holds && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+		more := !s.Pending[i].HoldsModel && newest > s.Pending[i].HoldsEarlier
+		if holds && !more && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -53,9 +59,7 @@ func (n *Node) keepSeat() {
 	}
 	epoch := s.Progress.Epoch
 	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
-	if n.holdsCheckpoint() {
-		join.Holds = s.Model.Checkpoint.Digest
-	}
+	join.Holds = holding
 	n.seat.asked = true
 	sent := n.tasks.Now()
 	n.actions.submit("join", join, join, func() {

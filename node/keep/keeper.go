@@ -48,6 +48,9 @@ type Keeper struct {
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
+
+	lookedEarlier coordinator.Checkpoint        // for which earlier ones were looked for
+	earlier       map[coordinator.Recorded]bool // whether they were there
 }
 
 // NewKeeper returns a keeper that has nothing to do.
@@ -75,6 +78,24 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 	return k.holds
 }
 
+// HoldsEarlier is Holds for a model that the run recorded before its checkpoint. What is in the folder
+// is looked up once for each checkpoint.
+func (k *Keeper) HoldsEarlier(s *coordinator.State, r coordinator.Recorded) bool {
+	if k.Folder.Dir == "" {
+		return false
+	}
+	if k.lookedEarlier != s.Model.Checkpoint || k.earlier == nil {
+		k.lookedEarlier, k.earlier = s.Model.Checkpoint, make(map[coordinator.Recorded]bool)
+	}
+	holds, known := k.earlier[r]
+	if !known {
+		_, err := k.Folder.Find(r.Step, r.Digest)
+		holds = err == nil
+		k.earlier[r] = holds
+	}
+	return holds
+}
+
 // WhereLies says where the run's newest recorded model can be got.
 func (k *Keeper) WhereLies(s *coordinator.State) string {
 	c := s.Model.Checkpoint
@@ -82,8 +103,8 @@ func (k *Keeper) WhereLies(s *coordinator.State) string {
 		return "none was recorded but the one that the run began with"
 	}
 	digest := "digest " + hex.EncodeToString(c.Digest[:8])
-	if k.Holds(c) {
-		return digest + ", in " + k.Folder.Checkpoint(c.Step)
+	if dir, err := k.Folder.Find(c.Step, c.Digest); err == nil {
+		return digest + ", in " + dir
 	}
 	var places []string
 	for _, u := range s.UploadsOf(c.Digest) {
@@ -116,6 +137,14 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 	}
 	facts, known := factsOf(m, s)
 	k.save(&attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest})
+}
+
+// FactsAfter says where in the run the model after a step stands, while its epoch runs. The digest
+// follows.
+func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
+	f, _ := factsOf(&Model{Step: step}, s)
+	f.Epoch++ // when the run falls back to it, the epoch is over
+	return f
 }
 
 // factsOf says where in the run the model stands. Known is false when the run has gone on

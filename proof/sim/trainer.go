@@ -41,6 +41,9 @@ func initialModel() model {
 // apply makes results part of the model. It returns the first batch that cannot be: one
 // before the end of another that already is.
 func (m *model) apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
+	if len(payloads) == 0 {
+		return nil
+	}
 	for i := 1; i < weights; i++ {
 		m[i] = m[i]*6364136223846793005 + uint64(step)
 	}
