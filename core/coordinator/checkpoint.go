@@ -86,22 +86,6 @@ func (s *State) agreed() (model Recorded, ok bool) {
 	return Recorded{}, false
 }
 
-// closeRounds makes reports of the model before the epoch's last round reports of the one after it,
-// where that round had no quorum of witnesses: it counted nothing, so they are the same.
-func (s *State) closeRounds() {
-	last := s.Progress.Step - 1
-	if s.CurrentRound().HasQuorum() || last == s.Epoch.StartStep {
-		return
-	}
-	for _, clients := range s.members() {
-		for i := range clients {
-			if clients[i].Report.Step == last-1 {
-				clients[i].Report.Step = last
-			}
-		}
-	}
-}
-
 // Reporters returns those that reported a model of a step of the epoch that runs, or ended last.
 func (s *State) Reporters(step uint32) (reporters []Client) {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
@@ -159,10 +143,10 @@ func (s *State) settleCheckpoint() {
 	s.Epoch.Commit = Recorded{}
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
-		client.replaced(before, commit, ok && client.Report == model || client.HoldsEarlier == model.Step)
+		client.replaced(before.Step, commit.Step, ok && client.Report == model || client.HoldsEarlier == model.Step)
 	}
 	for i := range s.Pending {
-		s.Pending[i].replaced(before, commit, false)
+		s.Pending[i].replaced(before.Step, commit.Step, false)
 	}
 	for i := range s.Uploads {
 		s.Uploads[i].Tries = 0 // a quorum had the model
@@ -171,10 +155,10 @@ func (s *State) settleCheckpoint() {
 
 // replaced notes that another checkpoint took the place of the one before. What a client holds of it is
 // the newest that is earlier, unless the epoch's newest commit point is: one that a later commit point
-// replaced is forgotten. Of an origin nothing is noted: everybody can have it.
-func (c *Client) replaced(before Checkpoint, commit Recorded, holds bool) {
-	if c.HoldsModel && !before.Kind.isOrigin() && (commit.Step == 0 || c.HoldsEarlier != commit.Step) {
-		c.HoldsEarlier = before.Step
+// replaced is forgotten. An origin has step 0, and nothing is noted: everybody can have it.
+func (c *Client) replaced(before, commit uint32, holds bool) {
+	if c.HoldsModel && (commit == 0 || c.HoldsEarlier != commit) {
+		c.HoldsEarlier = before
 	}
 	c.HoldsModel = holds
 }

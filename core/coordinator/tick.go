@@ -240,7 +240,6 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	}
 	if ends {
 		s.sealChallenge()
-		s.closeRounds()
 		s.enter(Cooldown, now)
 	} else {
 		s.startRound(now, draw)

@@ -13,10 +13,10 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 8
+const Version = 9
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v8"
+const helloDomain = "psyche/tcp/hello/v9"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512

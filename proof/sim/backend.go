@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
@@ -44,6 +45,12 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
 		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+			return err
+		}
+	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.digest(p.trainer.step)}
+		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}
 	}

@@ -33,7 +33,8 @@ const (
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
 	Ejected        Assertion = "who is proved to have signed two results, and nobody else, is out for the rest of the epoch and the next one"
-	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
+	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result up to its step, reported by a third of an epoch's first members"
+	CommitKept     Assertion = "an epoch ends with the model of its last step, or of its newest commit point, and no run goes on from an older one than a member holds"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action, and a state that was shown, survive every crash of the host"
 	ShownFirst     Assertion = "who was answered finds what it did, but for what may wait for more of its kind"
@@ -94,6 +95,7 @@ type checker struct {
 	courts    courts
 
 	challenges challenges
+	reports    reports
 	outlet     outlet
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
@@ -108,7 +110,8 @@ func newChecker(w *world, h *host) *checker {
 		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
-		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
+		reports: reportsOf(&coordinator.State{}),
+		late:    make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
@@ -137,12 +140,15 @@ type stateMark struct {
 	left       []coordinator.Client // the epoch that is over
 	began      uint32               // first step of that epoch
 	members    []coordinator.Client // when a round or an epoch ends
+	earlier    []coordinator.Recorded
+	uploads    []coordinator.Upload
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0, nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
+		mark.earlier, mark.uploads = slices.Clone(s.Earlier), slices.Clone(s.Uploads)
 	}
 	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {
 		mark.members = slices.Clone(s.Epoch.Clients)
@@ -176,8 +182,11 @@ func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonc
 		c.reveals(s, from, a)
 	case coordinator.HealthCheck:
 		c.accused(s, a)
+	case coordinator.ReportCheckpoint:
+		c.reported(s, from, a)
 	case coordinator.Return:
 		c.returned(s, from)
+		delete(c.reports.holds, from)
 		if member, ok := s.Member(from); ok { // its seat's commitment holds, not that of its place among those who wait
 			c.secrets.committed[from] = member.Commitment
 		}
@@ -288,6 +297,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	if s.RunState == coordinator.Warmup {
 		c.seated(s, before)
+		c.fellBack(s, before)
 		c.epochBegins(s)
 		c.courtsBegin(s)
 	}
@@ -348,29 +358,6 @@ func (c *checker) roundOver(s *coordinator.State, before stateMark) {
 		c.violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
 	}
 	c.chain.extend(round, s.Config)
-}
-
-// epochOver checks the checkpoint that an epoch left.
-func (c *checker) epochOver(s *coordinator.State, before stateMark) {
-	checkpoint := s.Model.Checkpoint
-	if checkpoint == before.checkpoint {
-		return
-	}
-	reports := 0
-	for _, c := range s.Reporters(checkpoint.Step) {
-		if c.Report.Digest == checkpoint.Digest {
-			reports++
-		}
-	}
-	if 3*reports < before.seats {
-		c.violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", reports, before.seats, checkpoint.Step)
-	}
-	if checkpoint.Step != before.step-1 {
-		c.violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d", checkpoint.Step, before.step-1)
-	}
-	if want, known := c.chain.digest(checkpoint.Step); known && want != checkpoint.Digest {
-		c.violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
-	}
 }
 
 // applied checks what an honest client has just made part of its model.
@@ -499,6 +486,7 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.rewindEjections(s)
 	clear(c.joined)
 	c.pace, c.courts, c.challenges = pace{}, courtsOf(s), challengesOf(s)
+	c.reports = reportsOf(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

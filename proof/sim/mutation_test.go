@@ -85,7 +85,7 @@ func TestCheckerCatchesMutations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	for _, m := range slices.Concat(mutations, courtMutations) {
+	for _, m := range slices.Concat(mutations, courtMutations, commitMutations) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			first := max(1, m.first)

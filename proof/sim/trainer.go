@@ -124,6 +124,7 @@ func verifyResult(payload []byte, step uint32, batch assign.BatchID, trainer [32
 type trainer struct {
 	process *process
 	model   model
+	step    uint32 // that it applied last; 0: it was loaded since
 }
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
@@ -172,6 +173,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		}
 	}
 	again := t.model.apply(step, payloads)
+	t.step = step
 	t.process.machine.history().checker.applied(t.process, step, payloads, again)
 	return nil
 }
@@ -181,6 +183,7 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 }
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
+	t.step = 0
 	t.process.applied = 0 // the replica hash of an epoch begins with the loaded model
 	t.model, err = modelOf(s)
 	return err

@@ -59,11 +59,12 @@ enum code state_report(struct state *s, const struct key *from, const struct act
 	return ACCEPTED;
 }
 
-// vote_by_majority goes on with a vote over the models of a step that a list's voters reported.
+// vote_by_majority goes on with a vote over the models that a list's voters reported last, be it of
+// this step or of one before: what has a quorum for this one has the majority of all.
 static const struct key *vote_by_majority(const struct clients *l, uint32_t step, const struct key *candidate, uint32_t *lead) {
 	for (uint32_t i = 0; i < l->count; i++) {
 		const struct client *client = &l->list[i];
-		if (client->report_step != step || !client_votes(client, step)) continue;
+		if (!client_votes(client, step)) continue;
 		if (*lead == 0) candidate = &client->report;
 		if (key_equal(candidate, &client->report))
 			++*lead;
@@ -83,20 +84,6 @@ static const struct key *state_agreed(const struct state *s) {
 	return candidate && state_agrees_on(s, last, candidate) ? candidate : NULL;
 }
 
-// shift_reports makes a list's reports of a step those of the next.
-static void shift_reports(struct clients *l, uint32_t step) {
-	for (uint32_t i = 0; i < l->count; i++)
-		if (l->list[i].report_step == step) l->list[i].report_step = step + 1;
-}
-
-// state_close_rounds is State.closeRounds, with the epoch's last round.
-void state_close_rounds(struct state *s, const struct round *round) {
-	uint32_t last = s->progress.step - 1;
-	if (round_has_quorum(round) || last == s->epoch.start_step) return;
-	shift_reports(&s->epoch.clients, last - 1);
-	shift_reports(&s->epoch.exited, last - 1);
-}
-
 // state_has_reported is State.hasReported.
 bool state_has_reported(const struct state *s, const struct client *c) { return c->report_step == s->progress.step - 1; }
 
@@ -109,9 +96,9 @@ bool state_all_reported(const struct state *s) {
 	return true;
 }
 
-// client_replaced is Client.replaced, of a checkpoint of a step, or of an origin.
-static void client_replaced(struct client *c, uint32_t before, bool origin, uint32_t commit, bool holds) {
-	if (c->holds_model && !origin && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
+// client_replaced is Client.replaced.
+static void client_replaced(struct client *c, uint32_t before, uint32_t commit, bool holds) {
+	if (c->holds_model && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
 	c->holds_model = holds;
 }
 
@@ -120,8 +107,7 @@ static void client_replaced(struct client *c, uint32_t before, bool origin, uint
 static void state_record_model(struct state *s, uint32_t step, const struct key *digest, bool last) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
 	uint32_t before = checkpoint->step, commit = s->epoch.commit_step;
-	bool origin = is_origin(checkpoint->kind);
-	if (origin) {
+	if (is_origin(checkpoint->kind)) {
 		checkpoint->origin = checkpoint->kind;
 		checkpoint->kind = over_p2p(checkpoint->origin);
 	} else {
@@ -135,9 +121,9 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];
 		bool holds = (last && client_reported(client, step, digest)) || client->holds_earlier == step;
-		client_replaced(client, before, origin, commit, holds);
+		client_replaced(client, before, commit, holds);
 	}
-	for (uint32_t i = 0; i < s->pending.count; i++) client_replaced(&s->pending.list[i], before, origin, commit, false);
+	for (uint32_t i = 0; i < s->pending.count; i++) client_replaced(&s->pending.list[i], before, commit, false);
 	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
 }
 

@@ -190,7 +190,6 @@ enum code state_close(struct state *s, const struct key *from);
 
 // checkpoint.c
 enum code state_report(struct state *s, const struct key *from, const struct action *a);
-void state_close_rounds(struct state *s, const struct round *round);
 bool state_has_reported(const struct state *s, const struct client *c);
 bool state_all_reported(const struct state *s);
 void state_settle_checkpoint(struct state *s);

@@ -227,7 +227,6 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 		s->epoch.last_step = s->progress.step + 1;
 	if (ends) {
 		state_seal_challenge(s, round);
-		state_close_rounds(s, round);
 		state_enter(s, COOLDOWN, now);
 	} else {
 		state_start_round(s, now, draw);

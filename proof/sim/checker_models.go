@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// reports are what the checker knows of the models that members of an epoch reported, from their
+// actions alone.
+type reports struct {
+	said   map[coordinator.ClientID]coordinator.Recorded // by each, last
+	commit coordinator.Recorded                          // the newest that enough reported while rounds ran
+	holds  map[coordinator.ClientID]bool                 // who said that it holds that, and did not return since
+}
+
+// reportsOf is what a state says that was read again after a crash.
+func reportsOf(s *coordinator.State) reports {
+	r := reports{make(map[coordinator.ClientID]coordinator.Recorded), s.Epoch.Commit, make(map[coordinator.ClientID]bool)}
+	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness && s.RunState != coordinator.Cooldown {
+		return r
+	}
+	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited) {
+		if m.Report.Step != 0 {
+			r.said[m.ID] = m.Report
+		}
+		if r.commit.Step != 0 && m.HoldsEarlier == r.commit.Step {
+			r.holds[m.ID] = true
+		}
+	}
+	return r
+}
+
+// reported checks an accepted report, and the commit point that it may have made.
+func (c *checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {
+	r, model := &c.reports, coordinator.Recorded{Step: a.Step - 1, Digest: a.Digest}
+	if a.Step > s.Progress.Step || a.Step <= s.Epoch.StartStep || s.RunState == coordinator.Cooldown && a.Step != s.Progress.Step {
+		c.violate(CheckpointTrue, "%s reports the model of step %d in %v of step %d", c.world.nameOf(from), model.Step, s.RunState, s.Progress.Step)
+	}
+	switch {
+	case model == r.commit:
+		r.holds[from] = true
+	case model.Step <= max(r.said[from].Step, r.commit.Step):
+		c.violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.world.nameOf(from), model.Step, r.said[from].Step, r.commit.Step)
+	default:
+		r.said[from] = model
+		if s.RunState != coordinator.Cooldown && r.enough(s, model) {
+			r.commit = model
+			clear(r.holds)
+			for id, said := range r.said {
+				r.holds[id] = said == model
+			}
+		}
+	}
+	if s.Epoch.Commit != r.commit {
+		c.violate(CommitKept, "the commit point is of step %d (%x), the reports make that of step %d (%x)",
+			s.Epoch.Commit.Step, s.Epoch.Commit.Digest[:4], r.commit.Step, r.commit.Digest[:4])
+	}
+	if want, known := c.chain.digest(r.commit.Step); known && r.commit.Step != 0 && want != r.commit.Digest {
+		c.violate(CheckpointTrue, "step %d: %x is the commit point, the counted results make %x", r.commit.Step, r.commit.Digest[:4], want[:4])
+	}
+}
+
+// enough reports whether two thirds of those that vote and a third of the epoch's first members said
+// that a model is the one they hold.
+func (r *reports) enough(s *coordinator.State, model coordinator.Recorded) bool {
+	voters, count := 0, 0
+	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited) {
+		said := r.said[m.ID]
+		if m.State == coordinator.Healthy || m.State == coordinator.Withdrawn && said.Step == model.Step {
+			voters++
+			if said == model {
+				count++
+			}
+		}
+	}
+	return count >= quorumOf(voters) && 3*count >= s.Seats()
+}
+
+// epochOver checks the checkpoint that an epoch left, and who holds it.
+func (c *checker) epochOver(s *coordinator.State, before stateMark) {
+	checkpoint, r := s.Model.Checkpoint, &c.reports
+	recorded := coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}
+	if checkpoint == before.checkpoint {
+		if r.commit.Step != 0 {
+			c.violate(CommitKept, "nothing was recorded after step %d, there is a commit point of step %d", before.step-1, r.commit.Step)
+		}
+		return
+	}
+	count := 0
+	for _, said := range r.said {
+		if said == recorded {
+			count++
+		}
+	}
+	if 3*count < before.seats {
+		c.violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", count, before.seats, checkpoint.Step)
+	}
+	if checkpoint.Step != before.step-1 && recorded != r.commit {
+		c.violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d, the commit point is of step %d", checkpoint.Step, before.step-1, r.commit.Step)
+	}
+	if want, known := c.chain.digest(checkpoint.Step); known && want != checkpoint.Digest {
+		c.violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
+	}
+	c.held(s, before, recorded)
+}
+
+// held checks what the state says that those hold that go on to the next epoch: the model that was
+// recorded, and a commit point before it, which is known by then as an earlier model.
+func (c *checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
+	r := &c.reports
+	if r.commit.Step != 0 && r.commit != recorded && !slices.Contains(s.Earlier, r.commit) {
+		c.violate(CommitKept, "the commit point of step %d is forgotten with the end of its epoch", r.commit.Step)
+	}
+	for _, m := range before.members {
+		i := slices.IndexFunc(s.Pending, func(p coordinator.Client) bool { return p.ID == m.ID })
+		if i < 0 || m.State != coordinator.Healthy {
+			continue
+		}
+		holds := r.said[m.ID] == recorded
+		if recorded == r.commit {
+			holds = r.holds[m.ID]
+		}
+		if p := &s.Pending[i]; p.HoldsModel != holds || r.commit != recorded && r.holds[m.ID] && p.HoldsEarlier != r.commit.Step {
+			c.violate(CommitKept, "%s holds the model of step %d: %v, and that of step %d; it reported that of step %d, the commit point is of step %d",
+				c.world.nameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
+		}
+	}
+}
+
+// fellBack checks that an epoch goes on from the newest model that there is: the checkpoint if a member
+// holds it, else the newest of those that members hold or that were uploaded.
+func (c *checker) fellBack(s *coordinator.State, before stateMark) {
+	after := s.Model.Checkpoint
+	c.reports = reportsOf(s)
+	if after == before.checkpoint {
+		return
+	}
+	for _, m := range before.waited {
+		if _, seated := s.Member(m.ID); !seated {
+			continue
+		}
+		known := slices.ContainsFunc(before.earlier, func(r coordinator.Recorded) bool { return r.Step == m.HoldsEarlier })
+		if m.HoldsModel || known && m.HoldsEarlier > after.Step {
+			c.violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.world.nameOf(m.ID))
+		}
+	}
+	for _, u := range before.uploads {
+		if u.Tries < coordinator.MaxUploadTries && u.Step > after.Step {
+			c.violate(CommitKept, "the run falls back from step %d to step %d, that of step %d lies at %s", before.checkpoint.Step, after.Step, u.Step, u.Place)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// commitMutations break the rules of commit points.
+var commitMutations = []mutation{
+	{"a commit point is forgotten when its epoch ends", commitForgotten, AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point before the checkpoint is forgotten", commitNotRemembered, AllFaults, []Assertion{CommitKept}, 0},
+	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), AllFaults, []Assertion{CommitKept}, 0},
+	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
+	{"an epoch falls back to the origin though members hold the model", fallsTooFar, AllFaults, []Assertion{CommitKept}, 0},
+}
+
+// TestCommitPoints lets members report models while rounds run: all that is asserted holds, and commit
+// points are made.
+func TestCommitPoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates runs")
+	}
+	made := 0
+	for seed := uint64(1); seed <= 20; seed++ {
+		r := rules{reports: true}
+		r.apply = func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+			before := s.Epoch.Commit
+			err := s.Apply(from, nonce, a)
+			if s.Epoch.Commit != before {
+				made++
+			}
+			return err
+		}
+		if result := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: AllFaults, rules: r}); result.Violation != nil {
+			t.Errorf("seed %d: %v", seed, result.Violation)
+		}
+	}
+	if made == 0 {
+		t.Error("nobody made a commit point")
+	}
+	t.Logf("%d commit points", made)
+}
+
+// instead lets a tick out of a phase begin from a state that was changed.
+func instead(of coordinator.RunState, change func(s *coordinator.State)) rules {
+	return rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState == of {
+			changed := s.Clone()
+			change(&changed)
+			if changed.Tick(now, draw); changed.RunState != of {
+				*s = changed
+				return true
+			}
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+func commitForgotten() rules {
+	return instead(coordinator.Cooldown, func(s *coordinator.State) { s.Epoch.Commit = coordinator.Recorded{} })
+}
+
+func commitNotRemembered() rules {
+	return instead(coordinator.Cooldown, func(s *coordinator.State) {
+		after := s.Clone()
+		if after.Tick(1<<62, [32]byte{}); after.Model.Checkpoint.Step > s.Epoch.Commit.Step {
+			s.Epoch.Commit = coordinator.Recorded{}
+		}
+	})
+}
+
+// commitOf makes commit points of as many reports as are enough.
+func commitOf(enough func(reports, quorum int) bool) func() rules {
+	return func() rules {
+		return rules{reports: true, apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+			err := s.Apply(from, nonce, a)
+			report, is := a.(coordinator.ReportCheckpoint)
+			if !is || err != nil || s.RunState == coordinator.Cooldown {
+				return err
+			}
+			model := coordinator.Recorded{Step: report.Step - 1, Digest: report.Digest}
+			count := len(slices.DeleteFunc(s.Reporters(model.Step), func(c coordinator.Client) bool { return c.Report != model }))
+			if s.Epoch.Commit.Step < model.Step && enough(count, quorumOf(s.HealthyCount())) {
+				s.Epoch.Commit = model
+			}
+			return nil
+		}}
+	}
+}
+
+func fallsTooFar() rules {
+	return instead(coordinator.WaitingForMembers, func(s *coordinator.State) {
+		if c := &s.Model.Checkpoint; c.Origin != 0 {
+			*c = coordinator.Checkpoint{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
+			s.Earlier, s.Uploads = nil, nil
+		}
+	})
+}
