@@ -313,11 +313,8 @@ func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, l
 }
 
 // move lets f apply to each tensor what results have for it. It may be called concurrently
-// with itself. A round of which nothing counts changes nothing: the weights do not decay either.
+// with itself.
 func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
-	if len(results) == 0 {
-		return nil
-	}
 	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
 	if !(factor > 0) {
 		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)

@@ -50,8 +50,7 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	return step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1
 }
 
-// take hashes a copy of the model after a step, beside the training, and writes it to the disk. The
-// step in the copy is that of the newest round of which something counted.
+// take hashes a copy of the model after a step, beside the training, and writes it to the disk.
 func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
 	if c.busy || c.has(step) {
 		return

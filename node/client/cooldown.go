@@ -66,15 +66,11 @@ func (n *Node) closeEpoch() bool {
 // takeSnapshot makes the epoch's model available to peers, and to the disk.
 func (n *Node) takeSnapshot() {
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, n.rounds.replica.step
-	newest := step // of which something counted: who left before the last round holds the same model
-	if replica.empty {
-		newest--
-	}
 	m := &handover.Model{Step: step, Source: "held"}
 	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
 		snapshot, err := trainer.Snapshot(ctx)
 		if err == nil {
-			snapshot.Step = newest
+			snapshot.Step = step
 			err = snapshot.Validate()
 		}
 		if err == nil {

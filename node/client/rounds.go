@@ -28,7 +28,6 @@ type replica struct {
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
 	closing bool     // the epoch's rounds are over
-	empty   bool     // the round of step had no quorum: nothing of it counted
 
 	coldSteps   uint32   // of the epoch's cold start
 	from        [32]byte // digest of the model that the epoch began with

@@ -122,7 +122,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 				n.engine.failures = 0
 				n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
 				replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
-				replica.step, replica.empty = step, !l.Round.HasQuorum()
+				replica.step = step
 				n.store.Remember(replica.applied(l, o, payloads))
 				n.auditor.Keep(kept)
 				n.store.Drop(l.Settled(o)...)

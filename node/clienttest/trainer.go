@@ -151,9 +151,6 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 	}
 	delete(f.pending, step)
 	for i := range f.weights {
-		if len(payloads) == 0 {
-			break
-		}
 		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
 		for _, p := range payloads {
 			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])

@@ -98,8 +98,7 @@ type Trainer interface {
 	// trainer. It is cheap and may be called at any time.
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
 	// Apply makes the counted results of a step part of the model. Payloads were
-	// verified and are in ascending order of their batches; there may be none, and the
-	// weights stay what they are then.
+	// verified and are in ascending order of their batches; there may be none.
 	// OwnCounted says whether the result of Train for that step is among them.
 	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
 	// Snapshot returns a copy of the model.

@@ -84,9 +84,6 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	}
 	if err == nil {
 		snapshot.Step = a.checkpoint().Step
-		if n := len(rounds); n > 0 && len(rounds[n-1].Results) == 0 {
-			snapshot.Step-- // a round without a quorum ends an epoch: its model is the one before
-		}
 		err = a.adopt(snapshot, "results")
 	}
 	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at ErrReplay first

@@ -101,7 +101,7 @@ func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) 
 	if err != nil {
 		return snapshot, err
 	}
-	if snapshot.Manifest().Digest() != digest {
+	if snapshot.Step != step || snapshot.Manifest().Digest() != digest {
 		return snapshot, notAsNoted(dir)
 	}
 	return snapshot, nil

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	simSeqLen  = 4 // tokens of a sequence
 	weights    = 8 // numbers of the model
 	headerSize = 4 + 8 + 8 + 32
 	resultSize = headerSize + sha256.Size
@@ -41,9 +42,6 @@ func initialModel() model {
 // apply makes results part of the model. It returns the first batch that cannot be: one
 // before the end of another that already is.
 func (m *model) apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
-	if len(payloads) == 0 {
-		return nil
-	}
 	for i := 1; i < weights; i++ {
 		m[i] = m[i]*6364136223846793005 + uint64(step)
 	}
@@ -168,7 +166,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
-		if len(payload) < resultSize { // only liars verify such
+		if len(payload) < resultSize { // only who lies verifies such
 			return errInvalidResult
 		}
 	}
