@@ -30,6 +30,7 @@ type trainCommand struct {
 
 	sourceFlags `embed:""`
 
+	AcceptLoss    bool `help:"Join at once although the newest model that the run recorded is not in --checkpoint-dir, an older one is, and nobody who is there has it: the run then goes on without what is in neither. Without it the client waits for somebody who has it."`
 	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then."`
 
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
@@ -163,6 +164,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
+		MakeRoom:        network.GiveWay,
+		AcceptLoss:      c.AcceptLoss,
 		AuditIdle:       c.AuditIdle,
 		FinalWait:       cmp.Or(c.FinalWait, -1),
 		Events:          events,

@@ -16,8 +16,8 @@
 //	chunks := Chunks(seed, step, trainer, shapes, DefaultChunks, lonely) // when the step's audit seed is known
 //	opening, err := DecodeOpening(bytes, shapes)                     // what the trainer opens; anybody may have it
 //	claim.Binds(shapes, chunks)                                      // whether its trainer committed to it
-//	report := (&Exam{…}).Check(claim)                                // without Updates: what takes no gradient
-//	report := exam.Check(claim)                                      // numbers for each chunk
+//	report := (&Reference{…}).Check(claim)                           // without Updates: what takes no gradient
+//	report := reference.Check(claim)                                 // numbers for each chunk
 //	outcome := report.Judge(limits)
 //
 // The package is arithmetic on values: it reads no clock, knows no network and no libtorch.

@@ -7,9 +7,9 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// Exam is what an auditor knows of a step: the run's rules, and by its own computation what the
+// Reference is what an auditor knows of a step: the run's rules, and by its own computation what the
 // gradient adds to the momentum of each challenged chunk.
-type Exam struct {
+type Reference struct {
 	Shapes  Shapes
 	Step    uint32
 	Trainer [32]byte
@@ -130,7 +130,7 @@ const (
 
 // Check compares a claim with what the auditor knows of the step. It never fails: whatever does not fit is
 // a fault of the report.
-func (e *Exam) Check(c Claim) Report {
+func (e *Reference) Check(c Claim) Report {
 	o := c.Opening
 	if o.check(e.Shapes) != nil || o.Step != e.Step || o.Trainer != e.Trainer || len(o.Chunks) != len(e.Chunks) ||
 		o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(c.Result) != len(e.Shapes) {
@@ -158,7 +158,7 @@ func (e *Exam) Check(c Claim) Report {
 }
 
 // chunk checks the i-th chunk of the challenge.
-func (e *Exam) chunk(i int, c Claim) ChunkReport {
+func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	o := c.Opening.Chunks[i]
 	tensor, within, _ := e.Shapes.Find(o.Chunk)
 	shape := e.Shapes[tensor]
@@ -185,7 +185,7 @@ func (e *Exam) chunk(i int, c Claim) ChunkReport {
 }
 
 // compare fills in the numbers of a chunk's report. before is the momentum sinceLast steps earlier.
-func (e *Exam) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
+func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
 	decay := float64(Decayed(e.Decay, sinceLast))
 	implied := sum(full, before, -decay)
 	lengths := length(before) + length(full)
@@ -211,7 +211,7 @@ func (e *Exam) compare(f *ChunkReport, i int, full, before []float64, sinceLast 
 }
 
 // before returns the momentum after the previous result.
-func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
+func (e *Reference) before(o Opened, c Claim, shape Shape) []float64 {
 	if c.Opening.Previous == 0 {
 		return make([]float64, shape.size())
 	}

@@ -18,7 +18,7 @@ func TestHonestStepsPass(t *testing.T) {
 	for step := uint32(1); step <= 12; step++ {
 		g := r.gradient()
 		r.train(step, g)
-		report := r.exam(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all()))
+		report := r.reference(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all()))
 		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
 			t.Fatalf("step %d: fault %v, error %v, want none and about 0.01", step, report.Fault, report.Error)
 		}
@@ -39,7 +39,7 @@ func TestExactGradientHasNoError(t *testing.T) {
 	for step := uint32(1); step <= 20; step++ {
 		g := r.gradient()
 		r.train(step, g)
-		if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultNone || report.Error > 2e-6 {
+		if report := r.reference(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultNone || report.Error > 2e-6 {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}
 	}
@@ -56,9 +56,9 @@ func TestLiesAreFound(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		before func(r *rig)                                // of the momentum, before the step
-		train  func(r *rig, g [][]float32)                 // what it trains instead of g
-		claim  func(r *rig, c *audit.Claim, e *audit.Exam) // what it opens, or what is known
+		before func(r *rig)                                     // of the momentum, before the step
+		train  func(r *rig, g [][]float32)                      // what it trains instead of g
+		claim  func(r *rig, c *audit.Claim, e *audit.Reference) // what it opens, or what is known
 		want   audit.Outcome
 		fault  audit.Fault
 	}{
@@ -68,25 +68,25 @@ func TestLiesAreFound(t *testing.T) {
 		{name: "twice as large", train: func(_ *rig, g [][]float32) { change(g, func(v float32) float32 { return 2 * v }) }, want: audit.Strange},
 		{name: "noise of the same size", train: func(r *rig, g [][]float32) { copy(g, r.gradient()) }, want: audit.Strange},
 		{name: "momentum changed between steps", before: func(r *rig) { change(r.deltas, func(v float32) float32 { return -v }) }, want: audit.Strange},
-		{name: "another momentum is opened", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks[0].Before.Momentum[3] = 0 },
+		{name: "another momentum is opened", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.Opening.Chunks[0].Before.Momentum[3] = 0 },
 			want: audit.Faulty, fault: audit.FaultPath},
-		{name: "another value was taken", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks[0].After.Taken.Values[0] *= 1.5 },
+		{name: "another value was taken", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.Opening.Chunks[0].After.Taken.Values[0] *= 1.5 },
 			want: audit.Faulty, fault: audit.FaultPath},
-		{name: "another root", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.PreviousRoot[0] ^= 1 }, want: audit.Faulty, fault: audit.FaultPath},
-		{name: "sent another sign", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Result = flipped(c.Result) }, want: audit.Faulty, fault: audit.FaultSent},
-		{name: "sent another value", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Signs = false; c.Result = doubled(c.Result) },
+		{name: "another root", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.PreviousRoot[0] ^= 1 }, want: audit.Faulty, fault: audit.FaultPath},
+		{name: "sent another sign", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.Result = flipped(c.Result) }, want: audit.Faulty, fault: audit.FaultSent},
+		{name: "sent another value", claim: func(_ *rig, c *audit.Claim, e *audit.Reference) { e.Signs = false; c.Result = doubled(c.Result) },
 			want: audit.Faulty, fault: audit.FaultSent},
-		{name: "opens other chunks", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks = c.Opening.Chunks[1:] },
+		{name: "opens other chunks", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.Opening.Chunks = c.Opening.Chunks[1:] },
 			want: audit.Faulty, fault: audit.FaultChallenge},
-		{name: "opens another step", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Step++ }, want: audit.Faulty, fault: audit.FaultChallenge},
-		{name: "goes on from another step", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Header.Previous = 1 },
+		{name: "opens another step", claim: func(_ *rig, c *audit.Claim, e *audit.Reference) { e.Step++ }, want: audit.Faulty, fault: audit.FaultChallenge},
+		{name: "goes on from another step", claim: func(_ *rig, c *audit.Claim, _ *audit.Reference) { c.Header.Previous = 1 },
 			want: audit.Faulty, fault: audit.FaultChallenge},
 		{name: "goes on from no step", before: func(r *rig) { r.history = nil }, want: audit.Faulty, fault: audit.FaultLength,
-			claim: func(_ *rig, _ *audit.Claim, e *audit.Exam) { e.Most = 35 }},
+			claim: func(_ *rig, _ *audit.Claim, e *audit.Reference) { e.Most = 35 }},
 		{name: "goes on from no step, below the bound", before: func(r *rig) { r.history = nil }, want: audit.Strange},
 		{name: "added more than gradients", train: func(_ *rig, g [][]float32) { change(g, func(v float32) float32 { return 2 * v }) },
-			claim: func(_ *rig, _ *audit.Claim, e *audit.Exam) { e.Most = 60 }, want: audit.Faulty, fault: audit.FaultLength},
-		{name: "longer than gradients", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Longest = 1 }, want: audit.Faulty, fault: audit.FaultLength},
+			claim: func(_ *rig, _ *audit.Claim, e *audit.Reference) { e.Most = 60 }, want: audit.Faulty, fault: audit.FaultLength},
+		{name: "longer than gradients", claim: func(_ *rig, c *audit.Claim, e *audit.Reference) { e.Longest = 1 }, want: audit.Faulty, fault: audit.FaultLength},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
@@ -101,14 +101,14 @@ func TestLiesAreFound(t *testing.T) {
 				c.train(r, trained)
 			}
 			r.train(3, trained)
-			claim, exam := r.claim(r.all()), r.exam(r.all(), g)
+			claim, reference := r.claim(r.all()), r.reference(r.all(), g)
 			if c.claim != nil {
-				c.claim(r, &claim, exam)
+				c.claim(r, &claim, reference)
 			}
-			report := exam.Check(claim)
+			report := reference.Check(claim)
 			if c.want == audit.Faulty { // it takes no gradient to find that
-				exam.Updates, exam.Usual = nil, nil
-				if light := exam.Check(claim); light.Fault != c.fault {
+				reference.Updates, reference.Usual = nil, nil
+				if light := reference.Check(claim); light.Fault != c.fault {
 					t.Errorf("without a gradient: fault %v, want %v", light.Fault, c.fault)
 				}
 			}
@@ -147,7 +147,7 @@ func TestSelection(t *testing.T) {
 		}
 	}
 	commit(r, m)
-	report := r.exam(r.all(), g).Check(r.claim(r.all()))
+	report := r.reference(r.all(), g).Check(r.claim(r.all()))
 	if report.Fault != audit.FaultSelection || report.Error > 1e-5 {
 		t.Errorf("fault %v, error %v", report.Fault, report.Error)
 	}
@@ -230,8 +230,8 @@ func TestSmallLearningRates(t *testing.T) {
 
 // scaledExam is that of a gradient which the learning rate has made so much smaller, and all that is
 // usual with it.
-func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Exam {
-	e := r.exam(r.all(), gradient)
+func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Reference {
+	e := r.reference(r.all(), gradient)
 	for i := range e.Usual {
 		e.Usual[i] = float64(rate) * math.Sqrt(float64(len(e.Updates[i])))
 	}
@@ -250,7 +250,7 @@ func TestNothingIsSentOfAChunk(t *testing.T) {
 		m.taken[i] = l.Codec(topK).NewResult()
 	}
 	commit(r, m)
-	if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != audit.Passed {
+	if report := r.reference(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != audit.Passed {
 		t.Errorf("fault %v, error %v", report.Fault, report.Error)
 	}
 }
@@ -272,7 +272,7 @@ func TestNothingOfNoGradient(t *testing.T) {
 				trained[0][i] = c.added
 			}
 			r.train(step, trained)
-			report := r.exam(r.all(), g).Check(r.claim(r.all()))
+			report := r.reference(r.all(), g).Check(r.claim(r.all()))
 			if lies := report.Judge(audit.F32Limits) != audit.Passed; lies != c.lies {
 				t.Errorf("%s, step %d: fault %v, error %v", c.name, step, report.Fault, report.Error)
 			}
@@ -304,7 +304,7 @@ func TestHardlyAnythingIsNotSent(t *testing.T) {
 		}
 	}
 	commit(r, m)
-	if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultSelection {
+	if report := r.reference(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultSelection {
 		t.Errorf("fault %v, error %v", report.Fault, report.Error)
 	}
 }
@@ -325,7 +325,7 @@ func TestMissedSteps(t *testing.T) {
 		}
 		g := r.gradient()
 		r.train(7, g)
-		if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != c.want {
+		if report := r.reference(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != c.want {
 			t.Errorf("%s: fault %v, error %v", name, report.Fault, report.Error)
 		}
 	}
@@ -341,8 +341,8 @@ func TestVanishedGradients(t *testing.T) {
 		clear(g[0])
 		clear(g[1][:16])
 		r.train(step, g)
-		exam, claim := r.scaledExam(g, 1), r.claim(r.all())
-		if report := exam.Check(claim); report.Judge(audit.F32Limits) != audit.Passed {
+		reference, claim := r.scaledExam(g, 1), r.claim(r.all())
+		if report := reference.Check(claim); report.Judge(audit.F32Limits) != audit.Passed {
 			t.Fatalf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}
 		r.history = r.history[len(r.history)-2:]

@@ -1,8 +1,7 @@
 package audit
 
-// Examination says which step of which trainer is to be examined: of which the gradient is
-// computed again.
-type Examination struct {
+// Recomputation says of which step of which trainer the gradient is to be computed again.
+type Recomputation struct {
 	Step    uint32
 	Trainer [32]byte
 	// Weights is the newest step whose results were applied to the weights that Step was

@@ -131,9 +131,9 @@ func (r *rig) claim(chunks []uint32) audit.Claim {
 	return c
 }
 
-// exam is that of an auditor whose gradient is the given one.
-func (r *rig) exam(chunks []uint32, gradient [][]float32) *audit.Exam {
-	e := &audit.Exam{
+// reference is that of an auditor whose gradient is the given one.
+func (r *rig) reference(chunks []uint32, gradient [][]float32) *audit.Reference {
+	e := &audit.Reference{
 		Shapes: r.shapes, Step: r.history[len(r.history)-1].header.Step, Trainer: [32]byte{7},
 		Decay: decay, Signs: true, Chunks: chunks, Longest: 1e6, Most: 1e3,
 	}

@@ -54,16 +54,16 @@ func (t *Trainer) Settle(step uint32, held bool) error {
 
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 func (t *Trainer) CheckLight(c audit.Claim) audit.Fault {
-	exam := t.exam(c.Header.Step, c.Header.Trainer)
+	reference := t.reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
-		exam.Chunks = append(exam.Chunks, opened.Chunk)
+		reference.Chunks = append(reference.Chunks, opened.Chunk)
 	}
-	return exam.Check(c).Fault
+	return reference.Check(c).Fault
 }
 
-// exam is what is known of a step without its gradient.
-func (t *Trainer) exam(step uint32, trainer [32]byte) *audit.Exam {
-	return &audit.Exam{
+// reference is what is known of a step without its gradient.
+func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
+	return &audit.Reference{
 		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: t.Decay(), Signs: t.optimizer.config.Quantize1Bit,
 		Longest: t.longest(step), Most: float64(t.lr(step)) * t.optimizer.config.ClipGradNorm,
 	}
@@ -77,22 +77,22 @@ func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return t.optimizer.decode(payload)
 }
 
-// Examine computes the gradient that a trainer of an earlier step should have had of its batch, in
+// Recompute computes the gradient that a trainer of an earlier step should have had of its batch, in
 // the given chunks and in one of the types of Precisions. Model and momentum are afterwards what they were, to the bit.
 //
 // The weights that the step was trained from are worked out from the present ones, by taking
 // back what was applied since: each is right to the last bit or two, which is far less than what
 // gradients on different machines differ by. So nobody keeps old weights, and a step can be
-// examined as long as the results since are kept.
-func (t *Trainer) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
-	exam, err := t.examine(ctx, x, batch)
+// recomputed as long as the results since are kept.
+func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	reference, err := t.recompute(ctx, x, batch)
 	if err != nil {
-		return nil, fmt.Errorf("examine step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
+		return nil, fmt.Errorf("recompute step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
 	}
-	return exam, nil
+	return reference, nil
 }
 
-func (t *Trainer) examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	if t.optimizer.config.Lookahead {
 		return nil, fmt.Errorf("%w: lookahead", ErrUnsupported)
 	}
@@ -122,10 +122,10 @@ func (t *Trainer) examine(ctx context.Context, x audit.Examination, batch data.B
 	} else if t.step != x.Weights {
 		return nil, fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, t.step, x.Weights)
 	}
-	exam := t.exam(x.Step, x.Trainer)
-	exam.Chunks = slices.Clone(x.Chunks)
-	err := t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
-	return exam, err
+	reference := t.reference(x.Step, x.Trainer)
+	reference.Chunks = slices.Clone(x.Chunks)
+	err := t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
+	return reference, err
 }
 
 // faint is by how much a tensor's gradient may be smaller than the model's and still be the measure of
@@ -134,21 +134,21 @@ func (t *Trainer) examine(ctx context.Context, x audit.Examination, batch data.B
 const faint = 128
 
 // fill takes the chunks out of the gradients.
-func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
+func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error {
 	whole := norm(gradients)
 	if math.IsNaN(whole) || math.IsInf(whole, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
 	}
-	scale := float32(float64(t.lr(exam.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
+	scale := float32(float64(t.lr(reference.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
 	elements, least := 0, whole/faint/math.Sqrt(float64(t.Elements())) // least is that of an element
 	lengths := make([]float64, len(gradients))                         // of each tensor that has one of the chunks; else 0
-	for _, chunk := range exam.Chunks {
-		tensor, _, _ := exam.Shapes.Find(chunk)
+	for _, chunk := range reference.Chunks {
+		tensor, _, _ := reference.Shapes.Find(chunk)
 		elements += t.optimizer.layouts[tensor].ChunkSize()
 	}
 	room := make([]float32, elements)
-	for _, chunk := range exam.Chunks {
-		tensor, within, _ := exam.Shapes.Find(chunk)
+	for _, chunk := range reference.Chunks {
+		tensor, within, _ := reference.Shapes.Find(chunk)
 		if lengths[tensor] == 0 {
 			lengths[tensor] = norm(gradients[tensor : tensor+1])
 		}
@@ -158,9 +158,9 @@ func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 		for i := range update {
 			update[i] *= scale
 		}
-		exam.Updates = append(exam.Updates, update)
+		reference.Updates = append(reference.Updates, update)
 		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
-		exam.Usual = append(exam.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
+		reference.Usual = append(reference.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (t *Trainer) longest(step uint32) float64 {
 
 // lookBack moves the model back to what it was before the results were applied, newest first,
 // and returns what puts it back.
-func (t *Trainer) lookBack(x audit.Examination, undone [][][]codec.TensorResult) (back func(), err error) {
+func (t *Trainer) lookBack(x audit.Recomputation, undone [][][]codec.TensorResult) (back func(), err error) {
 	for i, a := range x.Applied {
 		if want := t.step - uint32(i); a.Step != want || a.Step <= x.Weights {
 			return func() {}, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)

@@ -97,7 +97,7 @@ func (a *audited) settle() {
 // audit lets the verifier check a step.
 func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
-	x := audit.Examination{Step: step, Trainer: [32]byte{1}, Precision: a.in}
+	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Precision: a.in}
 	if step > a.lag {
 		x.Weights = step - a.lag
 	}
@@ -110,19 +110,19 @@ func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening a
 		x.Chunks = append(x.Chunks, c.Chunk)
 	}
 	before := digest(a.t, a.verifier)
-	exam, err := a.verifier.Examine(a.t.Context(), x, batch)
+	reference, err := a.verifier.Recompute(a.t.Context(), x, batch)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	if digest(a.t, a.verifier) != before {
-		a.t.Error("examining changed the verifier's model")
+		a.t.Error("recomputing changed the verifier's model")
 	}
 	header, results, err := a.verifier.Decode(payload)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	claim := audit.Claim{Opening: opening, Result: results, Header: header, PreviousRoot: a.roots[opening.Previous]}
-	report := exam.Check(claim)
+	report := reference.Check(claim)
 	if light := a.verifier.CheckLight(claim); light != report.Fault {
 		a.t.Errorf("step %d: without a gradient: fault %v, with one: %v", step, light, report.Fault)
 	}
@@ -199,22 +199,22 @@ func TestAuditOfAnOldStep(t *testing.T) {
 	if report.Judge(testLimits) != audit.Passed || report.Error > 1e-3 {
 		t.Errorf("fault %v, error %v after five more steps", report.Fault, report.Error)
 	}
-	for name, change := range map[string]func(x *audit.Examination, batch *data.Batch){
-		"none":    func(x *audit.Examination, _ *data.Batch) { x.Applied = nil },
-		"too few": func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[:2] },
-		"a gap":   func(x *audit.Examination, _ *data.Batch) { x.Applied = slices.Delete(slices.Clone(x.Applied), 1, 2) },
-		"oldest":  func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[1:] },
-		"not ours": func(x *audit.Examination, _ *data.Batch) {
+	for name, change := range map[string]func(x *audit.Recomputation, batch *data.Batch){
+		"none":    func(x *audit.Recomputation, _ *data.Batch) { x.Applied = nil },
+		"too few": func(x *audit.Recomputation, _ *data.Batch) { x.Applied = x.Applied[:2] },
+		"a gap":   func(x *audit.Recomputation, _ *data.Batch) { x.Applied = slices.Delete(slices.Clone(x.Applied), 1, 2) },
+		"oldest":  func(x *audit.Recomputation, _ *data.Batch) { x.Applied = x.Applied[1:] },
+		"not ours": func(x *audit.Recomputation, _ *data.Batch) {
 			x.Applied = []audit.Applied{{Step: 9, Payloads: [][]byte{{1}}}}
 		},
-		"no chunk":  func(x *audit.Examination, _ *data.Batch) { x.Chunks = []uint32{1 << 31} },
-		"no tokens": func(_ *audit.Examination, batch *data.Batch) { batch.Sequences = nil },
+		"no chunk":  func(x *audit.Recomputation, _ *data.Batch) { x.Chunks = []uint32{1 << 31} },
+		"no tokens": func(_ *audit.Recomputation, batch *data.Batch) { batch.Sequences = nil },
 	} {
 		before := digest(t, a.verifier)
-		x := audit.Examination{Step: asked, Weights: asked - 1, Chunks: chunks, Applied: slices.Clone(a.applied[:6])}
+		x := audit.Recomputation{Step: asked, Weights: asked - 1, Chunks: chunks, Applied: slices.Clone(a.applied[:6])}
 		batch := toyBatch(1, 2)
 		change(&x, &batch)
-		if _, err := a.verifier.Examine(t.Context(), x, batch); err == nil {
+		if _, err := a.verifier.Recompute(t.Context(), x, batch); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if digest(t, a.verifier) != before {
@@ -323,7 +323,7 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	scale := a.trainer.lr(1)
 	shapes := a.trainer.Shapes()
-	exam := &audit.Exam{Shapes: shapes, Step: 1}
+	reference := &audit.Reference{Shapes: shapes, Step: 1}
 	gradients := make([][]float32, len(shapes))
 	for i, l := range a.trainer.optimizer.layouts {
 		gradients[i] = make([]float32, l.Elements())
@@ -335,21 +335,21 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 		}
 	}
 	for chunk := range uint32(shapes.Chunks()) {
-		exam.Chunks = append(exam.Chunks, chunk)
+		reference.Chunks = append(reference.Chunks, chunk)
 	}
-	if err := a.trainer.fill(exam, gradients); err != nil {
+	if err := a.trainer.fill(reference, gradients); err != nil {
 		t.Fatal(err)
 	}
 	whole := norm(gradients)
 	unit := float64(scale) * clipScale(whole, a.trainer.optimizer.config.ClipGradNorm)
-	for i, chunk := range exam.Chunks {
+	for i, chunk := range reference.Chunks {
 		tensor, _, _ := shapes.Find(chunk)
 		size := float64(shapes[tensor].Rows * shapes[tensor].Cols)
 		want := 1e-3 * unit * math.Sqrt(size)
 		if tensor == 0 {
 			want = whole / math.Sqrt(float64(a.trainer.Elements())) / 128 * unit * math.Sqrt(size)
 		}
-		if got := exam.Usual[i]; math.Abs(got/want-1) > 1e-3 {
+		if got := reference.Usual[i]; math.Abs(got/want-1) > 1e-3 {
 			t.Errorf("chunk %d of tensor %d: usual length %v, want %v", chunk, tensor, got, want)
 		}
 	}

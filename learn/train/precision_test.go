@@ -57,7 +57,7 @@ func TestTypeThatIsNotThere(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
 	a.verifier.other = otherwise{asked: true, err: torch.ErrNoType}
-	_, err := a.verifier.Examine(t.Context(), audit.Examination{Step: 1, Chunks: []uint32{0}, Precision: audit.BF16}, toyBatch(0, 2))
+	_, err := a.verifier.Recompute(t.Context(), audit.Recomputation{Step: 1, Chunks: []uint32{0}, Precision: audit.BF16}, toyBatch(0, 2))
 	if !errors.Is(err, ErrUnsupported) || !errors.Is(err, torch.ErrNoType) {
 		t.Errorf("error %v", err)
 	}
@@ -76,12 +76,12 @@ func (e *ending) Err() error {
 	return e.Context.Err()
 }
 
-// TestCancelledExamsLeaveNothing: whenever an exam in another type is cancelled, the next one finds no
+// TestCancelledRecomputationsLeaveNothing: whenever a reference in another type is cancelled, the next one finds no
 // gradient of it.
-func TestCancelledExamsLeaveNothing(t *testing.T) {
+func TestCancelledRecomputationsLeaveNothing(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
-	x := audit.Examination{Step: 1, Trainer: [32]byte{1}, Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
-	want, err := a.verifier.Examine(t.Context(), x, toyBatch(0, 4))
+	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
+	want, err := a.verifier.Recompute(t.Context(), x, toyBatch(0, 4))
 	if errors.Is(err, ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
@@ -91,18 +91,18 @@ func TestCancelledExamsLeaveNothing(t *testing.T) {
 	for looks := range int32(40) {
 		ctx := &ending{Context: t.Context()}
 		ctx.left.Store(looks)
-		if _, err := a.verifier.Examine(ctx, x, toyBatch(0, 4)); err != nil {
+		if _, err := a.verifier.Recompute(ctx, x, toyBatch(0, 4)); err != nil {
 			cancelled++
 		}
-		got, err := a.verifier.Examine(t.Context(), x, toyBatch(0, 4))
+		got, err := a.verifier.Recompute(t.Context(), x, toyBatch(0, 4))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got.Updates, want.Updates) {
-			t.Fatalf("after an exam that was cancelled at look %d another one finds other gradients", looks)
+			t.Fatalf("after a reference that was cancelled at look %d another one finds other gradients", looks)
 		}
 	}
 	if cancelled < 3 {
-		t.Errorf("%d exams were cancelled", cancelled)
+		t.Errorf("%d references were cancelled", cancelled)
 	}
 }

@@ -56,9 +56,9 @@ type Engine interface {
 	Signed() uint32
 	// Idle reports whether the trainer does nothing: only then it can be given something to do.
 	Idle() bool
-	// Examine runs a task that examines a result of a step: what it returns runs in the loop. It is
+	// Recompute runs a task that recomputes a result of a step: what it returns runs in the loop. It is
 	// cancelled when anything else needs the trainer, unless it is urgent.
-	Examine(step uint32, urgent bool, task func(ctx context.Context) func())
+	Recompute(step uint32, urgent bool, task func(ctx context.Context) func())
 	// Yield says that nothing is urgent any more.
 	Yield()
 	// ResetOptimizer forgets the momentum, and calls done in the loop if that worked.
@@ -111,7 +111,7 @@ type Auditor struct {
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
 	pressed   uint32        // step of the newest round whose training waited for a trial
-	took      time.Duration // of the newest examination; of one that was stopped at least so much
+	took      time.Duration // of the newest recomputation; of one that was stopped at least so much
 }
 
 // New returns an auditor that has done nothing, and removes what an earlier process left.

@@ -43,8 +43,8 @@ func TestReview(t *testing.T) {
 			}
 			switch {
 			case c.outcome == "":
-				if len(r.told) != 0 || r.engine.trainer.exams != 0 {
-					t.Errorf("%d examinations, told %+v", r.engine.trainer.exams, r.told)
+				if len(r.told) != 0 || r.engine.trainer.recomputations != 0 {
+					t.Errorf("%d recomputations, told %+v", r.engine.trainer.recomputations, r.told)
 				}
 			case len(r.told) == 0 || r.told[0].Outcome != c.outcome || r.told[0].Trainer != identity.ID(r.other).String():
 				t.Errorf("told %+v, want %s", r.told, c.outcome)
@@ -114,14 +114,14 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrainingWaitsForLittle: for one examination in a round, once for each trial whatever comes of it,
+// TestTrainingWaitsForLittle: for one recomputation in a round, once for each trial whatever comes of it,
 // and only where its result would be in time, and nothing else was late before.
 func TestTrainingWaitsForLittle(t *testing.T) {
 	const enough = 2 * time.Second
 	for name, c := range map[string]struct {
 		prepare func(r *rig)
 		leeway  time.Duration
-		want    []int // urgent examinations after each round
+		want    []int // urgent recomputations after each round
 	}{
 		"two trials":      {func(*rig) {}, enough, []int{1, 2, 2}},
 		"it fails":        {func(r *rig) { r.engine.trainer.fails = true }, enough, []int{1, 2, 2}},
@@ -146,7 +146,7 @@ func TestTrainingWaitsForLittle(t *testing.T) {
 					r.clock.finish()
 				}
 				if r.engine.urgent != want {
-					t.Errorf("round %d: %d urgent examinations, want %d", i, r.engine.urgent, want)
+					t.Errorf("round %d: %d urgent recomputations, want %d", i, r.engine.urgent, want)
 				}
 				s.Progress.Step++
 			}

@@ -18,7 +18,7 @@ const (
 	// drawn, since somebody who opens nothing is asked for a minute, and jurors need them after that.
 	keptRounds = 24
 	keptTime   = 150 * time.Second
-	// behind is how many rounds before a result have to be known to examine it: those from whose
+	// behind is how many rounds before a result have to be known to recompute it: those from whose
 	// model it was trained, and that by which its chunks are drawn.
 	behind = 3
 	// maxTrainers bounds of how many trainers the newest result is known for ever.

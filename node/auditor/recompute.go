@@ -30,30 +30,30 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		q.end(unclear, "the learning rate began anew in that epoch, which is over")
 		return
 	}
-	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
+	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
 	depot, tokens, claim := a.depot, q.tokens, q.claim
-	a.Engine.Examine(q.Step, m.within > 0, func(ctx context.Context) func() {
+	a.Engine.Recompute(q.Step, m.within > 0, func(ctx context.Context) func() {
 		if m.within > 0 {
 			limited, cancel := a.Tasks.WithTimeout(ctx, m.within)
 			defer cancel()
 			ctx = limited
 		}
 		begun := a.Tasks.Now()
-		var exam *audit.Exam
+		var reference *audit.Reference
 		var err error
 		if x.Applied, err = readApplied(depot, rounds); err == nil {
-			exam, err = auditor.Examine(ctx, x, tokens)
+			reference, err = auditor.Recompute(ctx, x, tokens)
 		}
 		var report audit.Report
 		if err == nil {
-			report = exam.Check(claim)
+			report = reference.Check(claim)
 		}
 		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
 		return func() {
 			switch {
 			case q.isOver():
 			case err == nil:
-				a.Log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
+				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took, a.took = took, took
 				a.recomputed(q, m, report, in)
 			case cancelled: // something else needed the trainer, or it took too long

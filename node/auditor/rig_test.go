@@ -147,7 +147,7 @@ type engine struct {
 	clock   *timeline
 	trainer *trainer
 	busy    bool
-	urgent  int // examinations
+	urgent  int // recomputations
 	resets  int
 	signed  uint32
 }
@@ -164,7 +164,7 @@ func (e *engine) ResetOptimizer(done func()) {
 	done()
 }
 
-func (e *engine) Examine(_ uint32, urgent bool, task func(ctx context.Context) func()) {
+func (e *engine) Recompute(_ uint32, urgent bool, task func(ctx context.Context) func()) {
 	e.busy = true
 	if urgent {
 		e.urgent++
@@ -181,10 +181,10 @@ func (e *engine) Examine(_ uint32, urgent bool, task func(ctx context.Context) f
 // trainer is one whose results are audited: its weights follow from the step alone.
 type trainer struct {
 	toy.Part
-	lies   func(gradient []float32) []float32
-	broken bool // it computes other gradients than all others
-	fails  bool // to compute any
-	exams  int
+	lies           func(gradient []float32) []float32
+	broken         bool // it computes other gradients than all others
+	fails          bool // to compute any
+	recomputations int
 }
 
 // weights are those after a step.
@@ -192,8 +192,8 @@ func weights(step uint32) [32]byte { return [32]byte{byte(step), 5} }
 
 func (*trainer) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
-func (t *trainer) Examine(_ context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
-	t.exams++
+func (t *trainer) Recompute(_ context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	t.recomputations++
 	if t.fails {
 		return nil, clienttest.ErrFake
 	}
@@ -201,7 +201,7 @@ func (t *trainer) Examine(_ context.Context, x audit.Examination, batch data.Bat
 	if t.broken {
 		of[9] = 1
 	}
-	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(of, batch.Sequences))
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(of, batch.Sequences))
 }
 
 // network is how the auditor asks for openings.

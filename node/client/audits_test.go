@@ -95,7 +95,7 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 				var members []*member
 				for i := range 6 {
 					members = append(members, w.launch(i, func(o *options) {
-						audited(func(a *clienttest.Audited) { a.Lag, a.Exam = c.lag, 300*time.Millisecond })(o)
+						audited(func(a *clienttest.Audited) { a.Lag, a.RecomputeTime = c.lag, 300*time.Millisecond })(o)
 						o.AuditIdle = c.idle
 					}))
 				}
@@ -144,7 +144,7 @@ func (s starved) Batch(ctx context.Context, id assign.BatchID) (data.Batch, erro
 }
 
 // underStrain has eight honest members train in rounds of less than a tenth of a second: one is slow to
-// examine anything, one gets no tokens but its own, one is killed and started again and again, a tenth
+// recompute anything, one gets no tokens but its own, one is killed and started again and again, a tenth
 // of the gossip is lost, and half of the openings. It returns how many batches were lost, and what audits found.
 func underStrain(t *testing.T, s strain) (lost int, outcomes map[string]int) {
 	const count, rounds = 8, 240
@@ -162,7 +162,7 @@ func underStrain(t *testing.T, s strain) (lost int, outcomes map[string]int) {
 				audited(func(a *clienttest.Audited) {
 					a.Lag = lag
 					if i == 1 {
-						a.Exam = 2 * time.Second
+						a.RecomputeTime = 2 * time.Second
 					}
 				})(o)
 			}

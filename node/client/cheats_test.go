@@ -209,15 +209,15 @@ func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options))
 	checkVotes(t, honest)
 }
 
-// TestJurorsAreInTime: whose examinations take longer than witnesses wait, or fail, trains in time all
+// TestJurorsAreInTime: whose recomputations take longer than witnesses wait, or fail, trains in time all
 // the same, while it is to judge.
 func TestJurorsAreInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the race detector makes minutes of it")
 	}
 	for name, change := range map[string]func(a *clienttest.Audited){
-		"slow":  func(a *clienttest.Audited) { a.Exam = 5 * time.Second },
-		"fails": func(a *clienttest.Audited) { a.Guess = func(audit.Examination, []float32) []float32 { return nil } },
+		"slow":  func(a *clienttest.Audited) { a.RecomputeTime = 5 * time.Second },
+		"fails": func(a *clienttest.Audited) { a.Guess = func(audit.Recomputation, []float32) []float32 { return nil } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -112,6 +112,16 @@ func (c *commitPoints) copyOf(digest [32]byte) *checkpoint.Snapshot {
 	return nil
 }
 
+// onDisk returns the step of the newest model that is on the disk and that this client reported; 0: none.
+func (c *commitPoints) onDisk() (step uint32) {
+	for _, p := range c.models {
+		if p.copy == nil {
+			step = p.Step
+		}
+	}
+	return step
+}
+
 // abandon gives up what the run has not recorded: it may come from weights that are not the run's.
 func (c *commitPoints) abandon(s *coordinator.State) {
 	c.life++

@@ -43,7 +43,7 @@ func (n *Node) closeEpoch() bool {
 	}
 	r.closing = true
 	n.engine.cancelTraining(none)
-	n.engine.abandonExamination()
+	n.engine.abandonRecomputation()
 	last := r.step
 	for step, l := range n.rounds.of {
 		if l.EpochStart == r.epoch.startStep {

@@ -149,14 +149,14 @@ func TestWhoFlees(t *testing.T) {
 	})
 }
 
-// TestSlowAuditors: members that take for ever to examine, or never get tokens of others, lose nothing.
+// TestSlowAuditors: members that take for ever to recompute, or never get tokens of others, lose nothing.
 func TestSlowAuditors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(6, 30))
 		var members []*member
 		for i := range 6 {
 			members = append(members, w.launch(i, func(o *options) {
-				audited(func(a *clienttest.Audited) { a.Exam = time.Hour })(o)
+				audited(func(a *clienttest.Audited) { a.RecomputeTime = time.Hour })(o)
 				if i < 3 {
 					o.Data = starved{given: make(map[assign.BatchID]bool)}
 				}

@@ -19,14 +19,14 @@ import (
 
 // What the trainer can be doing.
 const (
-	opLoad     = "load"
-	opPrepare  = "prepare"
-	opTrain    = "train"
-	opApply    = "apply"
-	opSnapshot = "snapshot"
-	opKeep     = "keep optimizer"
-	opReplay   = "replay"
-	opExamine  = "examine"
+	opLoad      = "load"
+	opPrepare   = "prepare"
+	opTrain     = "train"
+	opApply     = "apply"
+	opSnapshot  = "snapshot"
+	opKeep      = "keep optimizer"
+	opReplay    = "replay"
+	opRecompute = "recompute"
 )
 
 // engine is the trainer, which does one thing at a time.
@@ -50,7 +50,7 @@ type operation struct {
 	batch  assign.BatchID         // of a training ahead of its round
 	tell   func()                 // tells it that its round has begun; nil: it has
 	from   coordinator.Checkpoint // of a load, or a replay
-	urgent bool                   // an examination that other things wait for
+	urgent bool                   // a recomputation that other things wait for
 	cancel context.CancelFunc
 }
 
@@ -95,16 +95,16 @@ func (e *engine) cancelTraining(keep func(step uint32) bool) {
 	}
 }
 
-// cancelExamination stops an examination, unless it is urgent: it gives way to all else.
-func (e *engine) cancelExamination() {
-	if e.op != nil && e.op.name == opExamine && !e.op.urgent {
+// cancelRecomputation stops a recomputation, unless it is urgent: it gives way to all else.
+func (e *engine) cancelRecomputation() {
+	if e.op != nil && e.op.name == opRecompute && !e.op.urgent {
 		e.op.cancel()
 	}
 }
 
-// Examine implements auditor.Engine.
-func (e *engine) Examine(step uint32, urgent bool, task func(ctx context.Context) func()) {
-	e.start(opExamine, step, task)
+// Recompute implements auditor.Engine.
+func (e *engine) Recompute(step uint32, urgent bool, task func(ctx context.Context) func()) {
+	e.start(opRecompute, step, task)
 	e.op.urgent = urgent
 }
 
@@ -139,9 +139,9 @@ func (e *engine) ResetOptimizer(done func()) {
 	})
 }
 
-// abandonExamination stops an examination, urgent or not.
-func (e *engine) abandonExamination() {
-	if e.op != nil && e.op.name == opExamine {
+// abandonRecomputation stops a recomputation, urgent or not.
+func (e *engine) abandonRecomputation() {
+	if e.op != nil && e.op.name == opRecompute {
 		e.op.cancel()
 	}
 }

@@ -25,7 +25,7 @@ func (n *Node) leave() {
 	now := n.tasks.Now()
 	n.seat.leaving = leaving{now, now.Add(n.LeaveTimeout)}
 	n.engine.cancelTraining(none)
-	n.engine.abandonExamination()
+	n.engine.abandonRecomputation()
 	if n.run.isMember() {
 		n.report.log.Info("leaving: this client trains no more, and reports the model that it holds", "at most", n.LeaveTimeout)
 	}
@@ -148,10 +148,21 @@ func (n *Node) newestHeld() (digest [32]byte, step uint32) {
 	if n.holdsCheckpoint() {
 		return s.Model.Checkpoint.Digest, s.Model.Checkpoint.Step
 	}
+	saved, _ := n.keeper.Newest(s)
 	for _, r := range slices.Backward(s.Earlier) {
-		if n.rounds.points.holds(r.Digest) || n.models.Shared(r.Digest) != nil || n.keeper.HoldsEarlier(s, r) {
+		if r.Step > saved.Step && (n.rounds.points.holds(r.Digest) || n.models.Shared(r.Digest) != nil) {
 			return r.Digest, r.Step
 		}
 	}
-	return digest, 0
+	return saved.Digest, saved.Step
+}
+
+// holdsMore reports whether this client, which waits for its place, holds a newer model of the run than
+// the run knows: the run may have recorded it since this client asked for the place.
+func (n *Node) holdsMore(waits *coordinator.Client) bool {
+	if waits.HoldsModel || n.seat.told == n.run.state.Model.Checkpoint {
+		return false
+	}
+	_, step := n.newestHeld()
+	return step > waits.HoldsEarlier
 }

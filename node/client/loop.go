@@ -70,7 +70,9 @@ func (n *Node) Run(ctx context.Context) error {
 		n.reconcile()
 		if n.end == nil && n.seat.leaving.begun() && n.saidGoodbye() {
 			n.withdraw(ctx)
-			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
+			n.keeper.SaveNow()
+			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk())
+			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
 				n.report.log.Warn(loss)
 			}
 			return context.Cause(ctx)

@@ -82,7 +82,7 @@ func New(o Options) (*Node, error) {
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
 	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
 	n.keeper = keep.NewKeeper(keep.Options{
-		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: tasks, Emit: n.report.emit, Log: log,
+		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
 	return n, nil
 }

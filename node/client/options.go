@@ -45,10 +45,17 @@ type Options struct {
 	// Saved is told of each checkpoint in the folder, before older ones are removed. It
 	// is called from any goroutine and must not wait. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
+	// MakeRoom frees what it can of the disk when a checkpoint does not fit, and returns how many bytes
+	// that were. It is called from any goroutine. May be nil.
+	MakeRoom func() int64
 	// Archive gets a model that no member gives any more: from a place that a member
 	// reported or, for the zero Place, from wherever the caller knows it to lie. What it
 	// returns is checked against the digest in c. May be nil.
 	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
+
+	// AcceptLoss joins at once although the newest model that the run recorded is not here, an older one
+	// is, and nobody else who is there has it. Without it the client waits for somebody who has.
+	AcceptLoss bool
 
 	// FollowUpdates goes on with a run whose main authority put another model in the place of the one
 	// that was trained. Without it the client ends with ErrReplaced.

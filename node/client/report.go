@@ -166,18 +166,21 @@ func (v *view) waitsFor() waiting {
 	return waiting{}
 }
 
-// loss says what is lost when this client has left the run as the last one that holds its
-// model, of which newest is the newest step; empty: nothing.
-func (v *view) loss(newest uint32, saves bool) string {
+// loss says what is lost when this client has left the run as the last one that holds its model, of
+// which newest is the newest step and saved the newest that is in a checkpoint; empty: nothing.
+func (v *view) loss(newest, saved uint32) string {
 	s := v.state
 	if s == nil || s.RunState == coordinator.Finished || !v.hasSeat() || v.othersHold() {
 		return ""
 	}
-	switch recorded := max(s.Model.Checkpoint.Step, s.Epoch.Commit.Step); {
-	case !saves && len(s.UploadsOf(s.Model.Checkpoint.Digest)) == 0 && newest > 0:
-		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
-	case newest > recorded:
-		return fmt.Sprintf("this was the last member: steps %d to %d are in no checkpoint", recorded+1, newest)
+	if c := s.Model.Checkpoint; c.FromPeers() && len(s.UploadsOf(c.Digest)) > 0 {
+		saved = max(saved, c.Step)
 	}
-	return ""
+	switch {
+	case newest <= saved:
+		return ""
+	case saved == 0:
+		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
+	}
+	return fmt.Sprintf("this was the last member: its newest checkpoint is of step %d, steps %d to %d are in no checkpoint", saved, saved+1, newest)
 }

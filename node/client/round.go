@@ -96,7 +96,7 @@ func (n *Node) train(l *roundState) {
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
 	if tokens != nil {
-		n.engine.cancelExamination()
+		n.engine.cancelRecomputation()
 	}
 	if tokens == nil || !n.engine.Idle() {
 		return
@@ -124,7 +124,7 @@ func (n *Node) trainAhead(l *roundState) {
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
-		n.engine.cancelExamination()
+		n.engine.cancelRecomputation()
 	}
 	if lag < 2 || !n.auditor.MayBegin() || tokens == nil || !n.engine.Idle() || l.ahead == next.batch {
 		return

@@ -15,17 +15,19 @@ import (
 
 // seat is the client's way into the run.
 type seat struct {
-	greeted bool      // a state was seen
-	origin  origin    // the model that the run trains
-	acked   time.Time // when the Join was sent that was accepted and that no state shows yet
-	asked   bool      // this process asked for a place
-	again   bool      // the next entry is a return: the model was lost, or the process restarted
-	check   *runCheck // newest; nil: none yet
-	waiting waiting   // as it was logged last
-	parting parting   // when the run is finished
-	leaving leaving   // by itself
-	rejoin  *rejoin   // into a running epoch
-	reveals reveals   // for the draws of the run
+	greeted bool                   // a state was seen
+	origin  origin                 // the model that the run trains
+	told    coordinator.Checkpoint // newest for which a Join said which model is held
+	acked   time.Time              // when the Join was sent that was accepted and that no state shows yet
+	asked   bool                   // this process asked for a place
+	again   bool                   // the next entry is a return: the model was lost, or the process restarted
+	check   *runCheck              // newest; nil: none yet
+	waiting waiting                // as it was logged last
+	parting parting                // when the run is finished
+	leaving leaving                // by itself
+	lacking lacking                // the run's newest model, when it is not to be had
+	rejoin  *rejoin                // into a running epoch
+	reveals reveals                // for the draws of the run
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -42,16 +44,17 @@ func (n *Node) keepSeat() {
 	if n.seat.leaving.begun() {
 		return
 	}
-	holding, newest := n.newestHeld()
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
 		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
-		more := !s.Pending[i].HoldsModel && newest > s.Pending[i].HoldsEarlier
-		if holds && !more && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+		if holds && !n.holdsMore(&s.Pending[i]) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {
+		return
+	}
+	if n.waitsForHolder() {
 		return
 	}
 	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {
@@ -59,10 +62,11 @@ func (n *Node) keepSeat() {
 	}
 	epoch := s.Progress.Epoch
 	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
-	join.Holds = holding
+	join.Holds, _ = n.newestHeld()
 	n.seat.asked = true
-	sent := n.tasks.Now()
+	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {
+		n.seat.told = of
 		n.seat.acked = sent // an answer that a process which stood still reads late is about an epoch of long ago
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})

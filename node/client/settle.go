@@ -22,7 +22,7 @@ func (n *Node) settle(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
 	}
-	if !n.engine.Idle() && n.engine.op.name != opExamine {
+	if !n.engine.Idle() && n.engine.op.name != opRecompute {
 		n.engine.cancelTraining(none)
 		return false
 	}
@@ -88,7 +88,7 @@ func (n *Node) settleEarly(want uint32) {
 // it only ends that; the next call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if !n.engine.Idle() {
-		n.engine.cancelExamination()
+		n.engine.cancelRecomputation()
 		return
 	}
 	own := l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })

@@ -56,7 +56,7 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	if !n.engine.Idle() {
-		n.engine.abandonExamination()
+		n.engine.abandonRecomputation()
 		return false
 	}
 	m, key := n.models.Held, n.run.epoch()
@@ -80,6 +80,9 @@ func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before 
 	if n.seat.again && n.run.isMember() {
 		n.seat.again = false
 		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
+	}
+	if lapse := n.run.lapseNow(); lapse != "" {
+		n.report.log.Warn(lapse)
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }
@@ -118,7 +121,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
-	n.engine.abandonExamination()
+	n.engine.abandonRecomputation()
 	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}

@@ -23,19 +23,19 @@ type Audited struct {
 	Types []audit.Precision // that it computes in, the own one first; nil: f32
 	// Cheat changes what is trained: another gradient, or one of another batch or model. May be nil.
 	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
-	// Exam is how long an examination takes; 0: as long as a training.
-	Exam time.Duration
+	// RecomputeTime is how long a recomputation takes; 0: as long as a training.
+	RecomputeTime time.Duration
 	// Forge changes the header of a result. May be nil.
 	Forge func(h *codec.Header)
-	// Examining is called when an examination begins. May be nil.
-	Examining func(x audit.Examination)
-	// Guess takes the place of what an examination finds. May be nil.
-	Guess func(x audit.Examination, gradient []float32) []float32
+	// Recomputing is called when a recomputation begins. May be nil.
+	Recomputing func(x audit.Recomputation)
+	// Guess takes the place of what a recomputation finds. May be nil.
+	Guess func(x audit.Recomputation, gradient []float32) []float32
 
 	toy.Part
 
-	mu    sync.Mutex
-	exams int
+	mu             sync.Mutex
+	recomputations int
 }
 
 // Audit returns a trainer of a run with audits in place of another one.
@@ -43,11 +43,11 @@ func Audit(t *Trainer) *Audited {
 	return &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.ID}}}
 }
 
-// Exams returns how often the trainer examined.
-func (a *Audited) Exams() int {
+// Recomputations returns how often the trainer has recomputed a gradient.
+func (a *Audited) Recomputations() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.exams
+	return a.recomputations
 }
 
 func (a *Audited) fingerprint() [32]byte {
@@ -142,13 +142,13 @@ func (a *Audited) Precisions() []audit.Precision {
 	return a.Types
 }
 
-// Examine implements env.Auditor.
-func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+// Recompute implements env.Auditor.
+func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	defer a.exclusive()()
-	if a.Examining != nil {
-		a.Examining(x)
+	if a.Recomputing != nil {
+		a.Recomputing(x)
 	}
-	timer := time.NewTimer(cmp.Or(a.Exam, a.Duration))
+	timer := time.NewTimer(cmp.Or(a.RecomputeTime, a.Duration))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -165,11 +165,11 @@ func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.B
 		return nil, err
 	}
 	a.mu.Lock()
-	a.exams++
+	a.recomputations++
 	a.mu.Unlock()
 	gradient := in(x.Precision, toy.Gradient(weights, batch.Sequences))
 	if a.Guess != nil {
 		gradient = a.Guess(x, gradient)
 	}
-	return toy.Exam(x.Step, x.Trainer, x.Chunks, gradient)
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
 }

@@ -135,9 +135,9 @@ type Auditor interface {
 	Settle(step uint32, held bool) error
 	// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 	CheckLight(c audit.Claim) audit.Fault
-	// Examine computes what the gradient of an earlier step should have been, whose batch it is
+	// Recompute computes what the gradient of an earlier step should have been, whose batch it is
 	// given. Afterwards, and when it returns an error, model and optimizer are as before.
-	Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error)
+	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
 }
 
 // OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.

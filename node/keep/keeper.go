@@ -3,6 +3,7 @@ package keep
 import (
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -48,9 +49,6 @@ type Keeper struct {
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
-
-	lookedEarlier coordinator.Checkpoint        // for which earlier ones were looked for
-	earlier       map[coordinator.Recorded]bool // whether they were there
 }
 
 // NewKeeper returns a keeper that has nothing to do.
@@ -78,22 +76,32 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 	return k.holds
 }
 
-// HoldsEarlier is Holds for a model that the run recorded before its checkpoint. What is in the folder
-// is looked up once for each checkpoint.
-func (k *Keeper) HoldsEarlier(s *coordinator.State, r coordinator.Recorded) bool {
-	if k.Folder.Dir == "" {
-		return false
+// Newest returns the newest model that the run recorded and that this client can load from its disk.
+func (k *Keeper) Newest(s *coordinator.State) (r coordinator.Recorded, found bool) {
+	c := s.Model.Checkpoint
+	if k.Folder.Dir == "" || !c.FromPeers() {
+		return r, false
 	}
-	if k.lookedEarlier != s.Model.Checkpoint || k.earlier == nil {
-		k.lookedEarlier, k.earlier = s.Model.Checkpoint, make(map[coordinator.Recorded]bool)
+	if k.Holds(c) {
+		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}, true
 	}
-	holds, known := k.earlier[r]
-	if !known {
-		_, err := k.Folder.Find(r.Step, r.Digest)
-		holds = err == nil
-		k.earlier[r] = holds
+	for _, r := range slices.Backward(s.Earlier) {
+		if _, err := k.Folder.Find(r.Step, r.Digest); err == nil {
+			return r, true
+		}
 	}
-	return holds
+	return r, false
+}
+
+// OnDisk returns the step of the newest model that the run recorded and that is in the folder now; 0:
+// there is none.
+func (k *Keeper) OnDisk(s *coordinator.State) uint32 {
+	if s == nil {
+		return 0
+	}
+	k.looked = coordinator.Checkpoint{} // it may have come or gone
+	newest, _ := k.Newest(s)
+	return newest.Step
 }
 
 // WhereLies says where the run's newest recorded model can be got.

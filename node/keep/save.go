@@ -83,6 +83,22 @@ func (k *Keeper) tryAgain() {
 	}
 }
 
+// SaveNow saves the newest checkpoint that could not be saved before, as the last thing that a client
+// does.
+func (k *Keeper) SaveNow() {
+	a := k.failed
+	if a == nil || k.saves > 0 {
+		return
+	}
+	dir := k.Folder.Checkpoint(a.model.Step)
+	if err := k.write(a, dir); err != nil {
+		k.Log.Error("the checkpoint is not saved", "dir", dir, "err", err)
+		return
+	}
+	k.failed, k.err = nil, nil
+	k.Log.Info("saved the checkpoint at last", "dir", dir)
+}
+
 // write puts the checkpoint into its folder. When the disk is full, what is worth less makes room for it:
 // shared parts, optimizers of earlier steps, older checkpoints.
 func (k *Keeper) write(a *attempt, dir string) error {

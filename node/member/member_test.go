@@ -178,9 +178,9 @@ func TestTrainerOfARun(t *testing.T) {
 	if o.used != 1 || o.step != 2 || o.busy != 0 || o.calls != 4 || len(o.verified) != 2 || !strings.HasSuffix(o.verified[1], "of step 2, batch [0,2), trainer 7") {
 		t.Errorf("told: %+v", o)
 	}
-	exam, err := first.(env.Auditor).Examine(t.Context(), audit.Examination{Step: 3, Weights: 2, Chunks: []uint32{0}}, batch(t, f))
-	if err != nil || len(exam.Updates) != 1 || o.calls != 5 {
-		t.Errorf("examine: %v, %v, %d calls", err, exam, o.calls)
+	reference, err := first.(env.Auditor).Recompute(t.Context(), audit.Recomputation{Step: 3, Weights: 2, Chunks: []uint32{0}}, batch(t, f))
+	if err != nil || len(reference.Updates) != 1 || o.calls != 5 {
+		t.Errorf("recompute: %v, %v, %d calls", err, reference, o.calls)
 	}
 	snapshot, err := first.Snapshot(t.Context())
 	if err != nil {

@@ -87,10 +87,10 @@ func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	return err
 }
 
-// Examine implements env.Auditor.
-func (t *Trainer) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+// Recompute implements env.Auditor.
+func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	defer t.measuring.Busy()()
-	return t.Trainer.Examine(ctx, x, batch)
+	return t.Trainer.Recompute(ctx, x, batch)
 }
 
 // SaveOptimizer implements env.OptimizerKeeper.

@@ -9,7 +9,7 @@ import (
 const (
 	runID     = "matrix"
 	seqLen    = 32
-	epochTime = 14 // seconds, where time ends epochs
+	epochTime = 20 // seconds, where time ends epochs
 	witnesses = 2  // where they are few
 	probation = 2  // rounds, of who joins a run that anybody may join
 	members   = 4  // that are there from the beginning
@@ -41,7 +41,7 @@ func (r row) state(w *world) ([]byte, error) {
 	all, epoch := r.steps()
 	batch := 12
 	if r.has("rounds", "long") {
-		batch = 480
+		batch = 240
 	}
 	audits, err := strconv.Atoi(r.levels["audits"])
 	if err != nil {

@@ -97,8 +97,8 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return a.Part.Decode(payload[min(len(payload), resultSize):])
 }
 
-// Examine implements env.Auditor. It takes as long as a training.
-func (a *audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+// Recompute implements env.Auditor. It takes as long as a training.
+func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	p := a.process
 	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, err
@@ -112,6 +112,6 @@ func (a *audited) Examine(ctx context.Context, x audit.Examination, batch data.B
 	if err != nil {
 		return nil, err
 	}
-	p.world.examined++
-	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, batch.Sequences))
+	p.world.recomputed++
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, batch.Sequences))
 }

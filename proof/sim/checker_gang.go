@@ -82,3 +82,19 @@ func (c *checker) deceived(p *process, lie *follow.Lie) {
 		}
 	}
 }
+
+// isOutvoted reports whether members that lie are more than a third of those that are left of an epoch,
+// since honest ones were dropped or left: what the others report is no quorum.
+func (c *checker) isOutvoted(members []coordinator.Client) bool {
+	healthy, honest := 0, 0
+	for i := range members {
+		if members[i].State != coordinator.Healthy {
+			continue
+		}
+		healthy++
+		if c.world.machines[c.world.index[identity.ID(members[i].ID)]].honest() {
+			honest++
+		}
+	}
+	return honest < quorumOf(healthy)
+}

@@ -79,6 +79,7 @@ func (r *reports) enough(s *coordinator.State, model coordinator.Recorded) bool 
 
 // epochOver checks the checkpoint that an epoch left, and who holds it.
 func (c *checker) epochOver(s *coordinator.State, before stateMark) {
+	c.outvoted = c.isOutvoted(before.members)
 	checkpoint, r := s.Model.Checkpoint, &c.reports
 	recorded := coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}
 	if checkpoint == before.checkpoint {

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	simSeqLen  = 4 // tokens of a sequence
 	weights    = 8 // numbers of the model
 	headerSize = 4 + 8 + 8 + 32
 	resultSize = headerSize + sha256.Size
@@ -166,7 +165,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
-		if len(payload) < resultSize { // only who lies verifies such
+		if len(payload) < resultSize { // only liars verify such
 			return errInvalidResult
 		}
 	}

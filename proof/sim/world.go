@@ -27,15 +27,15 @@ type world struct {
 	healed  bool
 	over    bool
 
-	host      *host
-	other     *host // that shows another history to some; nil: there is none
-	machines  []*machine
-	index     map[identity.ID]int
-	registry  registry
-	draws     draws
-	examined  int                       // gradients that were computed for audits and trials
-	convicted map[coordinator.Fault]int // how often a vote ejected somebody
-	violation *Violation                // the first
+	host       *host
+	other      *host // that shows another history to some; nil: there is none
+	machines   []*machine
+	index      map[identity.ID]int
+	registry   registry
+	draws      draws
+	recomputed int                       // gradients that were computed for audits and trials
+	convicted  map[coordinator.Fault]int // how often a vote ejected somebody
+	violation  *Violation                // the first
 
 	links, lies, faults *random
 	cut                 []int // per client: number of partitions between it and the other clients

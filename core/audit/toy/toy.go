@@ -80,9 +80,9 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	return gradient
 }
 
-// Exam returns what a verifier knows that has the gradient.
-func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Exam, error) {
-	e := exam(step, trainer)
+// Reference returns what an auditor knows that has the gradient.
+func Reference(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Reference, error) {
+	e := reference(step, trainer)
 	e.Chunks = chunks
 	for _, chunk := range chunks {
 		if int64(chunk) >= int64(len(gradient)) {
@@ -93,8 +93,8 @@ func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*
 	return e, nil
 }
 
-func exam(step uint32, trainer [32]byte) *audit.Exam {
-	return &audit.Exam{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Longest: math.Inf(1), Most: math.Inf(1)}
+func reference(step uint32, trainer [32]byte) *audit.Reference {
+	return &audit.Reference{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Longest: math.Inf(1), Most: math.Inf(1)}
 }
 
 // Optimizer is a trainer's. Its methods may be called from any goroutine.
@@ -245,7 +245,7 @@ func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(
 
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 func (*Part) CheckLight(c audit.Claim) audit.Fault {
-	e := exam(c.Header.Step, c.Header.Trainer)
+	e := reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
 		e.Chunks = append(e.Chunks, opened.Chunk)
 	}

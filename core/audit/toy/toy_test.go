@@ -38,11 +38,11 @@ func TestHonestStepsPass(t *testing.T) {
 			t.Errorf("step %d: fault %v without a gradient", step, part.CheckLight(claim))
 		}
 		for honest, g := range map[bool][]float32{true: gradient, false: toy.Gradient([32]byte{99}, nil)} {
-			exam, err := toy.Exam(step, [32]byte{7}, chunks, g)
+			reference, err := toy.Reference(step, [32]byte{7}, chunks, g)
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := exam.Check(claim)
+			report := reference.Check(claim)
 			if passed := report.Judge(audit.F32Limits) == audit.Passed; passed != honest {
 				t.Errorf("step %d, honest %v: fault %v, error %v", step, honest, report.Fault, report.Error)
 			}

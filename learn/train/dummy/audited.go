@@ -100,9 +100,9 @@ func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
 // Precisions returns the one type there is.
 func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
-// Examine returns what the gradient of a batch is, for the model that was after the step of the
+// Recompute returns what the gradient of a batch is, for the model that was after the step of the
 // weights. It takes as long as a training.
-func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	if err := a.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -110,5 +110,5 @@ func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.B
 	if err != nil {
 		return nil, err
 	}
-	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(before, batch.Sequences))
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(before, batch.Sequences))
 }

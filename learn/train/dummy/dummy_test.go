@@ -154,7 +154,7 @@ func TestAudited(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		exam, err := members[1].Examine(t.Context(), audit.Examination{Step: step, Weights: step - 1, Chunks: chunks}, batch)
+		reference, err := members[1].Recompute(t.Context(), audit.Recomputation{Step: step, Weights: step - 1, Chunks: chunks}, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestAudited(t *testing.T) {
 		if step > 1 {
 			continue // what the momentum goes on from is the caller's to look up
 		}
-		if report := exam.Check(audit.Claim{Opening: opening, Header: header, Result: result}); report.Judge(audit.F32Limits) != audit.Passed {
+		if report := reference.Check(audit.Claim{Opening: opening, Header: header, Result: result}); report.Judge(audit.F32Limits) != audit.Passed {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}
 	}

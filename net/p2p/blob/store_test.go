@@ -170,3 +170,53 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 		t.Errorf("left behind %+v and %d partials", usage, len(s.partials))
 	}
 }
+
+// A store whose disk is needed moves what is retained into memory as far as it fits there, drops the
+// rest, and puts nothing more on the disk.
+func TestGiveWay(t *testing.T) {
+	s, err := OpenStore(Options{MaxMemory: 3 << 20, Dir: t.TempDir(), MaxDisk: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	parts := [][]byte{payload(spillSize), payload(spillSize + 1), payload(spillSize + 2)}
+	var hashes []Hash
+	for _, part := range parts {
+		hashes = append(hashes, s.Put(part))
+	}
+	loose := s.Put(payload(spillSize + 3))
+	s.mu.Lock()
+	e := s.blobs[loose]
+	e.place = e.room.add(func() { s.drop(loose) }, cost(e.size))
+	s.mu.Unlock()
+	before := s.Usage()
+	if before.Memory != 0 || before.Blobs != 4 {
+		t.Fatalf("before: %+v", before)
+	}
+	freed := s.GiveWay()
+	after := s.Usage()
+	if after.Blobs != 3 || freed != before.Disk-after.Disk || after.Disk > cost(spillSize+2) || after.Memory == 0 || after.Memory > 3<<20 {
+		t.Errorf("freed %d; before %+v, after %+v", freed, before, after)
+	}
+	for i, h := range hashes {
+		if data, held := s.Get(h); !held || !bytes.Equal(data, parts[i]) {
+			t.Errorf("part %d is gone", i)
+		}
+		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
+			t.Errorf("part %d cannot be served: %v", i, err)
+		} else {
+			held.close()
+		}
+	}
+	s.Put(payload(spillSize + 4))
+	if now := s.Usage(); now.Disk > after.Disk {
+		t.Errorf("afterwards: %+v", now)
+	}
+	if again := NewStore(1 << 20).GiveWay(); again != 0 {
+		t.Errorf("a store without a folder freed %d", again)
+	}
+}

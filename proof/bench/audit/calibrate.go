@@ -242,9 +242,9 @@ func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.St
 	return nil
 }
 
-// exam is what a verifier computed of trainer t's batch, of the drawn chunks.
-func (c *calibration) exam(step uint32, t int, a answer, chunks []uint32) *audit.Exam {
-	return momenta.Exam(&audit.Exam{
+// reference is what a verifier computed of trainer t's batch, of the drawn chunks.
+func (c *calibration) reference(step uint32, t int, a answer, chunks []uint32) *audit.Reference {
+	return momenta.Reference(&audit.Reference{
 		Shapes: c.cut.Shapes, Step: step, Decay: float32(c.Decay), Signs: true,
 		Updates: a.Updates, Usual: a.Usual, Longest: a.Longest, Most: a.Most,
 	}, momenta.Key(t), chunks)
@@ -323,8 +323,8 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *moment
 	if err != nil {
 		return err
 	}
-	exam := c.exam(step, t, a, chunks)
-	report := exam.Check(claim)
+	reference := c.reference(step, t, a, chunks)
+	report := reference.Check(claim)
 	row := row{Kind: kind, Step: step, Trainer: c.workers[t].name, Verifier: c.workers[v].name, Fault: int(report.Fault), Error: round(report.Error)}
 	row.Sets, row.Signs, row.Cosine = 1, 1, 1
 	var errs []float64
@@ -332,7 +332,7 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *moment
 		errs = append(errs, f.Error)
 		row.Sets, row.Signs = row.Sets+f.Sets/float64(len(chunks)), min(row.Signs, f.Signs)
 		row.Cosine, row.Momentum = min(row.Cosine, f.Cosine), max(row.Momentum, f.Momentum)
-		row.Length = max(row.Length, f.Length/exam.Longest)
+		row.Length = max(row.Length, f.Length/reference.Longest)
 	}
 	row.Sets = round(row.Sets - 1)
 	row.Signs, row.Cosine, row.Momentum, row.Length = round(row.Signs), round(row.Cosine), round(row.Momentum), round(row.Length)

@@ -129,9 +129,9 @@ func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch d
 	if err := trainer.Apply(ctx, 1, [][]byte{payload}, true); err != nil {
 		return err
 	}
-	var exam *audit.Exam
-	examined, err := used(func() (err error) {
-		exam, err = trainer.Examine(ctx, audit.Examination{
+	var reference *audit.Reference
+	recomputed, err := used(func() (err error) {
+		reference, err = trainer.Recompute(ctx, audit.Recomputation{
 			Step: 1, Chunks: chunks, Precision: trainer.Precisions()[0], Applied: []audit.Applied{{Step: 1, Payloads: [][]byte{payload}}},
 		}, batch)
 		return err
@@ -145,11 +145,11 @@ func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch d
 	}
 	var report audit.Report
 	checked, _ := used(func() error {
-		report = exam.Check(audit.Claim{Opening: opening, Header: header, Result: results})
+		report = reference.Check(audit.Claim{Opening: opening, Header: header, Result: results})
 		return nil
 	})
-	fmt.Printf("examining it a step later: %.2f s, %.0f %% of a training step; checking: %.1f ms; fault %s, error %.2g\n",
-		examined.Seconds(), 100*examined.Seconds()/step.Seconds(), 1000*checked.Seconds(), report.Fault, report.Error)
+	fmt.Printf("recomputing it a step later: %.2f s, %.0f %% of a training step; checking: %.1f ms; fault %s, error %.2g\n",
+		recomputed.Seconds(), 100*recomputed.Seconds()/step.Seconds(), 1000*checked.Seconds(), report.Fault, report.Error)
 	return memory(ctx)
 }
 

@@ -59,11 +59,11 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 	worst, stopped := make([]float64, c.Most+1), make([]int, c.Most+1)
 	for step := uint32(1); step <= c.Steps; step++ {
 		p := &past{step: step, from: state, batch: data.Batch{ID: assign.BatchID{End: uint64(c.Sequences)}, Sequences: cutText(text, random, c.Sequences, c.Length)}}
-		exam, err := trainer.Examine(ctx, p.examination(trainer, nil), p.batch)
+		reference, err := trainer.Recompute(ctx, p.recomputation(trainer, nil), p.batch)
 		if err != nil {
 			return err
 		}
-		if p.to, err = cut.Advance(state, step, cut.Tensors(exam.Updates, nil), nil); err != nil {
+		if p.to, err = cut.Advance(state, step, cut.Tensors(reference.Updates, nil), nil); err != nil {
 			return err
 		}
 		state = p.to
@@ -97,10 +97,10 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// examination is of all chunks of the step, with the steps that were applied since and the step
+// recomputation is of all chunks of the step, with the steps that were applied since and the step
 // itself, newest first.
-func (p *past) examination(trainer *train.Trainer, since []*past) audit.Examination {
-	x := audit.Examination{Step: p.step, Weights: p.step - 1, Chunks: momenta.All(trainer.Shapes()), Precision: trainer.Precisions()[0], Trainer: momenta.Key(0)}
+func (p *past) recomputation(trainer *train.Trainer, since []*past) audit.Recomputation {
+	x := audit.Recomputation{Step: p.step, Weights: p.step - 1, Chunks: momenta.All(trainer.Shapes()), Precision: trainer.Precisions()[0], Trainer: momenta.Key(0)}
 	for _, s := range since {
 		x.Applied = append(x.Applied, audit.Applied{Step: s.step, Payloads: [][]byte{s.payload}})
 	}
@@ -108,7 +108,7 @@ func (p *past) examination(trainer *train.Trainer, since []*past) audit.Examinat
 }
 
 func (p *past) audit(ctx context.Context, trainer *train.Trainer, cut *momenta.Cutting, since []*past) (audit.Report, error) {
-	exam, err := trainer.Examine(ctx, p.examination(trainer, since), p.batch)
+	reference, err := trainer.Recompute(ctx, p.recomputation(trainer, since), p.batch)
 	if err != nil {
 		return audit.Report{}, err
 	}
@@ -117,5 +117,5 @@ func (p *past) audit(ctx context.Context, trainer *train.Trainer, cut *momenta.C
 	if err != nil {
 		return audit.Report{}, err
 	}
-	return momenta.Exam(exam, momenta.Key(0), drawn).Check(claim), nil
+	return momenta.Reference(reference, momenta.Key(0), drawn).Check(claim), nil
 }

@@ -88,13 +88,13 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 	if len(r.Batch) == 0 {
 		return a, nil
 	}
-	exam, err := t.Examine(ctx, audit.Examination{
+	reference, err := t.Recompute(ctx, audit.Recomputation{
 		Step: r.Step, Weights: r.Step - 1, Chunks: momenta.All(a.Shapes), Precision: t.Precisions()[0],
 	}, data.Batch{ID: assign.BatchID{End: uint64(len(r.Batch))}, Sequences: r.Batch})
 	if err != nil {
 		return a, err
 	}
-	a.Updates, a.Usual, a.Longest, a.Most = exam.Updates, exam.Usual, exam.Longest, exam.Most
+	a.Updates, a.Usual, a.Longest, a.Most = reference.Updates, reference.Usual, reference.Longest, reference.Most
 	return a, nil
 }
 

@@ -1,6 +1,6 @@
 // Package momenta is what trainers of a run have for themselves, without a process or a replica
 // each: their momenta. Their gradients come from replicas that others hold, by
-// train.Trainer.Examine; the optimizer around them is that of distro, and what they open is what
+// train.Trainer.Recompute; the optimizer around them is that of distro, and what they open is what
 // audit checks. Attacks are trainers that do all by the rules but add something else than their
 // gradient.
 //

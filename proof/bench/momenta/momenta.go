@@ -22,7 +22,7 @@ type Options struct {
 }
 
 // Cutting is the model's chunks as tensors whose chunks lie one after the other, so that the
-// optimizer works on what train.Trainer.Examine tells of all chunks.
+// optimizer works on what train.Trainer.Recompute tells of all chunks.
 type Cutting struct {
 	Options
 	Kernel  *distro.Kernel
@@ -183,8 +183,8 @@ func (c *Cutting) Payload(m *State, member int, first, end uint64) ([]byte, erro
 	return codec.Encode(codec.Header{RunHash: c.Run, Step: m.Step, BatchStart: first, BatchEnd: end, Trainer: Key(member)}, layouts, c.Signs, m.Taken)
 }
 
-// Exam returns what of an exam of all chunks an audit of the drawn ones has.
-func Exam(all *audit.Exam, trainer [32]byte, chunks []uint32) *audit.Exam {
+// Reference returns the part, of a reference of all chunks, that an audit of the drawn ones has.
+func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.Reference {
 	drawn := *all
 	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual = trainer, chunks, nil, nil
 	for _, chunk := range chunks {

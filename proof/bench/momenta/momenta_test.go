@@ -60,7 +60,7 @@ func (r *rig) judge(t *testing.T, added [][]float32) (audit.Outcome, audit.Repor
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := &audit.Exam{Shapes: r.cut.Shapes, Step: 4, Decay: r.cut.Decay, Signs: r.cut.Signs, Longest: math.Inf(1), Most: math.Inf(1)}
+	all := &audit.Reference{Shapes: r.cut.Shapes, Step: 4, Decay: r.cut.Decay, Signs: r.cut.Signs, Longest: math.Inf(1), Most: math.Inf(1)}
 	for i, s := range r.cut.Shapes {
 		for c := range s.Chunks {
 			chunk := r.update[i][c*s.Rows*s.Cols:][:s.Rows*s.Cols]
@@ -71,7 +71,7 @@ func (r *rig) judge(t *testing.T, added [][]float32) (audit.Outcome, audit.Repor
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := Exam(all, Key(3), All(r.cut.Shapes)).Check(claim)
+	report := Reference(all, Key(3), All(r.cut.Shapes)).Check(claim)
 	return report.Judge(audit.F32Limits), report
 }
 

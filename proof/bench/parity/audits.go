@@ -76,7 +76,7 @@ func eachChunk(result []codec.TensorResult, f func(chunk int, count uint16)) {
 
 // finds reports whether an audit of a member's step does not pass.
 func (m *members) finds(ctx context.Context, r *round, target *member) (bool, error) {
-	exam, err := m.examine(ctx, r, target)
+	reference, err := m.recompute(ctx, r, target)
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +95,7 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return momenta.Exam(exam, trainer, chunks).Check(claim).Judge(m.precision().Limits()) != audit.Passed, nil
+	return momenta.Reference(reference, trainer, chunks).Check(claim).Judge(m.precision().Limits()) != audit.Passed, nil
 }
 
 // audit lets those who do not train in a round audit a result each: by its own dice, with one half

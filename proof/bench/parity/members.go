@@ -68,11 +68,11 @@ type member struct {
 
 // round is a step of those who train in it.
 type round struct {
-	step     uint32
-	trainers []*member // in the order of their numbers
-	batches  map[*member]assign.BatchID
-	from     map[*member]*momenta.State // what they went on from
-	exams    map[*member]*audit.Exam    // of their batches, as far as somebody computed the gradient
+	step       uint32
+	trainers   []*member // in the order of their numbers
+	batches    map[*member]assign.BatchID
+	from       map[*member]*momenta.State   // what they went on from
+	references map[*member]*audit.Reference // of their batches, as far as somebody computed the gradient
 }
 
 // trial is of a member that an auditor has accused in a step.
@@ -165,7 +165,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 
 // begin draws the batch of each member.
 func (m *members) begin(step uint32, id assign.BatchID) *round {
-	r := &round{step: step, batches: map[*member]assign.BatchID{}, from: map[*member]*momenta.State{}, exams: map[*member]*audit.Exam{}}
+	r := &round{step: step, batches: map[*member]assign.BatchID{}, from: map[*member]*momenta.State{}, references: map[*member]*audit.Reference{}}
 	for _, a := range assign.Batches(m.seed(step), len(m.members), m.command.Verification, id.Start, uint32(id.Len())) {
 		one := m.members[a.Member]
 		r.trainers = append(r.trainers, one)
@@ -188,34 +188,34 @@ func (m *members) payloads(r *round) (all [][]byte, err error) {
 	return all, nil
 }
 
-// examine computes the gradient of a member's batch, times the learning rate, of all chunks, once.
-func (m *members) examine(ctx context.Context, r *round, one *member) (*audit.Exam, error) {
-	if r.exams[one] != nil {
-		return r.exams[one], nil
+// recompute computes the gradient of a member's batch, times the learning rate, of all chunks, once.
+func (m *members) recompute(ctx context.Context, r *round, one *member) (*audit.Reference, error) {
+	if r.references[one] != nil {
+		return r.references[one], nil
 	}
-	exam, err := m.gradient(ctx, r.step, r.batches[one])
-	r.exams[one] = exam
-	return exam, err
+	reference, err := m.gradient(ctx, r.step, r.batches[one])
+	r.references[one] = reference
+	return reference, err
 }
 
 // gradient computes the gradient of a batch in a step.
-func (m *members) gradient(ctx context.Context, step uint32, batch assign.BatchID) (*audit.Exam, error) {
+func (m *members) gradient(ctx context.Context, step uint32, batch assign.BatchID) (*audit.Reference, error) {
 	sequences, err := m.text.Sequences(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	return m.trainer.Examine(ctx, audit.Examination{
+	return m.trainer.Recompute(ctx, audit.Recomputation{
 		Step: step, Weights: step - 1, Chunks: momenta.All(m.cut.Shapes), Precision: m.precision(),
 	}, data.Batch{ID: batch, Sequences: sequences})
 }
 
 // train takes an honest member's step.
 func (m *members) train(ctx context.Context, r *round, one *member) error {
-	exam, err := m.examine(ctx, r, one)
+	reference, err := m.recompute(ctx, r, one)
 	if err != nil {
 		return err
 	}
-	m.update = m.cut.Tensors(exam.Updates, m.update)
+	m.update = m.cut.Tensors(reference.Updates, m.update)
 	return m.advance(r, one, m.update)
 }
 
@@ -246,16 +246,16 @@ func (m *members) fake(ctx context.Context, r *round) error {
 			continue
 		}
 		other := honest[i%len(honest)]
-		exam, err := r.exams[other], error(nil)
+		reference, err := r.references[other], error(nil)
 		if m.attack.ownGradient {
-			exam, err = m.examine(ctx, r, one)
+			reference, err = m.recompute(ctx, r, one)
 		}
 		if err != nil {
 			return err
 		}
 		scene := &momenta.Scene{
 			Cutting: m.cut, Random: m.random, Step: r.step, Own: one.state, Honest: one.honest,
-			Update: m.cut.Tensors(exam.Updates, nil), Others: other.state.Taken, Old: one.old, Most: exam.Most,
+			Update: m.cut.Tensors(reference.Updates, nil), Others: other.state.Taken, Old: one.old, Most: reference.Most,
 		}
 		if one.old = scene.Update; scene.Old == nil {
 			scene.Old = scene.Update

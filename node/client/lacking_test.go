@@ -1,0 +1,108 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestRestartWithAnOlderModel starts the only member of a run again whose folder has lost the newest
+// model that the run recorded: it waits for somebody who has that, goes on from the older one when
+// nobody has come, and at once when it was told to.
+func TestRestartWithAnOlderModel(t *testing.T) {
+	for name, test := range map[string]struct {
+		accept bool
+		holder time.Duration // until somebody comes who has the newest; 0: nobody does
+		most   time.Duration // until the next epoch begins
+		least  time.Duration
+	}{
+		"nobody comes":       {false, 0, holderPatience + time.Minute, holderPatience},
+		"a holder comes":     {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute},
+		"a loss is accepted": {true, 0, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := clienttest.Config(1)
+				config.TotalSteps = 300
+				w := newWorld(t, config)
+				folder := filepath.Join(w.dir, "saved")
+				kept := func(o *options) { o.CheckpointDir = folder }
+				a := w.launch(0, kept)
+				w.until("the third epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
+				a.cancel()
+				a.wait()
+				w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				newest := w.host.State().Model.Checkpoint.Step
+				f := keep.Folder{Dir: folder, RunID: clienttest.RunID}
+				older, found := f.NewestBefore(newest)
+				away := filepath.Join(w.dir, "holder")
+				lost := keep.Folder{Dir: away, RunID: clienttest.RunID}
+				if err := os.Mkdir(away, 0o755); err != nil || !found {
+					t.Fatal(err, newest)
+				}
+				if err := os.Rename(f.Checkpoint(newest), lost.Checkpoint(newest)); err != nil {
+					t.Fatal(err)
+				}
+				var log journal
+				begun, want := time.Now(), older
+				again := w.launch(0, func(o *options) {
+					kept(o)
+					log.keeps(o)
+					o.AcceptLoss = test.accept
+				})
+				members := []*member{again}
+				if test.holder > 0 {
+					time.Sleep(test.holder)
+					want = newest
+					members = append(members, w.launch(1, func(o *options) { o.CheckpointDir = away }))
+				}
+				w.until("it has the model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+				if took := time.Since(begun); took < test.least || took > test.most {
+					t.Errorf("it began after %v, want %v to %v", took, test.least, test.most)
+				}
+				if ready := all[event.Ready](again)[0]; ready.Step != want {
+					t.Errorf("it began with %+v, want the model of step %d", ready, want)
+				}
+				if said := log.lines("level=WARN", "--accept-loss"); (len(said) > 0) == test.accept {
+					t.Errorf("said %q", said)
+				}
+				if said := log.lines("level=WARN", "is not in it"); len(said) == 0 && test.holder == 0 {
+					t.Errorf("of what is lost it said %q", said)
+				}
+				for _, m := range members {
+					m.cancel()
+					m.wait()
+				}
+			})
+		})
+	}
+}
+
+// TestNewcomersWaitForNobody: who has no checkpoint of the run cannot know what others have.
+func TestNewcomersWaitForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(1)
+		config.TotalSteps = 300
+		w := newWorld(t, config)
+		a := w.launch(0, func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "saved") })
+		w.until("the third epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
+		a.cancel()
+		a.wait()
+		w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+		begun := time.Now()
+		b := w.launch(1, func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "new") })
+		w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](b)) > 0 })
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("it waited for %v", took)
+		}
+		b.cancel()
+		b.wait()
+	})
+}
