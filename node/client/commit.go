@@ -179,21 +179,21 @@ func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (f
 	return found, false
 }
 
-// reportCommit says, while rounds run, which model this client could go on from.
-func (n *Node) reportCommit() {
-	s, points := n.run.state, &n.rounds.points
-	points.trim(s, n.models)
-	me, ok := s.Member(n.run.myself())
-	if !ok || !n.run.isMember() || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
+// reportTo says, while rounds run, which model this client could go on from.
+func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submitter) {
+	s := v.state
+	c.trim(s, models)
+	me, ok := s.Member(v.myself())
+	if !ok || !v.isMember() || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return
 	}
-	model, ok := points.toReport(s, me)
+	model, ok := c.toReport(s, me)
 	if !ok {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: model.Step + 1, Digest: model.Digest}
-	n.actions.submit("commit point", report, report, func() {
-		n.report.log.Debug("reported a commit point", "step", model.Step, "digest", hexOf(model.Digest)[:16])
+	actions.submit("commit point", report, report, func() {
+		c.report.log.Debug("reported a commit point", "step", model.Step, "digest", hexOf(model.Digest)[:16])
 	})
 }
 

@@ -6,11 +6,22 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
 )
 
-// leaving is a client's way out of a run by itself: it trains no more, applies what counted as far as
+// leaving is a client's way out of the run by itself: it trains no more, applies what counted as far as
 // it is there, says which model it holds, and withdraws. Nobody waits for it longer than until.
 type leaving struct {
+	run     *view
+	rounds  *roundStates
+	engine  *engine
+	models  *handover.Models
+	actions *submitter
+	report  *reporter
+	saves   bool                   // there is a folder for checkpoints
+	settle  func(step uint32) bool // applies the results of finished rounds up to a step
+
 	since, until time.Time // zero: it stays
 }
 
@@ -18,32 +29,34 @@ func (l *leaving) begun() bool { return !l.until.IsZero() }
 
 // patient reports whether the outcome of a round that this client has witnessed is still awaited: half
 // of the time is for saying what it holds.
-func (l *leaving) patient(now time.Time) bool { return now.Sub(l.since) < l.until.Sub(l.since)/2 }
+func (l *leaving) patient() bool {
+	return l.engine.tasks.Now().Sub(l.since) < l.until.Sub(l.since)/2
+}
 
-// leave begins to leave.
-func (n *Node) leave() {
-	now := n.tasks.Now()
-	n.seat.leaving = leaving{now, now.Add(n.LeaveTimeout)}
-	n.engine.cancelTraining(none)
-	n.engine.abandonRecomputation()
-	if n.run.isMember() {
-		n.report.log.Info("leaving: this client trains no more, and reports the model that it holds", "at most", n.LeaveTimeout)
+// begin begins to leave.
+func (l *leaving) begin(limit time.Duration) {
+	l.since = l.engine.tasks.Now()
+	l.until = l.since.Add(limit)
+	l.engine.cancelTraining(none)
+	l.engine.abandonRecomputation()
+	if l.run.isMember() {
+		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "at most", limit)
 	}
 }
 
-// saidGoodbye reports whether nothing is left to be done before this client withdraws.
-func (n *Node) saidGoodbye() bool {
-	s, l := n.run.state, &n.seat.leaving
-	if s == nil || n.run.lie != nil || !n.run.isMember() || !n.tasks.Now().Before(l.until) {
+// over reports whether nothing is left to be done before this client withdraws.
+func (l *leaving) over() bool {
+	s := l.run.state
+	if s == nil || l.run.lie != nil || !l.run.isMember() || !l.engine.tasks.Now().Before(l.until) {
 		return true
 	}
 	switch s.RunState {
 	case coordinator.Warmup:
-		return !n.run.onlyHolder()
+		return !l.run.onlyHolder()
 	case coordinator.RoundTrain, coordinator.RoundWitness:
-		return n.saidInRound()
+		return l.saidInRound()
 	case coordinator.Cooldown:
-		return n.saidInCooldown()
+		return l.saidInCooldown()
 	default:
 		return true
 	}
@@ -51,69 +64,69 @@ func (n *Node) saidGoodbye() bool {
 
 // saidInRound has the newest model that counts reported. If this client witnessed the running round,
 // and it counts because of that, that is the one after it.
-func (n *Node) saidInRound() bool {
-	s, points := n.run.state, &n.rounds.points
-	r, step := n.rounds.replica, s.Progress.Step
-	me, ok := s.Member(n.run.myself())
+func (l *leaving) saidInRound() bool {
+	s, points := l.run.state, &l.rounds.points
+	r, step := l.rounds.replica, s.Progress.Step
+	me, ok := s.Member(l.run.myself())
 	switch {
 	case !ok || r == nil || r.closing:
 		return true
-	case n.hasWitnessed(step) && n.seat.leaving.patient(n.tasks.Now()):
+	case l.hasWitnessed(step) && l.patient():
 		return false
 	case r.step+1 < step:
-		n.settle(step - 1)
-		return n.rounds.replica == nil
+		l.settle(step - 1)
+		return l.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
 		return !points.busy
-	case !points.busy && !points.has(r.step) && n.engine.Idle():
-		n.takeCommit(r.step)
+	case !points.busy && !points.has(r.step) && l.engine.Idle():
+		l.copy(r)
 	}
 	return false
 }
 
 // saidInCooldown has the epoch's model reported and, where there is a folder, on the disk.
-func (n *Node) saidInCooldown() bool {
-	s, points, m := n.run.state, &n.rounds.points, n.models.Held
-	me, ok := s.Member(n.run.myself())
+func (l *leaving) saidInCooldown() bool {
+	s, points, m := l.run.state, &l.rounds.points, l.models.Held
+	me, ok := s.Member(l.run.myself())
 	last := s.Progress.Step - 1
-	if !ok || n.rounds.replica == nil && (m == nil || m.Step != last) {
+	if !ok || l.rounds.replica == nil && (m == nil || m.Step != last) {
 		return true
 	}
 	if m == nil || m.Step != last {
 		return false
 	}
-	if n.CheckpointDir != "" && !points.has(last) {
+	if l.saves && !points.has(last) {
 		points.take(last, m.Snapshot, s)
 	}
 	return me.Report.Step == last && !points.busy
 }
 
-// takeCommit takes a copy of the model after the newest applied step.
-func (n *Node) takeCommit(step uint32) {
-	trainer, replica := n.engine.trainer, n.rounds.replica
-	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+// copy takes a copy of the model after the newest applied step.
+func (l *leaving) copy(r *replica) {
+	trainer, step := l.engine.trainer, r.step
+	l.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
 		taken, err := copyAfter(ctx, trainer, step)
 		return func() {
 			switch {
 			case err != nil:
-				n.report.log.Warn("this client leaves without saying which model it holds", "step", step, "err", err)
-				n.seat.leaving.until = n.tasks.Now()
-			case n.rounds.replica == replica && replica.step == step:
-				n.rounds.points.take(step, taken, n.run.state)
+				l.report.log.Warn("this client leaves without saying which model it holds", "step", step, "err", err)
+				l.until = l.engine.tasks.Now()
+			case l.rounds.replica == r && r.step == step:
+				l.rounds.points.take(step, taken, l.run.state)
 			}
 		}
 	})
 }
 
 // hasWitnessed reports whether this client sent its proof of a round.
-func (n *Node) hasWitnessed(step uint32) bool {
-	l := n.rounds.of[step]
-	if l == nil {
+func (l *leaving) hasWitnessed(step uint32) bool {
+	round := l.rounds.of[step]
+	if round == nil {
 		return false
 	}
-	index, takesPart := l.Round.MemberIndex(n.run.myself())
-	return takesPart && (n.actions.answered("witness", step) ||
-		slices.ContainsFunc(l.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
+	index, takesPart := round.Round.MemberIndex(l.run.myself())
+	return takesPart && (l.actions.answered("witness", step) ||
+		slices.ContainsFunc(round.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
 }
 
 // onlyHolder reports whether this client has the model that an epoch begins with, and other members
@@ -138,31 +151,43 @@ func (v *view) onlyHolder() bool {
 	return others
 }
 
-// newestHeld returns the digest of the newest model that the run recorded and this client holds, and
-// its step; zero when there is none.
-func (n *Node) newestHeld() (digest [32]byte, step uint32) {
-	s := n.run.state
-	if !s.Model.Checkpoint.FromPeers() {
-		return digest, 0
-	}
-	if n.holdsCheckpoint() {
-		return s.Model.Checkpoint.Digest, s.Model.Checkpoint.Step
-	}
-	saved, _ := n.keeper.Newest(s)
-	for _, r := range slices.Backward(s.Earlier) {
-		if r.Step > saved.Step && (n.rounds.points.holds(r.Digest) || n.models.Shared(r.Digest) != nil) {
-			return r.Digest, r.Step
-		}
-	}
-	return saved.Digest, saved.Step
+// holdings are the models that this client could go on from by itself.
+type holdings struct {
+	run    *view
+	models *handover.Models
+	points *commitPoints
+	keeper *keep.Keeper
 }
 
-// holdsMore reports whether this client, which waits for its place, holds a newer model of the run than
-// the run knows: the run may have recorded it since this client asked for the place.
-func (n *Node) holdsMore(waits *coordinator.Client) bool {
-	if waits.HoldsModel || n.seat.told == n.run.state.Model.Checkpoint {
-		return false
+// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are still in
+// memory, whatever the trainer's weights have become, or on its disk.
+func (h *holdings) checkpoint() bool {
+	c := h.run.state.Model.Checkpoint
+	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.keeper.Holds(c)
+}
+
+// newest returns the newest model that the run recorded and this client holds; zero when there is none.
+func (h *holdings) newest() coordinator.Recorded {
+	s := h.run.state
+	c := s.Model.Checkpoint
+	switch {
+	case !c.FromPeers():
+		return coordinator.Recorded{}
+	case h.checkpoint():
+		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}
 	}
-	_, step := n.newestHeld()
-	return step > waits.HoldsEarlier
+	saved, _ := h.keeper.Newest(s)
+	for _, r := range slices.Backward(s.Earlier) {
+		if r.Step > saved.Step && (h.points.holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
+			return r
+		}
+	}
+	return saved
+}
+
+// moreThan reports whether this client, which waits for its place, holds a newer model of the run than
+// the run knows: the run may have recorded it since this client asked for the place, of which told is
+// the run's checkpoint.
+func (h *holdings) moreThan(waits *coordinator.Client, told coordinator.Checkpoint) bool {
+	return !waits.HoldsModel && told != h.run.state.Model.Checkpoint && h.newest().Step > waits.HoldsEarlier
 }

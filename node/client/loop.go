@@ -46,7 +46,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil // it only stayed for others
 			}
 			interrupted = nil
-			n.leave()
+			n.seat.leaving.begin(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
 			if !open && n.seat.parting.said {
 				return nil
@@ -68,7 +68,7 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-ticks.C:
 		}
 		n.reconcile()
-		if n.end == nil && n.seat.leaving.begun() && n.saidGoodbye() {
+		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
 			n.keeper.SaveNow()
 			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk())
@@ -180,7 +180,7 @@ func (n *Node) reconcile() {
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
-	n.reportCommit()
+	n.rounds.points.reportTo(&n.run, n.models, n.actions)
 	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {

@@ -76,6 +76,10 @@ func New(o Options) (*Node, error) {
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
+	n.seat.leaving = leaving{
+		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
+		saves: o.CheckpointDir != "", settle: n.settle,
+	}
 	n.fetcher = fetch.New(fetch.Options{
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
 	})
@@ -84,6 +88,7 @@ func New(o Options) (*Node, error) {
 	n.keeper = keep.NewKeeper(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
+	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, keeper: n.keeper}
 	return n, nil
 }
 

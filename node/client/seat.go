@@ -25,6 +25,7 @@ type seat struct {
 	waiting waiting                // as it was logged last
 	parting parting                // when the run is finished
 	leaving leaving                // by itself
+	holds   holdings               // by itself
 	lacking lacking                // the run's newest model, when it is not to be had
 	rejoin  *rejoin                // into a running epoch
 	reveals reveals                // for the draws of the run
@@ -47,8 +48,8 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
-		if holds && !n.holdsMore(&s.Pending[i]) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.seat.holds.checkpoint()
+		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -61,8 +62,7 @@ func (n *Node) keepSeat() {
 		return
 	}
 	epoch := s.Progress.Epoch
-	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
-	join.Holds, _ = n.newestHeld()
+	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now()), Holds: n.seat.holds.newest().Digest}
 	n.seat.asked = true
 	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {

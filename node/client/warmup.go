@@ -186,10 +186,3 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 func (n *Node) holdsModel() bool {
 	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
 }
-
-// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
-// parts are still in memory, whatever the trainer's weights have become, or on its disk.
-func (n *Node) holdsCheckpoint() bool {
-	c := n.run.state.Model.Checkpoint
-	return c.FromPeers() && (n.models.Shared(c.Digest) != nil || n.rounds.points.holds(c.Digest)) || n.keeper.Holds(c)
-}
