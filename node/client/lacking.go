@@ -30,7 +30,7 @@ func (n *Node) waitsForHolder() bool {
 	s, l := n.run.state, &n.seat.lacking
 	c := s.Model.Checkpoint
 	if n.AcceptLoss || n.CheckpointDir == "" || !c.FromPeers() || n.models.Held != nil || n.rounds.replica != nil ||
-		n.holdsCheckpoint() || len(s.UploadsOf(c.Digest)) > 0 || n.run.othersHold() {
+		n.seat.holds.checkpoint() || len(s.UploadsOf(c.Digest)) > 0 || n.run.othersHold() {
 		l.since = time.Time{}
 		return false
 	}

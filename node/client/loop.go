@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run takes part in the run until it is finished (nil), ctx is done (its cause, after
-// withdrawing), or the client cannot go on. All goroutines have ended when it returns.
+// Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
+// the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended when it returns.
 // A Node runs once, on goroutines of its own: not with a Runtime among its options.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
-	work, cancel := context.WithCancel(ctx)
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err := n.auditor.Close(); err != nil {
 			n.report.log.Warn("remove results that were kept for audits", "err", err)
@@ -38,21 +38,21 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	ticks := time.NewTicker(heartbeat)
 	defer ticks.Stop()
+	interrupted := ctx.Done()
 	for n.end == nil {
 		select {
-		case <-ctx.Done():
+		case <-interrupted:
 			if n.seat.parting.said {
 				return nil // it only stayed for others
 			}
-			n.withdraw(ctx)
-			n.keeper.SaveNow()
-			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.keeper.OnDisk(n.run.state)); loss != "" {
-				n.report.log.Warn(loss)
-			}
-			return context.Cause(ctx)
+			interrupted = nil
+			n.seat.leaving.begin(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
 			if !open && n.seat.parting.said {
 				return nil
+			}
+			if !open && n.seat.leaving.begun() {
+				return context.Cause(ctx)
 			}
 			if !open {
 				err := fmt.Errorf("run client: %w", cmp.Or(n.Backend.Err(), backend.ErrClosed))
@@ -68,6 +68,15 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-ticks.C:
 		}
 		n.reconcile()
+		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
+			n.withdraw(ctx)
+			n.keeper.SaveNow()
+			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk())
+			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
+				n.report.log.Warn(loss)
+			}
+			return context.Cause(ctx)
+		}
 	}
 	return n.end.err
 }
@@ -171,6 +180,7 @@ func (n *Node) reconcile() {
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
+	n.rounds.points.reportTo(&n.run, n.models, n.actions)
 	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {
@@ -186,6 +196,9 @@ func (n *Node) reconcile() {
 		n.finish()
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
+	}
+	if n.seat.leaving.begun() {
+		return
 	}
 	n.auditor.Advance()
 	n.heal()

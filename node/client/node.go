@@ -76,13 +76,19 @@ func New(o Options) (*Node, error) {
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
+	n.seat.leaving = leaving{
+		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
+		saves: o.CheckpointDir != "", settle: n.settle,
+	}
 	n.fetcher = fetch.New(fetch.Options{
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
 	})
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
+	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
 	n.keeper = keep.NewKeeper(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
+	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, keeper: n.keeper}
 	return n, nil
 }
 
@@ -99,6 +105,7 @@ func (n *Node) desynchronise(reason string) {
 	}
 	n.rounds.replica, n.models.Held = nil, nil
 	n.store.Forget(0, 0) // they may not be the run's
+	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.rejoin.giveUp(n.run.epoch())

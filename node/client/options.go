@@ -84,6 +84,7 @@ type Options struct {
 
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
+	LeaveTimeout      time.Duration // to report the model before a client that is told to end withdraws; 5 s
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
 	// FinalWait is how long a client stays when the run is finished: to find the final model
 	// when it was cut off in the last epoch, or for members that were to come. Getting it may
@@ -103,6 +104,7 @@ const (
 // Defaults of Options, and intervals that nobody needs to change.
 const (
 	defaultRepublishInterval = 2 * time.Second
+	defaultLeaveTimeout      = 5 * time.Second
 	defaultWithdrawTimeout   = 2 * time.Second
 	defaultFinalWait         = 30 * time.Second
 	defaultDownloads         = 8
@@ -159,6 +161,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Draws = env.Drawn{}
 	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
+	setDefault(&o.LeaveTimeout, defaultLeaveTimeout)
 	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
 	o.FinalWait = cmp.Or(o.FinalWait, defaultFinalWait)
 	return o, nil

@@ -21,7 +21,7 @@ func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
 	n.engine.cancelTraining(func(of uint32) bool { return of == step || n.engine.isAhead(step+1) })
 	l := n.keepUp()
-	if l == nil {
+	if l == nil || n.seat.leaving.begun() {
 		return
 	}
 	n.press(l)
@@ -291,7 +291,7 @@ func tokensOf(batch data.Batch) int {
 func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
-	if l := n.keepUp(); l != nil {
+	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
 		n.sendWitness(l, true)
 		n.trainAhead(l)
 	}

@@ -158,6 +158,7 @@ type roundStates struct {
 	of      map[uint32]*roundState // by step
 	steps   []uint32               // ascending; replaced, never modified
 	early   []announcement         // for rounds that have not begun here
+	points  commitPoints           // models of the epoch to fall back to
 }
 
 // put adds the round of a step.

@@ -15,17 +15,20 @@ import (
 
 // seat is the client's way into the run.
 type seat struct {
-	greeted bool      // a state was seen
-	origin  origin    // the model that the run trains
-	acked   time.Time // when the Join was sent that was accepted and that no state shows yet
-	asked   bool      // this process asked for a place
-	again   bool      // the next entry is a return: the model was lost, or the process restarted
-	check   *runCheck // newest; nil: none yet
-	waiting waiting   // as it was logged last
-	parting parting   // when the run is finished
-	lacking lacking   // the run's newest model, when it is not to be had
-	rejoin  *rejoin   // into a running epoch
-	reveals reveals   // for the draws of the run
+	greeted bool                   // a state was seen
+	origin  origin                 // the model that the run trains
+	told    coordinator.Checkpoint // newest for which a Join said which model is held
+	acked   time.Time              // when the Join was sent that was accepted and that no state shows yet
+	asked   bool                   // this process asked for a place
+	again   bool                   // the next entry is a return: the model was lost, or the process restarted
+	check   *runCheck              // newest; nil: none yet
+	waiting waiting                // as it was logged last
+	parting parting                // when the run is finished
+	leaving leaving                // by itself
+	holds   holdings               // by itself
+	lacking lacking                // the run's newest model, when it is not to be had
+	rejoin  *rejoin                // into a running epoch
+	reveals reveals                // for the draws of the run
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -39,11 +42,14 @@ type runCheck struct {
 // fill: then joining gives the place up and asks for one in the next epoch.
 func (n *Node) keepSeat() {
 	s := n.run.state
+	if n.seat.leaving.begun() {
+		return
+	}
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
-		if holds && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.seat.holds.checkpoint()
+		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -56,15 +62,11 @@ func (n *Node) keepSeat() {
 		return
 	}
 	epoch := s.Progress.Epoch
-	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
-	if n.holdsCheckpoint() {
-		join.Holds = s.Model.Checkpoint.Digest
-	} else if newest, ok := n.keeper.Newest(s); ok {
-		join.Holds = newest.Digest
-	}
+	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now()), Holds: n.seat.holds.newest().Digest}
 	n.seat.asked = true
-	sent := n.tasks.Now()
+	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {
+		n.seat.told = of
 		n.seat.acked = sent // an answer that a process which stood still reads late is about an epoch of long ago
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -93,6 +94,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	own := l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
 	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
+	commits := !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step)
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
@@ -101,6 +103,11 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 			err = trainer.Apply(ctx, step, payloads, own)
 		}
 		seconds := n.tasks.Now().Sub(begun).Seconds()
+		var taken checkpoint.Snapshot
+		var failed error
+		if err == nil && commits { // before anything else changes the weights
+			taken, failed = copyAfter(ctx, trainer, step)
+		}
 		if err == nil {
 			kept.Read(ctx, n.Network, payloads)
 		}
@@ -120,6 +127,11 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 				n.auditor.Keep(kept)
 				n.store.Drop(l.Settled(o)...)
 				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
+				if failed != nil {
+					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
+				} else if commits {
+					n.rounds.points.take(step, taken, n.run.state)
+				}
 			}
 		}
 	})

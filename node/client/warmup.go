@@ -21,7 +21,7 @@ const modelPause = time.Second
 
 // warmup gets the model that the epoch starts from and says so.
 func (n *Node) warmup() {
-	if !n.closeEpoch() || !n.run.isMember() || !n.enterEpoch() {
+	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
 		return
 	}
 	if first := n.run.foretell(n.Draws); first.ok { // its tokens are read while others load the model
@@ -140,7 +140,7 @@ func (n *Node) obtainModel() {
 	n.store.Forget(0, 0) // what follows does not go on from there
 	a := n.models.Begin(handover.Request{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
-		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
+		Places: places, Copy: n.rounds.points.copyOf(s.Model.Checkpoint.Digest), Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		err := a.Run(ctx)
@@ -164,7 +164,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
-	if m := a.Model; err == nil && !cancelled && n.run.state.RunState == coordinator.Finished {
+	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
 		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
 	}
 	switch {
@@ -185,11 +185,4 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 // is built as the run says now.
 func (n *Node) holdsModel() bool {
 	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
-}
-
-// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
-// parts are still in memory, whatever the trainer's weights have become, or on its disk.
-func (n *Node) holdsCheckpoint() bool {
-	c := n.run.state.Model.Checkpoint
-	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
 }

@@ -126,7 +126,7 @@ func (a *Attempt) sources() []source {
 	case !a.checkpoint().FromPeers():
 		return []source{initial{}}
 	}
-	sources := []source{disk{}}
+	sources := []source{copied{}, disk{}}
 	if !a.noReplay {
 		sources = append(sources, results{})
 	}
@@ -143,6 +143,17 @@ func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 	copied.Origin, copied.Fresh, copied.Source, copied.Fetched = *a.checkpoint(), true, "held", 0
 	a.Model = &copied
 	return copied.Snapshot, false, nil
+}
+
+// copied is a copy of the model that was taken while the epoch before ran.
+type copied struct{}
+
+func (copied) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	if a.Copy == nil {
+		return checkpoint.Snapshot{}, true, errNoBase
+	}
+	err := a.adopt(*a.Copy, "held")
+	return *a.Copy, true, err
 }
 
 // initial is where the run began.
@@ -173,7 +184,7 @@ func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
 	if err := a.Model.Publish(a.Network.Put, snapshot); err != nil {
 		return err
 	}
-	a.Model.Step, a.Model.Source = snapshot.Step, source
+	a.Model.Step, a.Model.Source = a.checkpoint().Step, source
 	return nil
 }
 

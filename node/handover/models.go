@@ -108,10 +108,11 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 
 // Request is a model that a client needs.
 type Request struct {
-	Definition env.Definition // with the checkpoint, and what the trainer is built from
-	Trainer    env.Trainer    // nil: none yet, or one that was built for another definition
-	Redefined  bool           // the run was configured anew: an earlier model may have another shape
-	Peers      []identity.ID  // peers that may have the model
+	Definition env.Definition       // with the checkpoint, and what the trainer is built from
+	Trainer    env.Trainer          // nil: none yet, or one that was built for another definition
+	Redefined  bool                 // the run was configured anew: an earlier model may have another shape
+	Peers      []identity.ID        // peers that may have the model
+	Copy       *checkpoint.Snapshot // of the model, taken while the epoch before ran; nil: none
 	Places     []coordinator.Place
 	Time       time.Duration // within which all members have to have the model
 }

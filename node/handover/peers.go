@@ -44,7 +44,7 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 		return snapshot, err
 	}
 	a.Model.Snapshot, a.Model.Manifest = snapshot, encoded
-	a.Model.Digest, a.Model.Step, a.Model.Source = a.checkpoint().Digest, snapshot.Step, "peers"
+	a.Model.Digest, a.Model.Step, a.Model.Source = a.checkpoint().Digest, a.checkpoint().Step, "peers"
 	return snapshot, nil
 }
 

@@ -2,7 +2,9 @@ package keep
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,6 +24,43 @@ type Folder struct {
 // Checkpoint returns the folder of the checkpoint after a step.
 func (f Folder) Checkpoint(step uint32) string {
 	return filepath.Join(f.Dir, checkpointPrefix(f.RunID)+strconv.FormatUint(uint64(step), 10))
+}
+
+// Commit returns the folder of the model after a step that was taken while an epoch ran.
+func (f Folder) Commit(step uint32) string {
+	return filepath.Join(f.Dir, commitPrefix(f.RunID)+strconv.FormatUint(uint64(step), 10))
+}
+
+// SaveCommit writes a model that was taken while an epoch runs. It lies apart from the checkpoints:
+// nobody knows yet whether the run records it.
+func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error {
+	if f.Dir == "" {
+		return nil
+	}
+	dir := f.Commit(facts.Step)
+	if held, err := checkpoint.ReadFacts(dir); err == nil && held.Digest != facts.Digest {
+		if err := removeCheckpoint(dir); err != nil { // of a model that was not recorded
+			return fmt.Errorf("replace %s: %w", dir, err)
+		}
+	}
+	return writeCheckpoint(dir, s, facts.Extra())
+}
+
+// DropCommits removes the models that were taken while epochs ran, but those of steps that keep wants.
+func (f Folder) DropCommits(keep func(step uint32) bool) (failed error) {
+	if f.Dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if step, ok := stepOf(entry.Name(), commitPrefix(f.RunID)); ok && entry.IsDir() && !keep(uint32(step)) {
+			failed = errors.Join(failed, removeCheckpoint(filepath.Join(f.Dir, entry.Name())))
+		}
+	}
+	return failed
 }
 
 // NewestBefore returns the step of the newest saved checkpoint of the run before a step.
@@ -92,6 +131,11 @@ func checkpointPrefix(runID string) string {
 		return '_'
 	}, runID)
 	return safe + "-step"
+}
+
+// commitPrefix is the beginning of the names of the folders of models that were taken while an epoch ran.
+func commitPrefix(runID string) string {
+	return strings.TrimSuffix(checkpointPrefix(runID), "step") + "commit"
 }
 
 // stepOf returns the step in the name of a checkpoint folder of the run.

@@ -111,8 +111,8 @@ func (k *Keeper) WhereLies(s *coordinator.State) string {
 		return "none was recorded but the one that the run began with"
 	}
 	digest := "digest " + hex.EncodeToString(c.Digest[:8])
-	if k.Holds(c) {
-		return digest + ", in " + k.Folder.Checkpoint(c.Step)
+	if dir, err := k.Folder.Find(c.Step, c.Digest); err == nil {
+		return digest + ", in " + dir
 	}
 	var places []string
 	for _, u := range s.UploadsOf(c.Digest) {
@@ -145,6 +145,14 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 	}
 	facts, known := factsOf(m, s)
 	k.save(&attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest})
+}
+
+// FactsAfter says where in the run the model after a step stands, while its epoch runs. The digest
+// follows.
+func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
+	f, _ := factsOf(&Model{Step: step}, s)
+	f.Epoch++ // when the run falls back to it, the epoch is over
+	return f
 }
 
 // factsOf says where in the run the model stands. Known is false when the run has gone on

@@ -81,13 +81,16 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	return "", err
 }
 
-// settle moves a pending checkpoint into its place, if it has the digest and the place is free.
+// settle moves a checkpoint that is pending, or was taken while its epoch ran, into its place, if it has
+// the digest and the place is free.
 func (f Folder) settle(step uint32, digest [32]byte) bool {
-	facts, err := checkpoint.ReadFacts(f.pending(step))
-	if err != nil || facts.Digest != hex.EncodeToString(digest[:]) {
-		return false
+	for _, from := range []string{f.pending(step), f.Commit(step)} {
+		facts, err := checkpoint.ReadFacts(from)
+		if err == nil && facts.Digest == hex.EncodeToString(digest[:]) {
+			return os.Rename(from, f.Checkpoint(step)) == nil && syncFolder(f.Dir) == nil
+		}
 	}
-	return os.Rename(f.pending(step), f.Checkpoint(step)) == nil && syncFolder(f.Dir) == nil
+	return false
 }
 
 // clean removes pending checkpoints.
@@ -109,12 +112,7 @@ func (f Folder) dropPending() error {
 		if _, ours := stepOf(name, checkpointPrefix(f.RunID)); !ok || !ours {
 			continue
 		}
-		path := filepath.Join(f.Dir, entry.Name())
-		err := checkpoint.CheckTarget(path)
-		if err == nil {
-			err = os.RemoveAll(path)
-		}
-		failed = errors.Join(failed, err)
+		failed = errors.Join(failed, removeCheckpoint(filepath.Join(f.Dir, entry.Name())))
 	}
 	return failed
 }

@@ -125,6 +125,11 @@ func (k *Keeper) write(a *attempt, dir string) error {
 			err = k.put(dir, a.model.Snapshot, beside...)
 		}
 	}
+	if err == nil && a.recorded { // what was taken while epochs ran is not needed any more
+		if failed := k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step }); failed != nil {
+			k.Log.Warn("remove models that were taken while epochs ran", "err", failed)
+		}
+	}
 	if err == nil && a.known && k.Saved != nil {
 		k.Saved(dir, a.facts)
 	}

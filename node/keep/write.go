@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
@@ -41,7 +42,8 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Ext
 func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
 		_, ok := stepOf(name, prefix)
-		return ok
+		_, commit := stepOf(name, strings.TrimSuffix(prefix, "step")+"commit")
+		return ok || commit
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("clean up the checkpoint folder", "err", err)
@@ -68,14 +70,19 @@ func pruneCheckpoints(dir, prefix string, keep int) error {
 	slices.SortFunc(found, func(a, b saved) int { return cmp.Compare(b.step, a.step) })
 	var failed error
 	for _, old := range found[min(keep, len(found)):] {
-		path := filepath.Join(dir, old.name)
-		err := checkpoint.CheckTarget(path)
-		if err == nil {
-			err = os.RemoveAll(path)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = errors.Join(failed, fmt.Errorf("remove checkpoint %s: %w", path, err))
-		}
+		failed = errors.Join(failed, removeCheckpoint(filepath.Join(dir, old.name)))
 	}
 	return failed
+}
+
+// removeCheckpoint removes a folder that holds nothing but a checkpoint.
+func removeCheckpoint(path string) error {
+	err := checkpoint.CheckTarget(path)
+	if err == nil {
+		err = os.RemoveAll(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove checkpoint %s: %w", path, err)
+	}
+	return nil
 }

@@ -2,8 +2,10 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -29,6 +31,29 @@ type Model struct {
 
 	LRSchedule LRSchedule
 	Optimizer  Optimizer
+
+	// CommitEveryRounds is the number of rounds between two models that members report while an
+	// epoch runs. 0: as CommitEvery says.
+	CommitEveryRounds uint32 `json:",omitempty"`
+}
+
+// commitsPerEpoch is how often members report their model while an epoch runs, if nobody says.
+const commitsPerEpoch = 20
+
+// CommitEvery returns the number of rounds between two models that the members of a run report while
+// an epoch runs: what its definition says, or a twentieth of an epoch. Of an epoch that is bounded by
+// its time no more rounds are known than that none takes longer than max_round_train_time. It is at
+// least 1, and the same for all members.
+func CommitEvery(definition []byte, c coordinator.Config) uint32 {
+	var says struct{ CommitEveryRounds uint32 }
+	if json.Unmarshal(definition, &says) == nil && says.CommitEveryRounds > 0 {
+		return says.CommitEveryRounds
+	}
+	rounds := uint64(c.RoundsPerEpoch)
+	if rounds == 0 && c.MaxRoundTrainTime > 0 {
+		rounds = c.EpochTime / c.MaxRoundTrainTime
+	}
+	return uint32(min(max(rounds/commitsPerEpoch, 1), math.MaxUint32))
 }
 
 // Trainable returns why no client trains a model so, for what is left out of the published

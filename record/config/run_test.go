@@ -407,3 +407,34 @@ func parseLocation(t *testing.T, text string) (DataLocation, error) {
 	locations := readDataLocations(root)
 	return locations[0], root.err()
 }
+
+// TestCommitEvery wants a twentieth of an epoch where the file does not say, and the same bytes as ever.
+func TestCommitEvery(t *testing.T) {
+	for _, test := range []struct {
+		definition string
+		config     coordinator.Config
+		want       uint32
+	}{
+		{"", coordinator.Config{RoundsPerEpoch: 100}, 5},
+		{"{}", coordinator.Config{RoundsPerEpoch: 3}, 1},
+		{"", coordinator.Config{EpochTime: 3_600_000, MaxRoundTrainTime: 30_000}, 6},
+		{`{"CommitEveryRounds":7}`, coordinator.Config{RoundsPerEpoch: 100}, 7},
+	} {
+		if got := CommitEvery([]byte(test.definition), test.config); got != test.want {
+			t.Errorf("%q, %d rounds: %d, want %d", test.definition, test.config.RoundsPerEpoch, got, test.want)
+		}
+	}
+	text, err := os.ReadFile(samples(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(value string) (Run, error) {
+		return ParseState("state.toml", []byte(strings.Replace(string(text), "[config]\n", "[config]\ncommit_every_rounds = "+value+"\n", 1)))
+	}
+	if run, err := set("4"); err != nil || run.Model.CommitEveryRounds != 4 {
+		t.Errorf("read %d, %v", run.Model.CommitEveryRounds, err)
+	}
+	if _, err := set("0"); err == nil || !strings.Contains(err.Error(), "commit_every_rounds") {
+		t.Errorf("0 was read: %v", err)
+	}
+}

@@ -32,8 +32,9 @@ func readRun(root *table) Run {
 		// A server starts every loaded state in WaitingForMembers.
 		oneOf(root, "run_state", runStates...)
 	}
+	var commitEvery uint32
 	if config, ok := root.table("config"); ok {
-		run.Config, run.Warnings = readConfig(config)
+		run.Config, commitEvery, run.Warnings = readConfig(config)
 		if run.Config.Validate() == nil {
 			for _, warning := range []string{committeeWarning(run.Config), absenceWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config)} {
 				if warning != "" {
@@ -58,6 +59,7 @@ func readRun(root *table) Run {
 	}
 	if llm != nil {
 		run.Model = readModel(llm, extra)
+		run.Model.CommitEveryRounds = commitEvery
 		run.Warnings = append(run.Warnings, run.Model.warnings()...)
 		if err := run.Model.Trainable(); err != nil {
 			llm.fail("optimizer", "%v", err)
@@ -104,10 +106,10 @@ func readDiscarded(root *table) {
 	}
 }
 
-// readConfig reads [config].
-func readConfig(t *table) (coordinator.Config, []string) {
+// readConfig reads [config]. CommitEvery is for the model's definition: hosts do without it.
+func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []string) {
 	failed := len(t.problems)
-	c := coordinator.Config{
+	c = coordinator.Config{
 		WarmupTime:                  t.seconds("warmup_time"),
 		CooldownTime:                t.seconds("cooldown_time"),
 		RoundsPerEpoch:              numberOr[uint32](t, "rounds_per_epoch", 0),
@@ -126,14 +128,16 @@ func readConfig(t *table) (coordinator.Config, []string) {
 		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
 		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
 	}
-	var warnings []string
+	if commitEvery = numberOr[uint32](t, "commit_every_rounds", 0); commitEvery == 0 && t.has("commit_every_rounds") {
+		t.fail("commit_every_rounds", "want at least 1; a number of more rounds than an epoch has turns commit points off")
+	}
 	if t.has("round_apply_time") {
 		number[uint64](t, "round_apply_time")
 		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
 	}
 	t.done()
 	checkConfig(t, c, t.problems[failed:])
-	return c, warnings
+	return c, commitEvery, warnings
 }
 
 // checkConfig reports the rules of the coordinator that the table breaks, apart from those of

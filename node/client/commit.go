@@ -1,0 +1,223 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// commitPoints are models of the running epoch that this client took a copy of, so that the run can
+// fall back to one of them: the one that enough members reported, and the newest. A copy lies on the
+// disk where there is a folder, else in memory.
+type commitPoints struct {
+	tasks  *env.Tasks
+	folder keep.Folder
+	report *reporter
+
+	models  []commitPoint // ascending
+	busy    bool          // one is being hashed, and written
+	life    int           // counts desynchronisations: what was begun before one is dropped
+	dropped uint32        // step of the commit point before which folders were removed
+}
+
+// commitPoint is the model after a step.
+type commitPoint struct {
+	coordinator.Recorded
+	copy *checkpoint.Snapshot // nil: it is on the disk
+}
+
+// isDue reports whether a copy is taken after a step: every commit_every_rounds rounds. As long as
+// enough members do not agree on one the distance doubles from one to the next, so that members which
+// take longer than that to hash theirs, or see the run later, come to report the same ones again.
+func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
+	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
+		return false
+	}
+	since := s.Epoch.StartStep - 1
+	if s.Epoch.Commit.Step != 0 {
+		since = s.Epoch.Commit.Step
+	}
+	every := config.CommitEvery(s.Model.Definition, s.Config)
+	return step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1
+}
+
+// take hashes a copy of the model after a step, beside the training, and writes it to the disk.
+func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
+	if c.busy || c.has(step) {
+		return
+	}
+	c.busy = true
+	life, folder, facts := c.life, c.folder, keep.FactsAfter(s, step)
+	c.tasks.Spawn(func(context.Context) func() {
+		begun := c.tasks.Now()
+		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
+		var saved error
+		err := quietly(taken, func() error {
+			if err := taken.Validate(); err != nil {
+				return err
+			}
+			point.Digest = taken.Manifest().Digest()
+			if folder.Dir != "" {
+				facts.Digest = hexOf(point.Digest)
+				if saved = folder.SaveCommit(taken, facts); saved == nil {
+					point.copy = nil
+				}
+			}
+			return nil
+		})
+		took := c.tasks.Now().Sub(begun)
+		return func() {
+			c.busy = false
+			switch {
+			case err != nil:
+				c.report.log.Warn("this commit point is left out", "step", step, "err", err)
+				return
+			case life != c.life:
+				return
+			case saved != nil:
+				c.report.log.Warn("the commit point is kept in memory only", "step", step, "err", saved)
+			}
+			c.report.log.Debug("took a commit point", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds())
+			c.models = append(c.models, point)
+		}
+	})
+}
+
+// has reports whether the model after a step is among them.
+func (c *commitPoints) has(step uint32) bool {
+	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Step == step })
+}
+
+// holds reports whether the model with a digest is among them.
+func (c *commitPoints) holds(digest [32]byte) bool {
+	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
+}
+
+// copyOf returns the copy in memory of the model with a digest, or nil.
+func (c *commitPoints) copyOf(digest [32]byte) *checkpoint.Snapshot {
+	for _, p := range c.models {
+		if p.Digest == digest {
+			return p.copy
+		}
+	}
+	return nil
+}
+
+// onDisk returns the step of the newest model that is on the disk and that this client reported; 0: none.
+func (c *commitPoints) onDisk() (step uint32) {
+	for _, p := range c.models {
+		if p.copy == nil {
+			step = p.Step
+		}
+	}
+	return step
+}
+
+// abandon gives up what the run has not recorded: it may come from weights that are not the run's.
+func (c *commitPoints) abandon(s *coordinator.State) {
+	c.life++
+	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
+}
+
+// trim gives up what nobody can need any more.
+func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
+	commit, checkpoint := s.Epoch.Commit, s.Model.Checkpoint
+	shared := checkpoint.FromPeers() && models.Shared(checkpoint.Digest) != nil
+	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown
+	newest := len(c.models) - 1
+	kept := c.models[:0]
+	for i, p := range c.models {
+		switch {
+		case p.Recorded == commit, running && i == newest && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
+		case isRecorded(s, p.Recorded) && !(shared && p.Step <= checkpoint.Step) && (i == newest || commit.Step == 0):
+		default:
+			continue
+		}
+		kept = append(kept, p)
+	}
+	clear(c.models[len(kept):])
+	c.models = kept
+	if c.folder.Dir == "" || commit.Step == 0 || commit.Step == c.dropped || !c.holds(commit.Digest) {
+		return
+	}
+	c.dropped = commit.Step
+	c.tasks.Spawn(func(context.Context) func() {
+		err := c.folder.DropCommits(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
+		return func() {
+			if err != nil {
+				c.report.log.Warn("remove old commit points", "err", err)
+			}
+		}
+	})
+}
+
+// isRecorded reports whether a model is one that the run recorded.
+func isRecorded(s *coordinator.State, r coordinator.Recorded) bool {
+	c := s.Model.Checkpoint
+	return r == s.Epoch.Commit || c.FromPeers() && r.Digest == c.Digest || slices.Contains(s.Earlier, r)
+}
+
+// toReport returns the newest of the models that the run does not know this client to hold.
+func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (found coordinator.Recorded, ok bool) {
+	for _, p := range slices.Backward(c.models) {
+		if p.Step < s.Epoch.StartStep || p.Step >= s.Progress.Step {
+			continue
+		}
+		if p.Recorded == s.Epoch.Commit && me.HoldsEarlier != p.Step || p.Step > max(me.Report.Step, s.Epoch.Commit.Step) {
+			return p.Recorded, true
+		}
+	}
+	return found, false
+}
+
+// reportTo says, while rounds run, which model this client could go on from.
+func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submitter) {
+	s := v.state
+	c.trim(s, models)
+	me, ok := s.Member(v.myself())
+	if !ok || !v.isMember() || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
+		return
+	}
+	model, ok := c.toReport(s, me)
+	if !ok {
+		return
+	}
+	report := coordinator.ReportCheckpoint{Step: model.Step + 1, Digest: model.Digest}
+	actions.submit("commit point", report, report, func() {
+		c.report.log.Debug("reported a commit point", "step", model.Step, "digest", hexOf(model.Digest)[:16])
+	})
+}
+
+// largeModel is from how many bytes on a model is hashed with the lowest priority.
+const largeModel = 1 << 20
+
+func sizeOf(s checkpoint.Snapshot) (size int) {
+	for _, tensor := range s.Tensors {
+		size += len(tensor.Data)
+	}
+	return size
+}
+
+// copyAfter copies the model for a commit point, inside the task that applied a step. Whatever goes
+// wrong costs the commit point and nothing else.
+func copyAfter(ctx context.Context, trainer env.Trainer, step uint32) (s checkpoint.Snapshot, err error) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			err = fmt.Errorf("copy the model: %v", failed)
+		}
+	}()
+	if s, err = trainer.Snapshot(ctx); err != nil {
+		return s, errors.Join(errors.New("copy the model"), err)
+	}
+	s.Step = step
+	return s, nil
+}

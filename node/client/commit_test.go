@@ -1,0 +1,90 @@
+package client
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// TestCommitPointsAreDue wants members whose commit points are not agreed on to try at the same steps.
+func TestCommitPointsAreDue(t *testing.T) {
+	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
+	s.Epoch.StartStep = 11
+	c := &commitPoints{}
+	var due []uint32
+	for step := uint32(11); step < 40; step++ {
+		if c.isDue(s, step) {
+			due = append(due, step)
+		}
+		if step == 22 {
+			s.Epoch.Commit.Step = 22
+		}
+	}
+	if got := fmt.Sprint(due); got != "[13 16 22 25 28 34]" {
+		t.Errorf("due after %v", got)
+	}
+	c.busy = true
+	if c.isDue(s, 46) {
+		t.Error("a second one is taken while one is hashed")
+	}
+}
+
+// TestAllDie kills all clients, or all but one, at one moment: at most one distance of commit points is
+// lost, whether they keep their models on disks or in the memory of who is left.
+func TestAllDie(t *testing.T) {
+	for name, test := range map[string]struct {
+		step  uint32
+		phase coordinator.RunState
+		left  int
+		disks bool
+	}{
+		"all, training":                 {7, coordinator.RoundTrain, 0, true},
+		"all, in the last round":        {12, coordinator.RoundTrain, 0, true},
+		"all, in cooldown":              {13, coordinator.Cooldown, 0, true},
+		"three of four, training":       {7, coordinator.RoundTrain, 1, false},
+		"three of four, last round":     {12, coordinator.RoundTrain, 1, false},
+		"three of four, in cooldown":    {13, coordinator.Cooldown, 1, false},
+		"three of four, with their own": {7, coordinator.RoundTrain, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, epochs(4))
+				change := func(i int) func(o *options) {
+					return func(o *options) {
+						if test.disks {
+							o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+						}
+					}
+				}
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, change(i)))
+				}
+				w.reach(test.step, test.phase)
+				time.Sleep(time.Millisecond)
+				for _, m := range members[test.left:] {
+					m.crash()
+				}
+				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				s := w.host.State()
+				t.Logf("%d rounds lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+				if lost(&s) > 1 {
+					t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+				}
+				recorded := s.Model.Checkpoint.Step
+				for i := test.left; i < 4; i++ {
+					members[i] = w.launch(i, change(i))
+				}
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+				if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
+					t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+				}
+				finishEqual(w, members...)
+			})
+		})
+	}
+}

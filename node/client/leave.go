@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// leaving is a client's way out of the run by itself: it trains no more, applies what counted as far as
+// it is there, says which model it holds, and withdraws. Nobody waits for it longer than until.
+type leaving struct {
+	run     *view
+	rounds  *roundStates
+	engine  *engine
+	models  *handover.Models
+	actions *submitter
+	report  *reporter
+	saves   bool                   // there is a folder for checkpoints
+	settle  func(step uint32) bool // applies the results of finished rounds up to a step
+
+	since, until time.Time // zero: it stays
+}
+
+func (l *leaving) begun() bool { return !l.until.IsZero() }
+
+// patient reports whether the outcome of a round that this client has witnessed is still awaited: half
+// of the time is for saying what it holds.
+func (l *leaving) patient() bool {
+	return l.engine.tasks.Now().Sub(l.since) < l.until.Sub(l.since)/2
+}
+
+// begin begins to leave.
+func (l *leaving) begin(limit time.Duration) {
+	l.since = l.engine.tasks.Now()
+	l.until = l.since.Add(limit)
+	l.engine.cancelTraining(none)
+	l.engine.abandonRecomputation()
+	if l.run.isMember() {
+		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "at most", limit)
+	}
+}
+
+// over reports whether nothing is left to be done before this client withdraws.
+func (l *leaving) over() bool {
+	s := l.run.state
+	if s == nil || l.run.lie != nil || !l.run.isMember() || !l.engine.tasks.Now().Before(l.until) {
+		return true
+	}
+	switch s.RunState {
+	case coordinator.Warmup:
+		return !l.run.onlyHolder()
+	case coordinator.RoundTrain, coordinator.RoundWitness:
+		return l.saidInRound()
+	case coordinator.Cooldown:
+		return l.saidInCooldown()
+	default:
+		return true
+	}
+}
+
+// saidInRound has the newest model that counts reported. If this client witnessed the running round,
+// and it counts because of that, that is the one after it.
+func (l *leaving) saidInRound() bool {
+	s, points := l.run.state, &l.rounds.points
+	r, step := l.rounds.replica, s.Progress.Step
+	me, ok := s.Member(l.run.myself())
+	switch {
+	case !ok || r == nil || r.closing:
+		return true
+	case l.hasWitnessed(step) && l.patient():
+		return false
+	case r.step+1 < step:
+		l.settle(step - 1)
+		return l.rounds.replica == nil
+	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
+		return !points.busy
+	case !points.busy && !points.has(r.step) && l.engine.Idle():
+		l.copy(r)
+	}
+	return false
+}
+
+// saidInCooldown has the epoch's model reported and, where there is a folder, on the disk.
+func (l *leaving) saidInCooldown() bool {
+	s, points, m := l.run.state, &l.rounds.points, l.models.Held
+	me, ok := s.Member(l.run.myself())
+	last := s.Progress.Step - 1
+	if !ok || l.rounds.replica == nil && (m == nil || m.Step != last) {
+		return true
+	}
+	if m == nil || m.Step != last {
+		return false
+	}
+	if l.saves && !points.has(last) {
+		points.take(last, m.Snapshot, s)
+	}
+	return me.Report.Step == last && !points.busy
+}
+
+// copy takes a copy of the model after the newest applied step.
+func (l *leaving) copy(r *replica) {
+	trainer, step := l.engine.trainer, r.step
+	l.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+		taken, err := copyAfter(ctx, trainer, step)
+		return func() {
+			switch {
+			case err != nil:
+				l.report.log.Warn("this client leaves without saying which model it holds", "step", step, "err", err)
+				l.until = l.engine.tasks.Now()
+			case l.rounds.replica == r && r.step == step:
+				l.rounds.points.take(step, taken, l.run.state)
+			}
+		}
+	})
+}
+
+// hasWitnessed reports whether this client sent its proof of a round.
+func (l *leaving) hasWitnessed(step uint32) bool {
+	round := l.rounds.of[step]
+	if round == nil {
+		return false
+	}
+	index, takesPart := round.Round.MemberIndex(l.run.myself())
+	return takesPart && (l.actions.answered("witness", step) ||
+		slices.ContainsFunc(round.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
+}
+
+// onlyHolder reports whether this client has the model that an epoch begins with, and other members
+// wait for it that do not have it yet.
+func (v *view) onlyHolder() bool {
+	s := v.state
+	me, ok := s.Member(v.myself())
+	if !ok || !s.Model.Checkpoint.FromPeers() || !me.HoldsModel && !slices.Contains(s.Epoch.Ready, me.ID) {
+		return false
+	}
+	others := false
+	for i := range s.Epoch.Clients {
+		c := &s.Epoch.Clients[i]
+		if c.State != coordinator.Healthy || v.is(*c) {
+			continue
+		}
+		if c.HoldsModel || slices.Contains(s.Epoch.Ready, c.ID) {
+			return false
+		}
+		others = true
+	}
+	return others
+}
+
+// holdings are the models that this client could go on from by itself.
+type holdings struct {
+	run    *view
+	models *handover.Models
+	points *commitPoints
+	keeper *keep.Keeper
+}
+
+// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are still in
+// memory, whatever the trainer's weights have become, or on its disk.
+func (h *holdings) checkpoint() bool {
+	c := h.run.state.Model.Checkpoint
+	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.keeper.Holds(c)
+}
+
+// newest returns the newest model that the run recorded and this client holds; zero when there is none.
+func (h *holdings) newest() coordinator.Recorded {
+	s := h.run.state
+	c := s.Model.Checkpoint
+	switch {
+	case !c.FromPeers():
+		return coordinator.Recorded{}
+	case h.checkpoint():
+		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}
+	}
+	saved, _ := h.keeper.Newest(s)
+	for _, r := range slices.Backward(s.Earlier) {
+		if r.Step > saved.Step && (h.points.holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
+			return r
+		}
+	}
+	return saved
+}
+
+// moreThan reports whether this client, which waits for its place, holds a newer model of the run than
+// the run knows: the run may have recorded it since this client asked for the place, of which told is
+// the run's checkpoint.
+func (h *holdings) moreThan(waits *coordinator.Client, told coordinator.Checkpoint) bool {
+	return !waits.HoldsModel && told != h.run.state.Model.Checkpoint && h.newest().Step > waits.HoldsEarlier
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+)
+
+// epochs is a run of one long epoch after another: whatever is lost of one is many rounds.
+func epochs(clients uint16) coordinator.Config {
+	c := clienttest.Config(clients)
+	c.RoundsPerEpoch, c.TotalSteps = 12, 24
+	return c
+}
+
+// counted waits for a phase of a step and returns the newest step that counted by then.
+func (w *world) reach(step uint32, phase coordinator.RunState) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%v of step %d", phase, step), func(s *coordinator.State) bool {
+		return s.Progress.Step > step || s.Progress.Step == step && (s.RunState == phase || s.RunState > phase)
+	})
+}
+
+// leaves lists the moments at which clients leave.
+var leaves = map[string]struct {
+	step  uint32
+	phase coordinator.RunState
+	after time.Duration
+}{
+	"training":            {5, coordinator.RoundTrain, 0},
+	"training, a while":   {5, coordinator.RoundTrain, 450 * time.Millisecond},
+	"witnessing":          {5, coordinator.RoundWitness, 0},
+	"the first round":     {1, coordinator.RoundTrain, 100 * time.Millisecond},
+	"the last round":      {12, coordinator.RoundTrain, 300 * time.Millisecond},
+	"cooldown":            {13, coordinator.Cooldown, 0},
+	"before the next one": {13, coordinator.Warmup, 0},
+}
+
+// lost returns how many of the steps that were done the model has not seen, but for one whose round had
+// no quorum: nothing of it counted.
+func lost(s *coordinator.State) uint32 {
+	model, last := s.Model.Checkpoint.Step, s.Progress.Step-1
+	if r := s.RoundOfStep(last); r != nil && !r.HasQuorum() {
+		last--
+	}
+	if model >= last {
+		return 0
+	}
+	return last - model
+}
+
+// TestOneOfTwoLeaves has one of two leave politely at any moment: nothing that counted is lost, and the
+// run goes on from there with the next one who joins.
+func TestOneOfTwoLeaves(t *testing.T) {
+	for name, leave := range leaves {
+		for _, lag := range []uint32{1, 2} {
+			t.Run(fmt.Sprintf("%s, lag %d", name, lag), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					config := epochs(2)
+					config.MinClients = 2
+					w := newWorld(t, config)
+					lagging := func(o *options) { o.trainer.Lag = lag }
+					a, b := w.launch(0, lagging), w.launch(1, lagging)
+					w.reach(leave.step, leave.phase)
+					time.Sleep(leave.after)
+					left := time.Now()
+					a.cancel()
+					a.wait()
+					if took := time.Since(left); !errors.Is(a.err, context.Canceled) || took > defaultLeaveTimeout+defaultWithdrawTimeout {
+						t.Errorf("left after %v with %v", took, a.err)
+					}
+					w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+					s := w.host.State()
+					if n := lost(&s); n != 0 {
+						t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
+					}
+					c := w.launch(2, lagging)
+					finishEqual(w, b, c)
+					if s := w.host.State(); len(s.Lapses) > 0 && s.Lapses[0].Last-s.Lapses[0].First > 0 {
+						t.Errorf("lapses: %v", s.Lapses)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAllLeave has all clients leave at one moment, as Ctrl-C of a testnet has, and come back with
+// their disks: nothing that counted is lost.
+func TestAllLeave(t *testing.T) {
+	for name, leave := range leaves {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, epochs(4))
+				saving := func(i int) func(o *options) {
+					return func(o *options) { o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i)) }
+				}
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, saving(i)))
+				}
+				w.reach(leave.step, leave.phase)
+				time.Sleep(leave.after)
+				for _, m := range members {
+					m.cancel()
+				}
+				for _, m := range members {
+					m.wait()
+				}
+				w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				s := w.host.State()
+				if n := lost(&s); n != 0 {
+					t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
+				}
+				recorded := s.Model.Checkpoint.Step
+				for i := range members {
+					members[i] = w.launch(i, saving(i))
+				}
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+				if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
+					t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+				}
+				finishEqual(w, members...)
+			})
+		})
+	}
+}
