@@ -55,6 +55,7 @@ func TestAllDie(t *testing.T) {
 				w := newWorld(t, epochs(4))
 				change := func(i int) func(o *options) {
 					return func(o *options) {
+						o.Backend = hesitant{o.Backend}
 						if test.disks {
 							o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
 						}

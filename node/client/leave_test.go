@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
 )
 
 // epochs is a run of one long epoch after another: whatever is lost of one is many rounds.
@@ -20,7 +21,7 @@ func epochs(clients uint16) coordinator.Config {
 	return c
 }
 
-// counted waits for a phase of a step and returns the newest step that counted by then.
+// reach waits for a phase of a step, or what follows it.
 func (w *world) reach(step uint32, phase coordinator.RunState) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%v of step %d", phase, step), func(s *coordinator.State) bool {
@@ -41,6 +42,17 @@ var leaves = map[string]struct {
 	"the last round":      {12, coordinator.RoundTrain, 300 * time.Millisecond},
 	"cooldown":            {13, coordinator.Cooldown, 0},
 	"before the next one": {13, coordinator.Warmup, 0},
+}
+
+// hesitant is a backend whose client takes a second to report an epoch's last model, so that there is a
+// Cooldown to leave in.
+type hesitant struct{ env.Backend }
+
+func (h hesitant) Submit(ctx context.Context, a coordinator.Action) error {
+	if report, ok := a.(coordinator.ReportCheckpoint); ok && report.Step == 13 {
+		time.Sleep(time.Second)
+	}
+	return h.Backend.Submit(ctx, a)
 }
 
 // lost returns how many of the steps that were done the model has not seen, but for one whose round had
@@ -66,7 +78,7 @@ func TestOneOfTwoLeaves(t *testing.T) {
 					config := epochs(2)
 					config.MinClients = 2
 					w := newWorld(t, config)
-					lagging := func(o *options) { o.trainer.Lag = lag }
+					lagging := func(o *options) { o.trainer.Lag, o.Backend = lag, hesitant{o.Backend} }
 					a, b := w.launch(0, lagging), w.launch(1, lagging)
 					w.reach(leave.step, leave.phase)
 					time.Sleep(leave.after)
@@ -100,7 +112,9 @@ func TestAllLeave(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, epochs(4))
 				saving := func(i int) func(o *options) {
-					return func(o *options) { o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i)) }
+					return func(o *options) {
+						o.CheckpointDir, o.Backend = filepath.Join(w.dir, fmt.Sprint("disk", i)), hesitant{o.Backend}
+					}
 				}
 				var members []*member
 				for i := range 4 {
