@@ -9,7 +9,7 @@ import (
 
 // commitMutations break the rules of commit points.
 var commitMutations = []mutation{
-	{"a commit point is forgotten when its epoch ends", commitForgotten(true), AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point is forgotten when its epoch ends", commitForgotten(true), AllFaults, []Assertion{CommitKept}, 50},
 	{"a commit point before the checkpoint is forgotten", commitForgotten(false), AllFaults, []Assertion{CommitKept}, 0},
 	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), AllFaults, []Assertion{CommitKept}, 0},
 	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
