@@ -138,7 +138,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	for i, p := range c.models {
 		switch {
 		case p.Recorded == commit, running && i == newest && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
-		case isRecorded(s, p.Recorded) && !(shared && p.Step <= checkpoint.Step) && (i == newest || commit.Step == 0):
+		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):
 		default:
 			continue
 		}

@@ -55,12 +55,11 @@ func (p *play) happen(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		for len(todo) > 0 && state.RunState == "RoundTrain" && state.Step >= todo[0].step {
+		if len(todo) > 0 && state.RunState == "RoundTrain" && state.Step >= todo[0].step {
 			if err := todo[0].do(ctx, state.Step); err != nil {
 				return err
 			}
-			todo = todo[1:]
-			break // the log tells how far the run is by now
+			todo = todo[1:] // the log tells how far the run is by now
 		}
 		if state.RunState == "Finished" {
 			break
