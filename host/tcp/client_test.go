@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -273,8 +274,8 @@ func TestStrangeServers(t *testing.T) {
 			tcp.ErrUnreachable, "malformed frame"},
 		{"begins with another frame", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypePing, nil) },
 			tcp.ErrUnreachable, "is this the address of a run's server?"},
-		{"is of another version", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypeChallenge, []byte{9, 1, 2}) },
-			tcp.ErrRefused, "version 9"},
+		{"is of another version", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypeChallenge, []byte{frame.Version + 1, 1, 2}) },
+			tcp.ErrRefused, fmt.Sprintf("version %d", frame.Version+1)},
 		{"is of the version before", func(s net.Conn, _ *frame.Reader) {
 			send(s, frame.TypeChallenge, frame.Challenge{Version: frame.Version - 1}.AppendTo(nil))
 		}, tcp.ErrRefused, "use programs of the same release"},
