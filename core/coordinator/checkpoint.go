@@ -153,9 +153,10 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
-// replaced notes that another checkpoint took the place of the one before. What a client holds of it is
-// the newest that is earlier, unless the epoch's newest commit point is: one that a later commit point
-// replaced is forgotten. An origin has step 0, and nothing is noted: everybody can have it.
+// replaced notes that another checkpoint took the place of the one before. A client that holds the one
+// before holds an earlier model from now on, and so does one that holds the epoch's newest commit point,
+// which is newer. A commit point that a later one replaced is forgotten. An origin has step 0, and nothing
+// is noted: everybody can have it.
 func (c *Client) replaced(before, commit uint32, holds bool) {
 	if c.HoldsModel && (commit == 0 || c.HoldsEarlier != commit) {
 		c.HoldsEarlier = before
