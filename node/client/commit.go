@@ -37,7 +37,8 @@ type commitPoint struct {
 
 // isDue reports whether a copy is taken after a step: every commit_every_rounds rounds. As long as
 // enough members do not agree on one the distance doubles from one to the next, so that members which
-// take longer than that to hash theirs, or see the run later, come to report the same ones again.
+// take longer than that to hash theirs, or see the run later, come to report the same ones again. One
+// that comes to a step after others agreed on it takes a copy, too: they may be gone when it is needed.
 func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -47,7 +48,7 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 		since = s.Epoch.Commit.Step
 	}
 	every := config.CommitEvery(s.Model.Definition, s.Config)
-	return step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1
+	return step == s.Epoch.Commit.Step || step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1
 }
 
 // take hashes a copy of the model after a step, beside the training, and writes it to the disk.
@@ -137,7 +138,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	kept := c.models[:0]
 	for i, p := range c.models {
 		switch {
-		case p.Recorded == commit, running && i == newest && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
+		case p.Recorded == commit, running && i >= newest-1 && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
 		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):
 		default:
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
 )
 
 // TestCommitPointsAreDue wants members whose commit points are not agreed on to try at the same steps.
@@ -27,9 +28,32 @@ func TestCommitPointsAreDue(t *testing.T) {
 	if got := fmt.Sprint(due); got != "[13 16 22 25 28 34]" {
 		t.Errorf("due after %v", got)
 	}
+	if !c.isDue(s, 22) {
+		t.Error("a slower member takes none where others agreed already")
+	}
 	c.busy = true
 	if c.isDue(s, 46) {
 		t.Error("a second one is taken while one is hashed")
+	}
+}
+
+// TestCommitPointsAreKept wants the two newest kept: the run may agree on either, and may do so when a
+// third is there.
+func TestCommitPointsAreKept(t *testing.T) {
+	s := &coordinator.State{RunState: coordinator.RoundTrain}
+	s.Epoch.StartStep = 5
+	c := &commitPoints{}
+	for step := uint32(5); step <= 10; step++ {
+		c.models = append(c.models, commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
+	}
+	s.Epoch.Commit = c.models[1].Recorded
+	c.trim(s, &handover.Models{})
+	var kept []uint32
+	for _, p := range c.models {
+		kept = append(kept, p.Step)
+	}
+	if got := fmt.Sprint(kept); got != "[6 9 10]" {
+		t.Errorf("kept %v", got)
 	}
 }
 
