@@ -64,7 +64,7 @@ var builtinTexts = map[Builtin]string{
 	ErrInvalidArgument:           "an account too many, or the same one twice",
 	ErrInvalidInstructionData:    "no instruction of the program, or staged bytes that are not those that it names",
 	ErrInvalidAccountData:        "an account of another kind, or of another size",
-	ErrMissingRequiredSignature:  "who acts did not sign",
+	ErrMissingRequiredSignature:  "the signature of the account that acts is missing",
 	ErrAccountAlreadyInitialized: "the account is in use already",
 	ErrUninitializedAccount:      "the run has not begun",
 	ErrNotEnoughAccountKeys:      "an account is missing",

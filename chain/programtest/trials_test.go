@@ -8,7 +8,7 @@ import (
 )
 
 // trials lets members accuse each other and vote, in runs of few and of some more, round after round and
-// from epoch to epoch, so that trials begin and end in every way, also of who is gone.
+// from epoch to epoch, so that trials begin and end in every way, also of members that are gone.
 func trials(r *pair, seed uint64) error {
 	g := newGenerator(seed, []int{4, 5, 3, 7, 12, 2, 9, 6, 4, 5, 3, 8, 40, 4, 6, 120}[seed%16])
 	config := crowdConfig

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestConformance runs the suite over a chain whose clock the suite moves. A chain does not know
-// who is connected: it cannot refuse a second client, nor withdraw who is gone.
+// who is connected: it cannot refuse a second client, nor withdraw a client that is gone.
 func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T, s backendtest.Setup) backendtest.Attach {
 		c := newChain(t, 1, 10*time.Millisecond, func() time.Time { return time.UnixMilli(int64(s.Now())) })

@@ -36,7 +36,7 @@ type trainCommand struct {
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0"`
 
-	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; who trains nothing in a round does so anyway."`
+	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; a client that trains nothing in a round does so anyway."`
 
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`

@@ -49,7 +49,7 @@ func (a asked) reason(code coordinator.Code) string {
 		return a.notAuthorised()
 	case coordinator.ErrNotMember:
 		if eject, ok := a.action.(coordinator.Eject); ok {
-			return fmt.Sprintf("%s is neither a member of the epoch nor waits for the next one; who is there: psyche run status --run-id %s",
+			return fmt.Sprintf("%s is neither a member of the epoch nor waits for the next one; the members: psyche run status --run-id %s",
 				identity.ID(eject.Client), a.runID)
 		}
 	case coordinator.ErrDuplicate:

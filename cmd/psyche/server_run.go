@@ -39,7 +39,7 @@ type serverRun struct {
 	MaxStrangers              int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
 	MaxSeatsPerNetwork        int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
 	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})."`
-	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
+	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that readers of the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace             time.Duration   `default:"15s" help:"How long a connection may be gone before its client is withdrawn; less than 15s, which is twice the longest pause between a client's attempts to come back, withdraws clients that live (${default})."`
 	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`

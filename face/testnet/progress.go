@@ -187,7 +187,7 @@ func (t *tracker) addRun(id string, e event.Event) {
 // modelOf says which model a client loaded, and where it has it from.
 func modelOf(m event.Ready) string {
 	from, known := map[string]string{
-		"disk": "its disk", "peers": "its peers", "results": "its peers, who sent what came after the one that it had", "archive": "where it was uploaded",
+		"disk": "its disk", "peers": "its peers", "results": "its peers, which sent what came after the one that it had", "archive": "where it was uploaded",
 	}[m.Source]
 	switch {
 	case m.Source == "initial":

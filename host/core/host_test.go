@@ -229,7 +229,7 @@ func TestChangesWithinAPhaseWait(t *testing.T) {
 	}
 }
 
-// TestWithdrawal: who is gone is withdrawn after the grace, who comes back in time is not.
+// TestWithdrawal: a client that is gone is withdrawn after the grace, one that comes back in time is not.
 func TestWithdrawal(t *testing.T) {
 	for _, test := range []struct {
 		name  string

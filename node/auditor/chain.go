@@ -103,7 +103,7 @@ func (c *Chain) open() {
 	}
 	if err := c.show(l); err != nil {
 		l.opening = cannotOpen
-		c.log.Error("open the own result for who audits it", "step", l.step, "err", err)
+		c.log.Error("open the own result for its auditor", "step", l.step, "err", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func answerFirst(h *host) {
 	})
 }
 
-// graceOf has the host wait longer, or shorter, for who is gone.
+// graceOf has the host wait longer, or shorter, for a member that is gone.
 func graceOf(d time.Duration) func() rules {
 	return func() rules { return rules{times: func(t *core.Times) { t.WithdrawGrace, t.RestartGrace = d, d }} }
 }

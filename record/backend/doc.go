@@ -30,7 +30,7 @@
 //     from any goroutine.
 //
 // A chain, which does not know who is connected, can keep neither of the promises about one live
-// backend and about who is gone.
+// backend and about clients that are gone.
 //
 // The implementations are host/tcp (a server), chain/solana (a chain), and host/memory (the
 // same process, for tests).

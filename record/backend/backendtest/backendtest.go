@@ -44,7 +44,7 @@ const (
 	// OneBackend: a second live backend of a key is refused.
 	OneBackend Promise = "one key has one live backend"
 	// WithdrawsLost: a client that is gone for the grace period is withdrawn.
-	WithdrawsLost Promise = "who is gone is withdrawn"
+	WithdrawsLost Promise = "a client that is gone is withdrawn"
 )
 
 // RunID of the run that the suite uses.
@@ -103,9 +103,9 @@ func Run(t *testing.T, start func(*testing.T, Setup) Attach, without ...Promise)
 		tests = append(tests, entry{"a second backend of a key is refused", testDuplicateKey})
 	}
 	if slices.Contains(without, WithdrawsLost) {
-		tests = append(tests, entry{"who is gone stays, and comes back as it was", testStays})
+		tests = append(tests, entry{"a client that is gone stays, and comes back as it was", testStays})
 	} else {
-		tests = append(tests, entry{"who is gone is withdrawn", testWithdraw}, entry{"who comes back may join again", testComeBack})
+		tests = append(tests, entry{"a client that is gone is withdrawn", testWithdraw}, entry{"a client that comes back may join again", testComeBack})
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
