@@ -101,12 +101,61 @@ func TestOpeningsAreServed(t *testing.T) {
 	if got, err := ask(again, own, identity.ID{1}); err != nil || string(got) != "own" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
-	for _, newest := range []uint32{5 + openRounds, 6 + openRounds} {
-		kept := newest == 5+openRounds
-		again.Prune(newest, 100, time.Unix(1000, 0))
-		_, err := os.Stat(again.file(5))
-		if (again.Get(own) != nil) != kept || (err == nil) != kept {
-			t.Errorf("in step %d: kept %v, file %v", newest, !kept, err)
+	if err := os.Truncate(again.file(5), 33); err != nil {
+		t.Fatal(err)
+	}
+	if got := newOpenings(me, dir).Get(own); got != nil {
+		t.Errorf("a file that was written in part: %q", got)
+	}
+}
+
+// TestOldOpeningsGo from memory, where they are on the disk, and from the disk when nobody may ask any
+// more, also those of a process that was killed: but not what is needed.
+func TestOldOpeningsGo(t *testing.T) {
+	me, dir := identity.ID{7}, t.TempDir()
+	of := func(step uint32) resultID { return resultID{coordinator.ClientID(me), step} }
+	o, start := newOpenings(me, dir), time.Unix(1000, 0)
+	for step := range uint32(10) {
+		if err := o.Keep(of(step), []byte{byte(step)}, start); err != nil {
+			t.Fatal(err)
 		}
+	}
+	o.Prune(6+openRounds, 100, start)
+	for step := range uint32(10) {
+		if got := o.of[of(step)].bytes != nil; got != (step >= 6) {
+			t.Errorf("step %d: in memory %v", step, got)
+		}
+		if got := o.Get(of(step)); len(got) != 1 || got[0] != byte(step) {
+			t.Errorf("step %d: %v", step, got)
+		}
+	}
+	written := time.Now()
+	for step := range uint32(5) {
+		if err := os.Chtimes(o.file(step), time.Time{}, written.Add(-openTime-time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := newOpenings(me, dir)
+	again.Prune(10+openRounds, 3, start.Add(2*openTime))
+	for step := range uint32(10) {
+		if got := again.Get(of(step)) != nil; got != (step >= 3) {
+			t.Errorf("step %d: kept %v", step, got)
+		}
+	}
+	again.Prune(10+2*openRounds, 100, start.Add(2*openTime))
+	for step := range uint32(10) {
+		if got := again.Get(of(step)) != nil; got != (step >= 5) {
+			t.Errorf("later, step %d: kept %v", step, got)
+		}
+	}
+	without := newOpenings(me, "")
+	_ = without.Keep(of(1), []byte{1}, start)
+	without.Prune(100, 200, start.Add(openTime))
+	if without.Get(of(1)) == nil {
+		t.Error("what is in memory only went too early")
+	}
+	without.Prune(100, 200, start.Add(openTime+1))
+	if without.Get(of(1)) != nil {
+		t.Error("what is in memory only stays")
 	}
 }

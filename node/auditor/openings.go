@@ -2,6 +2,7 @@ package auditor
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -27,9 +28,11 @@ const (
 	requestSize = 32 + 4
 	// maxAnswers is how often the same is handed to the same member: answers may be lost.
 	maxAnswers = 24
-	// The own ones are kept for so many rounds and so long: longer than anybody may ask.
+	// The own ones are kept for so many rounds and so long: longer than anybody may ask. Of those on the
+	// disk so many rounds are in memory, too.
 	openRounds = 2 * keptRounds
 	openTime   = 2 * keptTime
+	openSuffix = ".opening"
 )
 
 // errMalformed says that bytes are no request, or no disclosure.
@@ -40,12 +43,14 @@ type openings struct {
 	dir string // for the own ones; empty: none
 	me  coordinator.ClientID
 
-	mu sync.Mutex
-	of map[resultID]*opened
+	mu    sync.Mutex
+	of    map[resultID]*opened
+	swept uint32 // step in which old files were removed last
 }
 
 type opened struct {
-	bytes    []byte
+	bytes    []byte // nil: on the disk
+	onDisk   bool
 	at       time.Time
 	answered map[identity.ID]int
 }
@@ -64,7 +69,8 @@ func (o *openings) Serve(network exchange.Requests) {
 // Keep keeps the opening of a result. An error says that it is not on the disk.
 func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
 	o.mu.Lock()
-	o.put(key, bytes, now)
+	e := &opened{bytes: bytes, at: now, answered: make(map[identity.ID]int)}
+	o.of[key] = e
 	o.mu.Unlock()
 	if o.dir == "" || key.Trainer != o.me {
 		return nil
@@ -72,42 +78,47 @@ func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(o.file(key.Step), bytes, 0o600)
-}
-
-func (o *openings) put(key resultID, bytes []byte, now time.Time) *opened {
-	e := &opened{bytes: bytes, at: now, answered: make(map[identity.ID]int)}
-	o.of[key] = e
-	return e
+	sum := sha256.Sum256(bytes)
+	if err := os.WriteFile(o.file(key.Step), append(sum[:], bytes...), 0o600); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	e.onDisk = true
+	o.mu.Unlock()
+	return nil
 }
 
 func (o *openings) file(step uint32) string {
-	return filepath.Join(o.dir, fmt.Sprintf("%d.opening", step))
+	return filepath.Join(o.dir, fmt.Sprint(step, openSuffix))
 }
 
 // Get returns the opening of a result, or nil.
 func (o *openings) Get(key resultID) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e := o.find(key); e != nil {
-		return e.bytes
-	}
-	return nil
+	_, bytes := o.find(key)
+	return bytes
 }
 
-// find looks for an opening also among those of an earlier process.
-func (o *openings) find(key resultID) *opened {
-	if e := o.of[key]; e != nil {
-		return e
+// find looks for an opening also on the disk, where one of an earlier process may be. One that was
+// written in part when the process was killed is none.
+func (o *openings) find(key resultID) (*opened, []byte) {
+	e := o.of[key]
+	if e != nil && e.bytes != nil {
+		return e, e.bytes
 	}
 	if o.dir == "" || key.Trainer != o.me {
-		return nil
+		return nil, nil
 	}
-	bytes, err := os.ReadFile(o.file(key.Step))
-	if err != nil {
-		return nil
+	file, err := os.ReadFile(o.file(key.Step))
+	if err != nil || len(file) < sha256.Size || sha256.Sum256(file[sha256.Size:]) != [sha256.Size]byte(file) {
+		return nil, nil
 	}
-	return o.put(key, bytes, time.Time{})
+	if e == nil {
+		e = &opened{onDisk: true, answered: make(map[identity.ID]int)}
+		o.of[key] = e
+	}
+	return e, file[sha256.Size:]
 }
 
 // Drop gives up the opening of another member's result.
@@ -125,25 +136,47 @@ func (o *openings) Prune(newest, needed uint32, now time.Time) {
 	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var steps []uint32
 	for key, e := range o.of {
-		if key.Trainer == o.me && old(key.Step) && now.Sub(e.at) > openTime {
+		switch {
+		case key.Trainer != o.me || !old(key.Step):
+		case now.Sub(e.at) > openTime:
 			delete(o.of, key)
-			steps = append(steps, key.Step)
+		case e.onDisk:
+			e.bytes = nil
 		}
 	}
-	if o.dir == "" || len(steps) == 0 {
+	if o.dir == "" || o.swept <= newest && newest < o.swept+openRounds {
 		return
 	}
-	files, err := os.ReadDir(o.dir)
+	o.swept = newest
+	o.sweep(old)
+}
+
+// sweep removes files of old steps, also those of earlier processes, when another was written so much
+// later that nobody may ask for them any more.
+func (o *openings) sweep(old func(step uint32) bool) {
+	entries, err := os.ReadDir(o.dir)
 	if err != nil {
 		return
 	}
-	for _, f := range files { // also of earlier processes
-		digits, found := strings.CutSuffix(f.Name(), ".opening")
+	written := make(map[uint32]time.Time)
+	var last time.Time
+	for _, e := range entries {
+		digits, found := strings.CutSuffix(e.Name(), openSuffix)
 		step, err := strconv.ParseUint(digits, 10, 32)
-		if found && err == nil && o.of[resultID{o.me, uint32(step)}] == nil && (old(uint32(step)) || uint32(step) > newest) {
-			_ = os.Remove(filepath.Join(o.dir, f.Name())) // the next time
+		if !found || err != nil {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			written[uint32(step)] = info.ModTime()
+			if info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+		}
+	}
+	for step, at := range written {
+		if old(step) && last.Sub(at) > openTime {
+			_ = os.Remove(o.file(step)) // the next time
 		}
 	}
 }
@@ -155,12 +188,12 @@ func (o *openings) answer(_ context.Context, from identity.ID, request []byte) (
 	key := resultID{coordinator.ClientID(request), binary.LittleEndian.Uint32(request[32:])}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e := o.find(key)
+	e, bytes := o.find(key)
 	if e == nil || e.answered[from] >= maxAnswers {
 		return nil, fmt.Errorf("opening of step %d of %s: %w", key.Step, hex.EncodeToString(key.Trainer[:4]), errNotKept)
 	}
 	e.answered[from]++
-	return e.bytes, nil
+	return bytes, nil
 }
 
 // disclosure is what a trainer shows of a result: its opening, and what its data server signed about the
