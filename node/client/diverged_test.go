@@ -93,3 +93,22 @@ func TestAllDesynchronise(t *testing.T) {
 		finishEqual(w, members...)
 	})
 }
+
+// TestMissedOutcome has a member see nothing of the run for some rounds of a long epoch, as one whose
+// machine stands still does. It finds its way back into the same epoch.
+func TestMissedOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, epochs(4))
+		a, b, d := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+		c := w.launch(3, func(o *options) {
+			o.Backend = blink(w.ctx, o.Backend, func(s *coordinator.State) bool { return s.Progress.Step >= 3 && s.Progress.Step < 6 })
+		})
+		finishEqual(w, a, b, c, d)
+		if lost := all[event.Desynchronised](c); len(lost) != 1 {
+			t.Fatalf("desynchronised: %+v", lost)
+		}
+		if ready := all[event.Ready](c); len(ready) < 2 || ready[1].Epoch != 0 {
+			t.Errorf("ready: %+v", ready)
+		}
+	})
+}

@@ -93,8 +93,8 @@ func New(o Options) (*Node, error) {
 }
 
 // desynchronise gives up the replica: the trainer's weights are not the run's any more.
-// The client joins again and gets the model from what it holds of the run's checkpoint, or
-// from its peers.
+// The client finds its way back into the running epoch as one that was started anew does, or joins the
+// next one, and gets the model from what it holds of the run's checkpoint, or from its peers.
 func (n *Node) desynchronise(reason string) {
 	at := n.run.state.Progress
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
@@ -108,7 +108,7 @@ func (n *Node) desynchronise(reason string) {
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
-	n.seat.rejoin.giveUp(n.run.epoch())
+	n.seat.rejoin.again(n.run.epoch())
 }
 
 // fail ends the run with an error.

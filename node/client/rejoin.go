@@ -54,8 +54,11 @@ func (r *rejoin) mayTakeSeat(v *view, own *replica) bool {
 	return own != nil && !own.closing && !v.isMember() && v.state.MayReturn(v.myself()) && !r.givenUp
 }
 
-// giveUp has the client wait for the next epoch.
-func (r *rejoin) giveUp(epoch epochKey) { r.replayed = replayed{epoch: epoch, givenUp: true} }
+// again has the client begin anew after it lost its replica, unless that happens too often.
+func (r *rejoin) again(epoch epochKey) {
+	r.into(epoch)
+	r.replayed = replayed{epoch: epoch, failed: r.failed + 1, givenUp: r.givenUp || r.failed+1 >= maxRejoins}
+}
 
 // into forgets how far the client has come on its way into another epoch.
 func (r *rejoin) into(epoch epochKey) {
