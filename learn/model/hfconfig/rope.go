@@ -14,6 +14,7 @@ type RopeScaling struct {
 	RopeTheta *float64 `json:"rope_theta"`
 	Factor    *float64 `json:"factor"`
 	Original  *float64 `json:"original_max_position_embeddings"`
+	Partial   *float64 `json:"partial_rotary_factor"`
 
 	LowFreqFactor  *float64 `json:"low_freq_factor"` // of llama3
 	HighFreqFactor *float64 `json:"high_freq_factor"`
@@ -41,6 +42,7 @@ var stretched = []string{"llama3", "yarn"}
 // As in transformers, rope_scaling counts where rope_parameters stands beside it; both must say
 // the same.
 func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
+	d.refusePartial(p)
 	r := d.written("rope_parameters", d.RopeParameters)
 	if d.RopeScaling != nil || d.RopeParameters == nil {
 		scaling := d.written("rope_scaling", d.RopeScaling)
@@ -59,6 +61,22 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 		p.Fail("%s.rope_type %q is not supported (%s)", r.Field, r.Type, strings.Join(types, ", "))
 	}
 	return r
+}
+
+// refusePartial refuses rotary positions for a part of each head, wherever they are asked for.
+func (d Document) refusePartial(p *Checker) {
+	refuse := func(field string, factor *float64) {
+		if factor != nil && *factor != 1 {
+			p.Refuse(field, *factor)
+		}
+	}
+	refuse("partial_rotary_factor", d.PartialRotaryFactor)
+	if d.RopeScaling != nil {
+		refuse("rope_scaling.partial_rotary_factor", d.RopeScaling.Partial)
+	}
+	if d.RopeParameters != nil {
+		refuse("rope_parameters.partial_rotary_factor", d.RopeParameters.Partial)
+	}
 }
 
 // written is the rope by one of the two fields.
@@ -89,7 +107,7 @@ func (d Document) written(field string, scaling *RopeScaling) Rope {
 func (r Rope) same(other Rope) bool {
 	bare := func(r Rope) Rope {
 		r.Field = ""
-		r.Scaling.RopeType, r.Scaling.Type, r.Scaling.RopeTheta = nil, nil, nil
+		r.Scaling.RopeType, r.Scaling.Type, r.Scaling.RopeTheta, r.Scaling.Partial = nil, nil, nil, nil
 		return r
 	}
 	return reflect.DeepEqual(bare(r), bare(other))
