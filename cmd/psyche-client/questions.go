@@ -118,7 +118,7 @@ func (q *questions) askAll(ctx context.Context, reader *eval.Reader, exam *eval.
 		if err != nil {
 			return taskResult{}, nil, err
 		}
-		tally.Add(answer)
+		tally.Add(question, answer)
 		s := sample{
 			Task: question.Task, Document: i, Subject: question.Subject, Context: question.Context, Choices: question.Choices,
 			Answer: question.Answer, LogLikelihoods: answer.LogLikelihoods, Text: answer.Text, Scores: map[string]float64{},

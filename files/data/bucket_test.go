@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -123,11 +124,19 @@ func TestBucketsThatCannotBeRead(t *testing.T) {
 		wide[i] = byte(20 + i%200)
 	}
 	server.Set("public", "bare/a.bin", wide)
+	letters := bytes.Repeat([]byte("a\x00\n\x00"), 2000)
+	server.Set("public", "letters/a.bin", letters)
+	server.Set("public", "described/a.bin", letters)
+	server.Set("public", "described/a.bin.metadata", []byte("NAME|2"))
 	for directory, want := range map[string]error{
+		"letters": tokens.ErrWrongSize, "described": nil,
 		"x": tokens.ErrNoFiles, "y": tokens.ErrNoFiles, "numpy": tokens.ErrNumpyHeader,
 		"datatrove-4": tokens.ErrWrongSize, "megatron-int32": tokens.ErrWrongSize, "llmc-llama3": tokens.ErrWrongSize, "bare": tokens.ErrWrongSize,
 	} {
-		_, err := New(context.Background(), []config.DataLocation{gcp(directory, seeded)}, Options{SeqLen: 4, Bucket: anonymously})
+		p, err := New(context.Background(), []config.DataLocation{gcp(directory, seeded)}, Options{SeqLen: 4, Bucket: anonymously})
+		if err == nil {
+			err = p.Close()
+		}
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", directory, err, want)
 		}

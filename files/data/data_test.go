@@ -98,30 +98,36 @@ func TestIsPermanent(t *testing.T) {
 	}
 }
 
-// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have four bytes,
-// as a location of the run and in its place.
+// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have so many bytes,
+// as a location of the run and in its place. Two bytes are also what a location has that names
+// none, so the folder is believed; four are not.
 func TestTheSizeOfATokenIsNotMistaken(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "a.ds"), 1, 8)
-	text, err := manifest.Manifest{Version: 1, TokenSizeInBytes: 4, Files: []manifest.File{{Name: "a.ds", Tokens: 4}}}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, manifest.Name), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
 		size config.TokenSize
-		path string // Options.Path
+		says int
 		want error
-	}{{config.TwoBytes, "", localfiles.ErrDescribed}, {config.FourBytes, "", nil}, {config.TwoBytes, dir, localfiles.ErrDescribed}, {config.FourBytes, dir, nil}} {
-		locations := []config.DataLocation{{Local: &config.LocalData{Path: dir, TokenSize: test.size}}}
-		p, err := New(t.Context(), locations, Options{SeqLen: 1, Path: test.path})
-		if err == nil {
-			err = p.Close()
+	}{{config.TwoBytes, 4, nil}, {config.FourBytes, 4, nil}, {config.TwoBytes, 2, nil}, {config.FourBytes, 2, localfiles.ErrDescribed}} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "a.ds"), 1, 8)
+		text, err := manifest.Manifest{Version: 1, TokenSizeInBytes: test.says, Files: []manifest.File{{Name: "a.ds", Tokens: uint64(16 / test.says)}}}.Encode()
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !errors.Is(err, test.want) {
-			t.Errorf("%d bytes, path %q: got %v, want %v", test.size, test.path, err, test.want)
+		if err := os.WriteFile(filepath.Join(dir, manifest.Name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"", dir} {
+			locations := []config.DataLocation{{Local: &config.LocalData{Path: dir, TokenSize: test.size}}}
+			p, err := New(t.Context(), locations, Options{SeqLen: 1, Path: path})
+			if err == nil {
+				if want := uint64(16/test.says - 1); p.Len() != want {
+					t.Errorf("%v of %d: %d sequences, want %d", test.size, test.says, p.Len(), want)
+				}
+				err = p.Close()
+			}
+			if !errors.Is(err, test.want) {
+				t.Errorf("%v of %d, path %q: got %v, want %v", test.size, test.says, path, err, test.want)
+			}
 		}
 	}
 }

@@ -21,7 +21,9 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 	case location.Local != nil:
 		at := location.Local
 		options := tokenOptions(at.TokenSize, at.Shuffle, o)
-		options.Presumed = at.TokenSize == config.TwoBytes && o.VocabSize > 0 // Local = "DIR" says no size
+		if at.TokenSize == config.TwoBytes { // Local = "DIR" says no size
+			options.Claim = tokens.Presumed
+		}
 		folder, err := localfiles.Open(at.Path, options)
 		return asProvider(folder, err, o.SeqLen)
 	case location.HTTP != nil:
@@ -46,7 +48,7 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 }
 
 func tokenOptions(size config.TokenSize, shuffle config.Shuffle, o Options) tokens.Options {
-	return tokens.Options{SeqLen: o.SeqLen, TokenSize: int(size), Seed: shuffle.Seed, VocabSize: o.VocabSize}
+	return tokens.Options{SeqLen: o.SeqLen, TokenSize: int(size), Seed: shuffle.Seed, VocabSize: o.VocabSize, Claim: tokens.OfLocation}
 }
 
 // openHTTP opens files on the web or in a bucket.

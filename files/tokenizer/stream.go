@@ -7,8 +7,9 @@ import (
 )
 
 // Stream decodes ids as they come. Text appears as soon as it is certain: bytes of a
-// character that is not complete yet are held back, and everything where a decoder looks
-// at the whole text. It is not safe for concurrent use.
+// character that is not complete yet are held back, a run of byte tokens until it ends, since
+// it is text as a whole or not at all, and everything where a decoder looks at the whole text.
+// It is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
 	ids    []int32 // that the text to come depends on; none is special
@@ -21,7 +22,7 @@ type Stream struct {
 // decoded in another way than those after it.
 const context = utf8.UTFMax
 
-// maxHeld is the number of ids that are held back at most.
+// maxHeld is the number of ids that are held back at most for a character to be complete.
 const maxHeld = 32
 
 // NewStream returns a stream that goes on after the given ids, whose text has appeared.
@@ -31,7 +32,7 @@ func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 		if !t.special[id] {
 			s.ids = append(s.ids, id)
 		}
-		if len(s.ids) == context && !t.atEnd {
+		if len(s.ids) >= context && !t.atEnd && !t.isByte(s.ids[len(s.ids)-1]) {
 			break
 		}
 	}
@@ -60,6 +61,9 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 	}
 	s.ids = append(s.ids, id)
 	if s.t.atEnd {
+		return nil, nil
+	}
+	if s.t.isByte(id) {
 		return nil, nil
 	}
 	pending, err := s.t.pending(s.ids[s.shown:])
@@ -93,11 +97,24 @@ func (s *Stream) Flush() ([]byte, error) {
 		}
 	}
 	if !s.t.atEnd {
-		s.ids = append(s.ids[:0], s.ids[s.shown:]...)
+		from := s.shown
+		for from > 0 && s.t.isByte(s.ids[from]) {
+			from--
+		}
+		s.ids = append(s.ids[:0], s.ids[from:]...)
 	}
 	s.shown = len(s.ids)
 	s.prefix, err = s.t.DecodeSkipSpecial(s.ids)
 	return fresh, err
+}
+
+// isByte reports whether a token is one of the bytes that a decoder joins.
+func (t *Tokenizer) isByte(id int32) bool {
+	if !t.has(id) {
+		return false
+	}
+	_, ok := fallbackByte(t.model.tokens[id])
+	return ok && slices.Contains(t.decoders, decoder(byteFallbackDecoder{}))
 }
 
 // pending reports whether ids end with the start of a character.
@@ -110,13 +127,7 @@ func (t *Tokenizer) pending(ids []int32) (bool, error) {
 		var raw []byte
 		switch d.(type) {
 		case byteFallbackDecoder:
-			for _, token := range tokens {
-				b, isByte := fallbackByte(token)
-				if raw = append(raw, b); !isByte {
-					raw = raw[:0]
-				}
-			}
-			return incomplete(raw) > 0, nil
+			return false, nil
 		case byteLevelDecoder:
 			for _, token := range tokens {
 				var ok bool

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,10 +30,10 @@ func streamed(t interface{ Fatal(...any) }, tokenizer *Tokenizer, after, ids []i
 }
 
 // streamers have the decoders of known families, and rarer ones. Ids 0 to 5 are text, 6 and 7
-// special, 8 to 12 the bytes of U+1FABF and 0xFF.
+// special, 8 to 15 the bytes of U+1FABF, 0xFF and those of л and A.
 func streamers(t *testing.T) map[string]*Tokenizer {
 	const vocab = `{"a": 0, "▁b": 1, "\ufffd": 2, "▁": 3, "Ġ": 4, "ab": 5, "<s>": 6, "</s>": 7,
-		"<0xF0>": 8, "<0x9F>": 9, "<0xAA>": 10, "<0xBF>": 11, "<0xFF>": 12}`
+		"<0xF0>": 8, "<0x9F>": 9, "<0xAA>": 10, "<0xBF>": 11, "<0xFF>": 12, "<0xD0>": 13, "<0xBB>": 14, "<0x41>": 15}`
 	const special = `[{"id": 6, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
 		{"id": 7, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}]`
 	const toBlank = `{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}`
@@ -62,10 +63,13 @@ func TestStreamOfAReplacementCharacter(t *testing.T) {
 		ids  []int32
 		want string // parts with | between
 	}{
-		{[]int32{6, 3, 2, 8, 9, 10, 11, 0}, "||\uFFFD||||\U0001FABF|a|"},
-		{[]int32{8, 6, 9, 7, 10, 11}, "|||||\U0001FABF|"},
+		{[]int32{6, 3, 2, 8, 9, 10, 11, 0}, "||\uFFFD|||||\U0001FABFa|"},
+		{[]int32{8, 6, 9, 7, 10, 11}, "||||||\U0001FABF"},
 		{[]int32{2, 8, 9, 0}, "\uFFFD|||\uFFFD\uFFFDa|"},
 		{[]int32{0, 8, 9, 10}, "a||||\uFFFD\uFFFD\uFFFD"},
+		{[]int32{9, 13, 14}, "|||\uFFFD\uFFFD\uFFFD"},                  // a run of bytes is text or none of it is
+		{[]int32{9, 15, 0}, "||\uFFFD\uFFFDa|"},                        // also ASCII
+		{[]int32{13, 14, 15, 12, 0}, "||||\uFFFD\uFFFD\uFFFD\uFFFDa|"}, // however it began
 	} {
 		parts := strings.Join(streamed(t, tokenizer, nil, test.ids), "|")
 		if parts != test.want {
@@ -78,13 +82,30 @@ func TestStreamOfAReplacementCharacter(t *testing.T) {
 	}
 }
 
+// TestStreamOfManyBytes streams a run of bytes that is longer than what is held back elsewhere.
+func TestStreamOfManyBytes(t *testing.T) {
+	tokenizer := streamers(t)["Llama"]
+	whole := slices.Repeat([]int32{13, 14}, 1000)
+	for last, want := range map[int32]string{0: strings.Repeat("л", 1000) + "a", 12: strings.Repeat("\uFFFD", 2001)} {
+		if got := strings.Join(streamed(t, tokenizer, nil, append(slices.Clone(whole), last)), ""); got != want {
+			t.Errorf("the last is %d: got %d bytes, %.20q", last, len(got), got)
+		}
+		// The part before has appeared already, so what follows is what it is in the whole run.
+		got := strings.Join(streamed(t, tokenizer, append([]int32{12}, whole...), []int32{14, last}), "")
+		if last == 12 && got != "\uFFFD\uFFFD" || last == 0 && got != "\uFFFDa" {
+			t.Errorf("after a run that is no text, the last is %d: got %.20q", last, got)
+		}
+	}
+}
+
 // TestStreamGoesOn wants the text after any ids, special ones among them, to be the rest of
 // what all are decoded to.
 func TestStreamGoesOn(t *testing.T) {
 	for name, tokenizer := range streamers(t) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				id := rapid.SampledFrom([]int32{0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7}) // often several special ones in a row
+				id := rapid.SampledFrom([]int32{0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, // often several special ones in a row
+					8, 9, 10, 11, 12, 13, 14, 15})
 				after, ids := rapid.SliceOfN(id, 0, 40).Draw(t, "after"), rapid.SliceOfN(id, 0, 40).Draw(t, "ids")
 				before, err := tokenizer.DecodeSkipSpecial(after)
 				if err != nil {

@@ -164,6 +164,33 @@ func checkString(t *testing.T, tokenizer *Tokenizer, name string, i int, text st
 	return true
 }
 
+// TestStreamsAreDecodedTexts streams what the reference was compared with, forwards and in
+// reverse, which is mostly broken text.
+func TestStreamsAreDecodedTexts(t *testing.T) {
+	for _, name := range families {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tokenizer := family(t, name)
+			for i := 0; i < len(corpus(t)); i += 16 {
+				ids, err := tokenizer.EncodeWithSpecial([]byte(corpus(t)[i]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					want, err := tokenizer.DecodeSkipSpecial(ids)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := strings.Join(streamed(t, tokenizer, nil, ids), ""); got != string(want) {
+						t.Fatalf("string %d, ids %v: streamed %+q, decoded %+q", i, ids, got, want)
+					}
+					slices.Reverse(ids)
+				}
+			}
+		})
+	}
+}
+
 // TestScannersAreTheirPatterns compares scanners with the regular expressions they stand for.
 func TestScannersAreTheirPatterns(t *testing.T) {
 	for expression, scan := range scanners {

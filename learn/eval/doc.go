@@ -6,8 +6,9 @@
 //
 //	exam, err := library.Open(ctx, task, eval.Options{Seed: 42})
 //	for i := range exam.Len() {
-//		answer, err := reader.Ask(ctx, exam.Question(i))
-//		tally.Add(answer)
+//		question := exam.Question(i)
+//		answer, err := reader.Ask(ctx, question)
+//		tally.Add(question, answer)
 //	}
 //
 // Prompts, examples and scores are those of EleutherAI's lm-evaluation-harness, document by

@@ -142,7 +142,7 @@ func TestScores(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tally.Add(got)
+			tally.Add(exam.Question(questions[i]), got)
 			answers++
 			if plain(got.Text) != plain(want.Text) {
 				t.Errorf("%s, %d examples, question %d: wrote %q, want %q", c.Task, c.Fewshot, i, got.Text, want.Text)

@@ -1,21 +1,37 @@
 package eval
 
-import "math"
+import (
+	"maps"
+	"math"
+	"slices"
+)
 
 // Tally adds answers up.
 type Tally struct {
 	Questions int
-	sums      map[string]float64
+	subjects  map[string]*sums
 }
 
-// Add counts an answer.
-func (t *Tally) Add(a Answer) {
-	if t.sums == nil {
-		t.sums = map[string]float64{}
+// sums are of one subject's answers.
+type sums struct {
+	questions int
+	scores    map[string]float64
+}
+
+// Add counts the answer to a question.
+func (t *Tally) Add(q Question, a Answer) {
+	if t.subjects == nil {
+		t.subjects = map[string]*sums{}
+	}
+	own := t.subjects[q.Subject]
+	if own == nil {
+		own = &sums{scores: map[string]float64{}}
+		t.subjects[q.Subject] = own
 	}
 	t.Questions++
+	own.questions++
 	for name, score := range a.Scores {
-		t.sums[name] += score
+		own.scores[name] += score
 	}
 }
 
@@ -24,17 +40,36 @@ func (t *Tally) Scores(names []string) map[string]float64 {
 	means := make(map[string]float64, len(names))
 	for _, name := range names {
 		if t.Questions > 0 {
-			means[name] = t.sums[name] / float64(t.Questions)
+			means[name] = t.sum(name) / float64(t.Questions)
 		}
 	}
 	return means
 }
 
-// Error is the standard error of a mean of answers that are right or wrong.
+// sum adds up scores, which are 0 or 1, so that the order does not matter.
+func (t *Tally) sum(name string) (sum float64) {
+	for _, own := range t.subjects {
+		sum += own.scores[name]
+	}
+	return sum
+}
+
+// Error is the standard error of a mean of answers that are right or wrong. The variance is
+// pooled over the subjects, each around its own mean; with one question of each, which have no
+// variance, it is that of one sample.
 func (t *Tally) Error(name string) float64 {
 	if t.Questions < 2 {
 		return 0
 	}
-	p := t.sums[name] / float64(t.Questions)
-	return math.Sqrt(p * (1 - p) / float64(t.Questions-1))
+	all := float64(t.Questions)
+	squares := func(questions, sum float64) float64 { return sum * (1 - sum/questions) }
+	if len(t.subjects) == t.Questions {
+		return math.Sqrt(squares(all, t.sum(name)) / (all - 1) / all)
+	}
+	within := 0.0
+	for _, subject := range slices.Sorted(maps.Keys(t.subjects)) { // the last bits depend on the order
+		own := t.subjects[subject]
+		within += squares(float64(own.questions), own.scores[name])
+	}
+	return math.Sqrt(within / (all - float64(len(t.subjects))) / all)
 }

@@ -84,7 +84,7 @@ func begin(ctx context.Context, store objstore.Store, object objstore.Object, be
 		}
 		stated, found, err := tokens.ReadSidecar(ctx, &file{store: store, object: sidecar})
 		if err == nil && found {
-			err = stated.Check(object.Name, object.Size, o.TokenSize)
+			o.Claim, err = tokens.OfFiles, stated.Check(object.Name, object.Size, o.TokenSize)
 		}
 		if err != nil {
 			return nil, err

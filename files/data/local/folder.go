@@ -33,6 +33,7 @@ type file struct {
 	size    int64
 	changed time.Time
 	start   []byte // its first bytes, until it was looked at
+	said    bool   // something beside it, or its header, says how large its tokens are
 }
 
 // Open opens the token files of a folder, or a single token file, and checks their lengths.
@@ -80,7 +81,11 @@ func (f *Folder) open(dir string, paths []string, o Options) error {
 	f.tokenSize = o.TokenSize
 	files := make([]tokens.File, len(f.files))
 	for i, file := range f.files {
-		if files[i], err = tokens.Begin(file, file.start, o); err != nil {
+		of := o
+		if file.said {
+			of.Claim = tokens.OfFiles
+		}
+		if files[i], err = tokens.Begin(file, file.start, of); err != nil {
 			return err
 		}
 		file.start = nil

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -11,35 +10,40 @@ import (
 )
 
 // resolveSize compares what lies beside the files, and their headers, with the size that
-// their tokens are to have; 0 becomes what they say, or what is usual.
+// their tokens are to have; a presumed one and 0 become what they say, or what is usual.
 func (f *Folder) resolveSize(o *Options) error {
+	presumed := o.TokenSize
+	if o.Claim == tokens.Presumed {
+		o.TokenSize = 0
+	}
 	if o.TokenSize == 0 && f.described != nil {
 		o.TokenSize = f.described.tokenSize
 	}
-	said := f.described != nil
 	for _, file := range f.files {
 		all, err := stated(file)
 		if err != nil {
 			return err
 		}
-		said = said || len(all) > 0
+		file.said = f.described != nil || len(all) > 0
 		for _, says := range all {
 			if o.TokenSize == 0 {
 				o.TokenSize = says.TokenSize
 			}
 			if err := says.Check(file.path, file.size, o.TokenSize); err != nil {
-				return fmt.Errorf("%w: %w", ErrDescribed, err)
+				return err
 			}
 		}
 	}
-	if said || o.TokenSize != 0 && !o.Presumed {
+	if o.TokenSize != 0 {
 		return nil
 	}
-	if o.Presumed {
-		return tokens.CheckPresumed(f.files[0].path, f.files[0].size, o.VocabSize)
+	first := f.files[0]
+	if o.Claim == tokens.Presumed {
+		o.TokenSize = presumed
+		return tokens.CheckPresumed(first.path, first.size, o.VocabSize)
 	}
-	usual, err := tokens.AssumeSize(f.files[0].path, f.files[0].size, o.VocabSize)
-	o.TokenSize = usual
+	usual, err := tokens.AssumeSize(first.path, first.size, o.VocabSize)
+	o.TokenSize, o.Claim = usual, tokens.OfLocation
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
@@ -44,7 +45,7 @@ func TestFilesOfOtherProgramsSayTheirTokenSize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := copyFormat(t, name)
 			for _, at := range []string{path, filepath.Dir(path)} {
-				for _, o := range []Options{{SeqLen: 8, VocabSize: 128256}, {SeqLen: 8}, {SeqLen: 8, TokenSize: size, VocabSize: 128256, Presumed: true}} {
+				for _, o := range []Options{{SeqLen: 8, VocabSize: 128256}, {SeqLen: 8}, {SeqLen: 8, TokenSize: size, VocabSize: 128256, Claim: tokens.Presumed}} {
 					folder := open(t, at, o)
 					if folder.TokenSize() != size {
 						t.Errorf("tokens of %d bytes, want %d", folder.TokenSize(), size)
@@ -129,51 +130,137 @@ func TestOtherSidecarsSayNothing(t *testing.T) {
 	open(t, dir, Options{SeqLen: 4, VocabSize: 100})
 }
 
+// bare writes a token file of which nothing says the size.
+func bare(t *testing.T, size int, ids ...int) (path string) {
+	t.Helper()
+	var raw []byte
+	for _, id := range ids {
+		switch size {
+		case 2:
+			raw = binary.LittleEndian.AppendUint16(raw, uint16(id))
+		case 4:
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
+		default:
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(id))
+		}
+	}
+	path = filepath.Join(t.TempDir(), "bare.bin")
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// oneALine are true tokens of two bytes that look like larger ones: a letter, a line break and
+// so on, as bytes.
+func oneALine() (ids []int) {
+	for i := range 2000 {
+		ids = append(ids, 'a'+i%26, '\n')
+	}
+	return ids
+}
+
+// TestLooksDoNotCountAgainstWords reads files that look like larger tokens than they are: who
+// says their size is believed, unless a run's location is all that says it.
+func TestLooksDoNotCountAgainstWords(t *testing.T) {
+	beside := map[string]func(t *testing.T, path string){
+		"nothing": func(*testing.T, string) {},
+		"data.json": func(t *testing.T, path string) {
+			writeManifest(t, filepath.Dir(path), manifest.Manifest{
+				Version: 1, TokenSizeInBytes: 2, Files: []manifest.File{{Name: "bare.bin", Tokens: 4000, SHA256: "aa"}},
+			})
+		},
+		"metadata": func(t *testing.T, path string) {
+			if err := os.WriteFile(path+".metadata", []byte("letters|2\n4000\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"metadata without a count": func(t *testing.T, path string) {
+			if err := os.WriteFile(path+".metadata", []byte("NAME|2"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, describe := range beside {
+		for _, o := range []Options{
+			{VocabSize: 256}, {VocabSize: 256, TokenSize: 2}, {TokenSize: 2},
+			{VocabSize: 256, TokenSize: 2, Claim: tokens.OfLocation}, {VocabSize: 256, TokenSize: 2, Claim: tokens.Presumed},
+		} {
+			path := bare(t, 2, oneALine()...)
+			describe(t, path)
+			o.SeqLen = 4
+			folder, err := Open(filepath.Dir(path), o)
+			if err == nil {
+				if folder.TokenSize() != 2 {
+					t.Errorf("%s, %+v: %d bytes", name, o, folder.TokenSize())
+				}
+				err = folder.Close()
+			}
+			said := name != "nothing" || o.TokenSize != 0 && o.Claim == tokens.OfFiles
+			if said && err != nil {
+				t.Errorf("%s, %+v: %v", name, o, err)
+			} else if !said && (!errors.Is(err, tokens.ErrWrongSize) || !strings.Contains(err.Error(), `put a bare.bin.metadata with "NAME|2" beside it`)) {
+				t.Errorf("%s, %+v: got %v", name, o, err)
+			}
+		}
+	}
+}
+
+// TestFoldersSayWhatRunsPresume opens folders by a location that names two bytes or nothing,
+// which are the same to a run: what lies beside the files counts.
+func TestFoldersSayWhatRunsPresume(t *testing.T) {
+	for name, size := range formats {
+		for _, vocabulary := range []int{128256, 129000, 0} {
+			folder := open(t, filepath.Dir(copyFormat(t, name)), Options{SeqLen: 8, TokenSize: 2, VocabSize: vocabulary, Claim: tokens.Presumed})
+			if folder.TokenSize() != size {
+				t.Errorf("%s is read as tokens of %d bytes", name, folder.TokenSize())
+			}
+		}
+	}
+	// Another size that a location names is a contradiction, and the error speaks of the files there.
+	_, err := Open(copyFormat(t, "datatrove-2.ds"), Options{SeqLen: 8, TokenSize: 4, Claim: tokens.OfLocation})
+	if !errors.Is(err, tokens.ErrWrongSize) || errors.Is(err, ErrDescribed) || strings.Contains(err.Error(), "data.json") {
+		t.Errorf("four bytes named: %v", err)
+	}
+}
+
 // TestUnknownTokenSizesAreRefused writes tokens of a large vocabulary, and of a small one in
 // more bytes than they need, of which nothing says the size.
 func TestUnknownTokenSizesAreRefused(t *testing.T) {
-	bare := func(size int, ids ...int) string {
-		var raw []byte
-		for _, id := range ids {
-			switch size {
-			case 2:
-				raw = binary.LittleEndian.AppendUint16(raw, uint16(id))
-			case 4:
-				raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
-			default:
-				raw = binary.LittleEndian.AppendUint64(raw, uint64(id))
-			}
-		}
-		path := filepath.Join(t.TempDir(), "bare.bin")
-		if err := os.WriteFile(path, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	var ids []int
 	for i := range 200 {
 		ids = append(ids, 20+i*37%1000)
+	}
+	small := func(limit int) (ids []int) {
+		for i := range 200 {
+			ids = append(ids, i*i%7%limit)
+		}
+		return ids
 	}
 	tests := map[string]struct {
 		path    string
 		options Options
 		want    error
 	}{
-		"small vocabulary":                    {bare(2, ids...), Options{VocabSize: 65536}, nil},
-		"large vocabulary":                    {bare(4, ids...), Options{VocabSize: 65537}, tokens.ErrSizeUnknown},
-		"large vocabulary, default of a run":  {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
-		"large vocabulary, two bytes by run":  {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
-		"small vocabulary, default of a run":  {bare(2, ids...), Options{VocabSize: 65536, TokenSize: 2, Presumed: true}, nil},
-		"large vocabulary, said":              {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 4}, nil},
-		"large vocabulary, two bytes said":    {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2}, nil},
-		"no vocabulary":                       {bare(2, ids...), Options{}, tokens.ErrSizeUnknown},
-		"four bytes of a small vocabulary":    {bare(4, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
-		"four bytes, said to be two":          {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 2}, tokens.ErrWrongSize},
-		"eight bytes of a small vocabulary":   {bare(8, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
-		"eight bytes, said to be four":        {bare(8, ids...), Options{VocabSize: 2000, TokenSize: 4}, tokens.ErrWrongSize},
-		"zeros, which look like any size":     {bare(2, make([]int, 200)...), Options{VocabSize: 2000}, nil},
-		"ids that are all next to nothing":    {bare(2, make([]int, 200)...), Options{VocabSize: 8}, nil},
-		"half a token, where nothing is said": {bare(2, 1, 2, 3), Options{VocabSize: 70000}, tokens.ErrSizeUnknown},
+		"small vocabulary":                    {bare(t, 2, ids...), Options{VocabSize: 65536}, nil},
+		"large vocabulary":                    {bare(t, 4, ids...), Options{VocabSize: 65537}, tokens.ErrSizeUnknown},
+		"large vocabulary, default of a run":  {bare(t, 4, ids...), Options{VocabSize: 128256, TokenSize: 2, Claim: tokens.Presumed}, tokens.ErrSizeUnknown},
+		"large vocabulary, two bytes by run":  {bare(t, 2, ids...), Options{VocabSize: 128256, TokenSize: 2, Claim: tokens.Presumed}, tokens.ErrSizeUnknown},
+		"small vocabulary, default of a run":  {bare(t, 2, ids...), Options{VocabSize: 65536, TokenSize: 2, Claim: tokens.Presumed}, nil},
+		"large vocabulary, said":              {bare(t, 4, ids...), Options{VocabSize: 128256, TokenSize: 4}, nil},
+		"large vocabulary, two bytes said":    {bare(t, 2, ids...), Options{VocabSize: 128256, TokenSize: 2}, nil},
+		"no vocabulary":                       {bare(t, 2, ids...), Options{}, tokens.ErrSizeUnknown},
+		"four bytes of a small vocabulary":    {bare(t, 4, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"four bytes, said to be two":          {bare(t, 4, ids...), Options{VocabSize: 128256, TokenSize: 2, Claim: tokens.OfLocation}, tokens.ErrWrongSize},
+		"four bytes of four letters":          {bare(t, 4, small(4)...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"four bytes of two letters, by run":   {bare(t, 4, small(2)...), Options{VocabSize: 2000, TokenSize: 2, Claim: tokens.Presumed}, tokens.ErrWrongSize},
+		"eight bytes of four letters":         {bare(t, 8, small(4)...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"two bytes of four letters":           {bare(t, 2, small(4)...), Options{VocabSize: 2000}, nil},
+		"eight bytes of a small vocabulary":   {bare(t, 8, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"eight bytes, said to be four":        {bare(t, 8, ids...), Options{VocabSize: 2000, TokenSize: 4, Claim: tokens.OfLocation}, tokens.ErrWrongSize},
+		"zeros, which look like any size":     {bare(t, 2, make([]int, 200)...), Options{VocabSize: 2000}, nil},
+		"ids that are all next to nothing":    {bare(t, 2, make([]int, 200)...), Options{VocabSize: 8}, nil},
+		"half a token, where nothing is said": {bare(t, 2, 1, 2, 3), Options{VocabSize: 70000}, tokens.ErrSizeUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +276,7 @@ func TestUnknownTokenSizesAreRefused(t *testing.T) {
 				return
 			}
 			remedies := []string{test.path, "--token-size", "token_size_in_bytes"}
-			if test.options.Presumed { // of a run: a flag says nothing there
+			if test.options.Claim == tokens.Presumed { // of a run: a flag says nothing there
 				remedies = []string{test.path, "token_size_in_bytes", "bare.bin.metadata"}
 			}
 			for _, want := range remedies {

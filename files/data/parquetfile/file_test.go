@@ -240,6 +240,9 @@ func TestBombs(t *testing.T) {
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
+			if valid := strings.Contains(test.want, "which is not read"); valid == strings.Contains(err.Error(), "invalid") {
+				t.Errorf("a file that is not read is not one that is invalid: %v", err)
+			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
 				t.Errorf("%d bytes were allocated for a file of %d", used, len(test.raw))
 			}

@@ -35,10 +35,22 @@ func (u *unpacker) check(head format.PageHeader, body *io.SectionReader) error {
 		return fmt.Errorf("read: %w", err)
 	}
 	if err := u.page(head); err != nil {
+		if errors.As(err, new(refusal)) {
+			return err
+		}
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
+
+// refusal says that a file is of a kind that is not read. It is ErrInvalid, but does not call
+// the file so.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// Is implements errors.Is.
+func (refusal) Is(target error) bool { return target == ErrInvalid }
 
 func (u *unpacker) page(head format.PageHeader) error {
 	size := int(head.UncompressedPageSize)
@@ -141,7 +153,7 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 		}
 		return u.buffer[:n], nil
 	default:
-		return nil, fmt.Errorf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip or no compression", u.codec)
+		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip or no compression", u.codec))
 	}
 }
 
@@ -153,7 +165,7 @@ func grow(buffer []byte, size int) []byte {
 }
 
 func unreadable(encoding format.Encoding) error {
-	return fmt.Errorf("it is encoded as %v, which is not read; write it with dictionary or plain encoding", encoding)
+	return refusal(fmt.Sprintf("it is encoded as %v, which is not read; write it with dictionary or plain encoding", encoding))
 }
 
 // checkValues reports whether encoded values are no more than announced.

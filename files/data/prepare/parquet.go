@@ -41,6 +41,9 @@ func openParquet(ctx context.Context, file *os.File, field string, position int6
 		return nil, err
 	}
 	column, found := opened.Schema().Lookup(field)
+	if !found && opened.Root().Column(field) != nil {
+		return nil, fmt.Errorf("column %q is a list or has columns of its own, strings are read; name the column of the text with --field", field)
+	}
 	if !found {
 		return nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
 	}

@@ -196,8 +196,7 @@ func (r *run) write(j *job) error {
 func (r *run) manifest() (manifest.Manifest, error) {
 	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %d files were read, %d of them are not text; is the include pattern right?",
-			ErrNoText, progress.Files, progress.SkippedBinary)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, progress.whyNothing())
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
@@ -225,6 +224,22 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		Files:            files,
 		HeldOut:          held,
 	}, nil
+}
+
+// whyNothing says of what was read why no token came of it.
+func (p Progress) whyNothing() string {
+	switch binary := p.SkippedBinary; {
+	case p.Files == 0:
+		return "no file was read; is the include pattern right?"
+	case p.Files == 1 && binary == 1:
+		return "1 file was read, which is not text"
+	case p.Files == 1:
+		return "1 file was read, which has no text that is not empty"
+	case binary == 0:
+		return fmt.Sprintf("%d files were read, which have no text that is not empty", p.Files)
+	default:
+		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty", p.Files, binary)
+	}
 }
 
 // publish moves the finished files into place, the manifest last: a folder with a

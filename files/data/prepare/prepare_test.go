@@ -187,8 +187,8 @@ func TestFailureLeavesNothing(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{"no text", context.Background(), func(*Options) {}, ErrNoText, "1 of them are not text"},
-		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, ErrNoText, "0 files were read"},
+		{"no text", context.Background(), func(*Options) {}, ErrNoText, "1 file was read, which is not text"},
+		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, ErrNoText, "no file was read; is the include pattern right?"},
 		{"nothing held out", context.Background(), func(o *Options) {
 			o.Paths, o.HeldOutFraction = []string{filepath.Join(dir, "text")}, 1e-9
 		}, ErrNoText, "to hold out"},

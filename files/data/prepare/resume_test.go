@@ -283,17 +283,39 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 	if err := parquet.WriteFile(filepath.Join(dir, "lz4.parquet"), []unbounded{{"a"}}); err != nil {
 		t.Fatal(err)
 	}
+	type listed struct {
+		Text []string `parquet:"text,list"`
+		Meta struct {
+			Text string `parquet:"text"`
+		} `parquet:"meta"`
+		Number int64 `parquet:"number"`
+	}
+	if err := parquet.WriteFile(filepath.Join(dir, "list.parquet"), []listed{{Text: []string{"a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		Text string `parquet:"text"`
+	}
+	if err := parquet.WriteFile(filepath.Join(dir, "rows.parquet"), []row{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := parquet.WriteFile(filepath.Join(dir, "empty.parquet"), []row{{}, {}}); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
-		"lz4.parquet":  "compressed as LZ4_RAW, which is not read",
-		"key.jsonl":    `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
-		"type.jsonl":   `type.jsonl: line 1: key "text" is not a string`,
-		"json.jsonl":   `json.jsonl: line 2: not a JSON object`,
-		"half.jsonl":   `half.jsonl: line 2: key "text": byte 1: half a surrogate pair`,
-		"cut.jsonl.gz": `cut.jsonl.gz: after line 100: unexpected EOF; was the file cut off?`,
-		"utf8.jsonl":   `utf8.jsonl: line 1: not UTF-8`,
-		"bad.parquet":  `bad.parquet: `,
-		"null.jsonl":   "no text found",
-		"*.nothing":    `no file matches`,
+		"lz4.parquet":   "lz4.parquet: after row 0: row group 0: column text, page at 0: it is compressed as LZ4_RAW, which is not read",
+		"list.parquet":  `list.parquet: column "text" is a list or has columns of its own, strings are read; name the column of the text with --field`,
+		"rows.parquet":  "no text found: 1 file was read, which has no text that is not empty",
+		"empty.parquet": "no text found: 1 file was read, which has no text that is not empty",
+		"key.jsonl":     `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
+		"type.jsonl":    `type.jsonl: line 1: key "text" is not a string`,
+		"json.jsonl":    `json.jsonl: line 2: not a JSON object`,
+		"half.jsonl":    `half.jsonl: line 2: key "text": byte 1: half a surrogate pair`,
+		"cut.jsonl.gz":  `cut.jsonl.gz: after line 100: unexpected EOF; was the file cut off?`,
+		"utf8.jsonl":    `utf8.jsonl: line 1: not UTF-8`,
+		"bad.parquet":   `bad.parquet: `,
+		"null.jsonl":    "no text found: 1 file was read, which has no text that is not empty",
+		"*.nothing":     `no file matches`,
 	} {
 		o := options(filepath.Join(dir, name))
 		o.Output = filepath.Join(dir, "out")

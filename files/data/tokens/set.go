@@ -52,10 +52,22 @@ type Options struct {
 	VocabSize int       // token ids must be less; 0: only that they fit an int32
 	Parallel  int       // most reads at once, at least 1; 0: 1
 
-	// Presumed says that TokenSize may be a default that nobody meant: where a folder says
-	// nothing of it, AssumeSize must agree.
-	Presumed bool
+	Claim Claim // how much TokenSize counts
 }
+
+// Claim says how much a size of tokens counts where something else speaks of it.
+type Claim int
+
+const (
+	// OfFiles is said of these files, by somebody or by what lies beside them: what they look
+	// like does not count.
+	OfFiles Claim = iota
+	// OfLocation is what a run's location names: a file that looks like larger tokens is refused.
+	OfLocation
+	// Presumed is what a run's location has that may have named nothing: what lies beside the
+	// files counts before it, and where nothing does, CheckPresumed must agree.
+	Presumed
+)
 
 // Check reports what is wrong with the options.
 func (o Options) Check() error {

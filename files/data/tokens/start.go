@@ -64,9 +64,12 @@ func Begin(f File, start []byte, o Options) (File, error) {
 		if err := stated.Check(f.Name(), f.Size(), o.TokenSize); err != nil {
 			return nil, err
 		}
-		f, start = body{f}, start[min(headerSize, len(start)):]
+		return body{f}, nil
 	}
-	if err := checkWidth(start, o.TokenSize); err != nil {
+	if o.Claim == OfFiles {
+		return f, nil
+	}
+	if err := checkWidth(f.Name(), start, o.TokenSize); err != nil {
 		return nil, fmt.Errorf("open token file %s: %w", f.Name(), err)
 	}
 	return f, nil

@@ -44,7 +44,7 @@ func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 // CheckPresumed returns why tokens that were taken for two bytes wide, which a run's folder is
 // without a word of it too, cannot be meant so: the ids of the vocabulary do not fit.
 func CheckPresumed(name string, size int64, vocabulary int) error {
-	if vocabulary > 0 && vocabulary <= twoByteTokens && size%2 == 0 {
+	if vocabulary <= twoByteTokens && size%2 == 0 {
 		return nil
 	}
 	if vocabulary <= twoByteTokens {
@@ -59,10 +59,12 @@ func CheckPresumed(name string, size int64, vocabulary int) error {
 const (
 	leastPairs = 64
 	smallHalf  = 16 // an upper half is less in vocabularies of up to 2^20 entries
+	leastLower = 32 // so many tokens that are not 0 are at every second place by chance once in 2^32 files
 )
 
 // looksWider reports whether the start of a file, read as tokens of size bytes, looks like
-// tokens of twice as many: every second one is next to nothing, the others are not.
+// tokens of twice as many: every second one is next to nothing and most of the others are not,
+// or every second one is 0 and some of the others are not.
 func looksWider(start []byte, size int) bool {
 	if size > 4 || len(start) < 2*size*leastPairs {
 		return false
@@ -73,20 +75,27 @@ func looksWider(start []byte, size int) bool {
 		}
 		return binary.LittleEndian.Uint32(start[at:])
 	}
-	pairs, large := 0, 0
+	pairs, large, upper, lower := 0, 0, 0, 0
 	for at := 0; at+2*size <= len(start); at += 2 * size {
-		if read(at+size) >= smallHalf {
+		high := read(at + size)
+		if high >= smallHalf {
 			return false
 		}
 		pairs++
+		if high != 0 {
+			upper++
+		}
+		if read(at) != 0 {
+			lower++
+		}
 		if read(at) >= smallHalf {
 			large++
 		}
 	}
-	return 2*large > pairs || size == 2 && looksWider(start, 4)
+	return 2*large > pairs || upper == 0 && lower >= leastLower || size == 2 && looksWider(start, 4)
 }
 
-func checkWidth(start []byte, size int) error {
+func checkWidth(name string, start []byte, size int) error {
 	if !looksWider(start, size) {
 		return nil
 	}
@@ -94,6 +103,6 @@ func checkWidth(start []byte, size int) error {
 	if size == 2 && looksWider(start, 4) {
 		wider = 8
 	}
-	return fmt.Errorf("%w: read as tokens of %d bytes, every second one is next to 0: they look like tokens of %d; give the size with %s",
-		ErrWrongSize, size, wider, remedy)
+	return fmt.Errorf("%w: read as tokens of %d bytes, every second one is next to 0: they look like tokens of %d; give that size with %s; if it is %d, say --token-size %d, or for a run put a %s with \"NAME|%d\" beside it",
+		ErrWrongSize, size, wider, remedy, size, size, path.Base(name)+metadataEnding, size)
 }

@@ -58,6 +58,32 @@ func TestSidecarsOnTheWeb(t *testing.T) {
 	}
 }
 
+// TestLooksDoNotCountAgainstSidecars serves tokens of two bytes that look like larger ones.
+func TestLooksDoNotCountAgainstSidecars(t *testing.T) {
+	letters := bytes.Repeat([]byte("a\x00\n\x00"), 2000)
+	for beside, want := range map[string]error{"": tokens.ErrWrongSize, "NAME|2": nil, "NAME|4": tokens.ErrWrongSize} {
+		address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, ".ds"):
+				w.Header().Set("ETag", `"v1"`)
+				http.ServeContent(w, r, "", begun, bytes.NewReader(letters))
+			case r.URL.Path == "/a.ds.metadata" && beside != "":
+				http.ServeContent(w, r, "", begun, strings.NewReader(beside))
+			default:
+				http.NotFound(w, r)
+			}
+		})
+		o := tokens.Options{SeqLen: 4, TokenSize: 2, Claim: tokens.OfLocation}
+		source, err := Open(context.Background(), []string{address + "/a.ds", address + "/b.ds"}, o, quick)
+		if err == nil {
+			err = source.Close()
+		}
+		if !errors.Is(err, want) || beside == "" && !strings.Contains(err.Error(), `.ds.metadata with "NAME|2" beside`) {
+			t.Errorf("beside %q: %v, want %v", beside, err, want)
+		}
+	}
+}
+
 // TestSidecarsThatFailSayNothing lets a server break on everything but the tokens.
 func TestSidecarsThatFailSayNothing(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -30,18 +30,15 @@ func Open(ctx context.Context, addresses []string, o tokens.Options, w Options) 
 		return nil, fmt.Errorf("%d token files, at most %d are read", len(addresses), tokens.MaxFiles)
 	}
 	s := &Source{client: newClient(w)}
-	files := make([]tokens.File, len(addresses))
-	group, opening := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for i, address := range addresses {
-		group.Go(func() (err error) {
-			files[i], err = s.client.open(opening, address, o)
-			return err
-		})
-	}
-	err := group.Wait()
-	if err == nil && len(addresses) > 0 {
-		err = s.client.checkSidecars(ctx, addresses[0], o)
+	files, err := s.client.openAll(ctx, addresses, o)
+	if looks := errors.Is(err, tokens.ErrWrongSize); len(addresses) > 0 && (err == nil || looks) {
+		said, otherwise := s.client.checkSidecars(ctx, addresses[0], o)
+		if err == nil || otherwise != nil {
+			err = otherwise
+		} else if said {
+			o.Claim = tokens.OfFiles
+			files, err = s.client.openAll(ctx, addresses, o)
+		}
 	}
 	if err == nil {
 		o.Parallel = parallel
@@ -80,6 +77,20 @@ func (f *file) Name() string { return f.name }
 
 // Size implements tokens.File.
 func (f *file) Size() int64 { return f.version.size }
+
+// openAll opens files, several at a time.
+func (c *client) openAll(ctx context.Context, addresses []string, o tokens.Options) ([]tokens.File, error) {
+	files := make([]tokens.File, len(addresses))
+	group, opening := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, address := range addresses {
+		group.Go(func() (err error) {
+			files[i], err = c.open(opening, address, o)
+			return err
+		})
+	}
+	return files, group.Wait()
+}
 
 // open learns a file's version from its first bytes.
 func (c *client) open(ctx context.Context, address string, o tokens.Options) (tokens.File, error) {

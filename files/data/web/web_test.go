@@ -111,7 +111,7 @@ func TestTokensOfAnotherSizeAreRefused(t *testing.T) {
 			w.Header().Set("ETag", `"v1"`)
 			http.ServeContent(w, r, "", begun, bytes.NewReader(file))
 		})
-		if _, err := Open(context.Background(), []string{address}, layout, quick); !errors.Is(err, tokens.ErrWrongSize) {
+		if _, err := Open(context.Background(), []string{address}, tokens.Options{SeqLen: 4, TokenSize: 2, Claim: tokens.OfLocation}, quick); !errors.Is(err, tokens.ErrWrongSize) {
 			t.Errorf("got %v", err)
 		}
 		source, err := Open(context.Background(), []string{address}, tokens.Options{SeqLen: 4, TokenSize: 4}, quick)

@@ -137,6 +137,29 @@ func TestAtIsForEver(t *testing.T) {
 	}
 }
 
+// TestOrderOfTheDocumentation has the examples of docs/data.md. A program that was written from
+// that text alone computed them.
+func TestOrderOfTheDocumentation(t *testing.T) {
+	order := func(seed *[32]byte, shares ...uint32) (got [][2]int) {
+		m, err := New(sources(len(shares)), shares, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range m.cycle {
+			source, sequence := m.At(uint64(i))
+			got = append(got, [2]int{source, int(sequence)})
+		}
+		return got
+	}
+	if diff := cmp.Diff([][2]int{{2, 0}, {1, 0}, {0, 0}, {2, 1}, {1, 1}, {2, 2}}, order(nil, 1, 2, 3)); diff != "" {
+		t.Errorf("1, 2 and 3 (-want +got):\n%s", diff)
+	}
+	want := [][2]int{{1, 0}, {0, 2}, {0, 1}, {0, 4}, {0, 0}, {1, 2}, {0, 5}, {0, 3}, {0, 6}, {1, 1}}
+	if diff := cmp.Diff(want, order(&[32]byte{7}, 7, 3)); diff != "" {
+		t.Errorf("7 and 3, seed 7 (-want +got):\n%s", diff)
+	}
+}
+
 func TestShares(t *testing.T) {
 	tests := []struct {
 		weights []string
@@ -150,6 +173,8 @@ func TestShares(t *testing.T) {
 		{[]string{"65536", "1"}, []uint32{65535, 1}},
 		{[]string{"0.333333333", "0.666666667"}, []uint32{21845, 43691}},
 		{[]string{"1e-9", "1", "1e-9"}, []uint32{1, 65534, 1}},
+		{[]string{"0.1234567", "0.7654321", "0.1111112"}, []uint32{8091, 50163, 7282}},
+		{[]string{"0.3000001", "0.3000001", "0.3999998"}, []uint32{19661, 19661, 26214}},
 	}
 	for _, test := range tests {
 		got, err := Shares(test.weights)

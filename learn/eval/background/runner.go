@@ -236,6 +236,7 @@ func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uin
 	if t.next == 0 {
 		t.first = step
 	}
+	var question eval.Question
 	var answer eval.Answer
 	var err error
 	name, questions := eval.PromptTask, 1
@@ -245,7 +246,8 @@ func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uin
 		answer.Text = prompt + answer.Text
 	} else {
 		name, questions = t.exam.Task.Name, t.exam.Len()
-		answer, err = reader.Ask(ctx, t.exam.Question(t.next))
+		question = t.exam.Question(t.next)
+		answer, err = reader.Ask(ctx, question)
 	}
 	switch {
 	case err == nil:
@@ -256,7 +258,7 @@ func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uin
 		t.dropped = true
 		return
 	}
-	t.tally.Add(answer)
+	t.tally.Add(question, answer)
 	t.seconds += time.Since(begun).Seconds()
 	if t.next++; t.next < questions {
 		return

@@ -32,6 +32,9 @@ type Document struct {
 	RopeScaling    *RopeScaling `json:"rope_scaling"`
 	RopeParameters *RopeScaling `json:"rope_parameters"` // transformers 5 instead of the two above
 
+	OriginalMaxPositionEmbeddings *float64 `json:"original_max_position_embeddings"`
+	PartialRotaryFactor           *float64 `json:"partial_rotary_factor"`
+
 	HiddenAct          *string         `json:"hidden_act"`
 	AttentionBias      bool            `json:"attention_bias"`
 	MLPBias            bool            `json:"mlp_bias"`

@@ -1,6 +1,7 @@
 package hfconfig
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,7 @@ type RopeScaling struct {
 	RopeTheta *float64 `json:"rope_theta"`
 	Factor    *float64 `json:"factor"`
 	Original  *float64 `json:"original_max_position_embeddings"`
+	Partial   *float64 `json:"partial_rotary_factor"`
 
 	LowFreqFactor  *float64 `json:"low_freq_factor"` // of llama3
 	HighFreqFactor *float64 `json:"high_freq_factor"`
@@ -33,29 +35,80 @@ type Rope struct {
 	Scaling RopeScaling // of types other than default
 }
 
+// stretched are the types for which original_max_position_embeddings counts.
+var stretched = []string{"llama3", "yarn"}
+
 // Rope checks theta, which must not be below least, and the type, which must be among those.
+// As in transformers, rope_scaling counts where rope_parameters stands beside it; both must say
+// the same.
 func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
-	scaling, theta := d.RopeScaling, d.RopeTheta
-	r := Rope{Type: "default", Field: "rope_scaling"}
-	if d.RopeParameters != nil {
-		scaling, r.Field = d.RopeParameters, "rope_parameters"
-		if scaling.RopeTheta != nil {
-			theta = scaling.RopeTheta
+	d.refusePartial(p)
+	r := d.written("rope_parameters", d.RopeParameters)
+	if d.RopeScaling != nil || d.RopeParameters == nil {
+		scaling := d.written("rope_scaling", d.RopeScaling)
+		if d.RopeParameters != nil && !scaling.same(r) {
+			p.Fail("rope_parameters (type %s, theta %v) and rope_scaling (type %s, theta %v) disagree: keep the one that the model was trained with",
+				r.Type, r.Theta, scaling.Type, scaling.Theta)
+		}
+		r = scaling
+	}
+	if outside := d.OriginalMaxPositionEmbeddings; outside != nil && slices.Contains(stretched, r.Type) &&
+		(r.Scaling.Original == nil || *r.Scaling.Original != *outside) {
+		p.Fail("original_max_position_embeddings %v beside %s counts for rope_type %q, but %s does not say the same: write it there", *outside, r.Field, r.Type, r.Field)
+	}
+	r.Theta = p.Number("rope_theta", &r.Theta, 0, least, 1e12)
+	if !slices.Contains(types, r.Type) {
+		p.Fail("%s.rope_type %q is not supported (%s)", r.Field, r.Type, strings.Join(types, ", "))
+	}
+	return r
+}
+
+// refusePartial refuses rotary positions for a part of each head, wherever they are asked for.
+func (d Document) refusePartial(p *Checker) {
+	refuse := func(field string, factor *float64) {
+		if factor != nil && *factor != 1 {
+			p.Refuse(field, *factor)
 		}
 	}
-	r.Theta = p.Number("rope_theta", theta, 10000, least, 1e12)
+	refuse("partial_rotary_factor", d.PartialRotaryFactor)
+	if d.RopeScaling != nil {
+		refuse("rope_scaling.partial_rotary_factor", d.RopeScaling.Partial)
+	}
+	if d.RopeParameters != nil {
+		refuse("rope_parameters.partial_rotary_factor", d.RopeParameters.Partial)
+	}
+}
+
+// written is the rope by one of the two fields.
+func (d Document) written(field string, scaling *RopeScaling) Rope {
+	r := Rope{Theta: 10000, Type: "default", Field: field}
+	if d.RopeTheta != nil {
+		r.Theta = *d.RopeTheta
+	}
 	if scaling == nil {
 		return r
 	}
-	r.Scaling = *scaling
+	if scaling.RopeTheta != nil {
+		r.Theta = *scaling.RopeTheta
+	}
 	switch {
 	case scaling.RopeType != nil:
 		r.Type = *scaling.RopeType
 	case scaling.Type != nil:
 		r.Type = *scaling.Type
 	}
-	if !slices.Contains(types, r.Type) {
-		p.Fail("%s.rope_type %q is not supported (%s)", r.Field, r.Type, strings.Join(types, ", "))
+	if r.Type != "default" {
+		r.Scaling = *scaling
 	}
 	return r
+}
+
+// same reports whether two say the same, wherever and with whichever names.
+func (r Rope) same(other Rope) bool {
+	bare := func(r Rope) Rope {
+		r.Field = ""
+		r.Scaling.RopeType, r.Scaling.Type, r.Scaling.RopeTheta, r.Scaling.Partial = nil, nil, nil, nil
+		return r
+	}
+	return reflect.DeepEqual(bare(r), bare(other))
 }

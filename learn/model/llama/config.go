@@ -60,10 +60,9 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 
 // own are the fields that only this architecture has, or knows by these names.
 type own struct {
-	HeadDim             *int     `json:"head_dim"`
-	BOS                 TokenIDs `json:"bos_token_id"`
-	EOS                 TokenIDs `json:"eos_token_id"`
-	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
+	HeadDim *int     `json:"head_dim"`
+	BOS     TokenIDs `json:"bos_token_id"`
+	EOS     TokenIDs `json:"eos_token_id"`
 }
 
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
@@ -74,9 +73,6 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	var p hfconfig.Checker
-	if o.PartialRotaryFactor != nil && *o.PartialRotaryFactor != 1 {
-		p.Refuse("partial_rotary_factor", *o.PartialRotaryFactor)
-	}
 	c := Config{Base: d.Base(&p), BOS: o.BOS, EOS: o.EOS}
 	if p.Err() != nil {
 		return Config{}, p.Err()

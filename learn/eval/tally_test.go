@@ -1,0 +1,45 @@
+package eval_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/psyche-go/psyche/learn/eval"
+)
+
+// TestErrorsOfScores compares standard errors with those that lm_eval 0.4.13 computes: of one
+// sample, and of a task of several subjects, which are tasks of their own there
+// (pooled_sample_stderr of their errors).
+func TestErrorsOfScores(t *testing.T) {
+	type part struct{ right, of int }
+	tests := map[string]struct {
+		parts []part // a subject each
+		want  float64
+	}{
+		"one sample":         {[]part{{14, 21}}, 0.10540925533894599},
+		"equal subjects":     {[]part{{3, 7}, {5, 7}, {6, 7}}, 0.10286889997472794},
+		"unequal subjects":   {[]part{{1, 2}, {9, 10}, {0, 5}}, 0.07669649888473705},
+		"all right":          {[]part{{4, 4}, {2, 2}}, 0},
+		"one question each":  {[]part{{1, 1}, {0, 1}}, 0.5}, // none there: as one sample
+		"one question":       {[]part{{1, 1}}, 0},
+		"one of one subject": {[]part{{1, 1}, {1, 2}}, math.Sqrt(0.5 / 3)},
+		"no question":        {nil, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var tally eval.Tally
+			for subject, part := range test.parts {
+				for i := range part.of {
+					score := 0.0
+					if i < part.right {
+						score = 1
+					}
+					tally.Add(eval.Question{Subject: string(rune('a' + subject))}, eval.Answer{Scores: map[string]float64{eval.Acc: score}})
+				}
+			}
+			if got := tally.Error(eval.Acc); math.Abs(got-test.want) > 1e-12 {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
