@@ -88,8 +88,8 @@ func TestKept(t *testing.T) {
 	c.drop(c.payer, 1000*sol)
 	g := &generator{chain: c, Rand: rand.New(rand.NewPCG(1, 0)), program: keyOf("program")}
 	runSteps(c, deployment(c, g.program, keyOf("buffer"), ""))
-	for life := range 8 {
-		for i := range 60 {
+	for life := range 4 {
+		for i := range 25 {
 			runSteps(c, []step{g.step(100*life + i)})
 			if g.IntN(3) == 0 {
 				c.next()
