@@ -30,7 +30,7 @@ func open(t *testing.T, n byte) (*Chain, *localnet.Endpoint, *localnet.Ledger) {
 	web := httptest.NewServer(endpoint)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { server.Run(ctx) })
+	running.Go(func() { _ = server.Run(ctx) })
 	address, err := rpc.ParseEndpoint(web.URL)
 	if err != nil {
 		t.Fatal(err)

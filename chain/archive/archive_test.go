@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	web := httptest.NewServer(server.Endpoint())
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { server.Run(ctx) })
+	running.Go(func() { _ = server.Run(ctx) })
 	address, err := rpc.ParseEndpoint(web.URL)
 	if err != nil {
 		t.Fatal(err)

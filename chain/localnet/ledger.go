@@ -56,6 +56,9 @@ type Ledger struct {
 	root    uint64  // newest finalized slot
 	forks   uint64  // how often slots were taken back
 	names   map[transaction.Signature]*Record
+
+	kept     kept
+	replayed bool // made of the entries of a log
 }
 
 // slot is what happened in one.
@@ -93,6 +96,9 @@ func (l *Ledger) Advance(now time.Time) {
 }
 
 func (l *Ledger) advance(now int64) {
+	if !l.kept.slot(now) {
+		return
+	}
 	open := l.open()
 	open.hash = l.hashOf(open)
 	l.slots = append(l.slots, &slot{number: open.number + 1, height: open.height + 1, time: max(now, open.time)})
@@ -176,6 +182,7 @@ func (l *Ledger) Rollback(n int) ([][]byte, error) {
 	if left < 1 || l.slots[left-1].number < l.root {
 		return nil, fmt.Errorf("roll back %d slots: %w: slot %d is finalized", n, ErrRollback, l.root)
 	}
+	l.kept.note(entryRollback, le.AppendUint64(nil, uint64(n)))
 	newest := l.open()
 	var taken [][]byte
 	for _, s := range l.slots[left:] {

@@ -32,9 +32,9 @@ func NewServer(l *Ledger, o Options) *Server {
 	return &Server{ledger: l, options: o}
 }
 
-// Run lets slots pass until the context ends. The chain's clock goes on from where it is, as fast
-// as that of the machine.
-func (s *Server) Run(ctx context.Context) {
+// Run lets slots pass until the context ends, or until what happens cannot be kept. The chain's clock
+// goes on from where it is, as fast as that of the machine.
+func (s *Server) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.options.Slot)
 	defer ticker.Stop()
 	began := time.Now()
@@ -42,9 +42,12 @@ func (s *Server) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-ticker.C:
 			s.Advance(time.Unix(first, 0).Add(now.Sub(began)))
+			if err := s.ledger.Err(); err != nil {
+				return err
+			}
 		}
 	}
 }

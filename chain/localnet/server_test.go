@@ -15,7 +15,9 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
-			s.Run(ctx)
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
 			close(ended)
 		}()
 		time.Sleep(time.Hour + time.Millisecond)

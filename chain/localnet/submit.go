@@ -30,7 +30,9 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	for key, a := range o.changes {
 		l.state.put(key, open.number, oldest, a)
 	}
-	return l.land(open, &o.Record, t.Name(), raw), nil
+	landed := l.land(open, &o.Record, t.Name(), raw)
+	l.noteTransaction(landed, raw)
+	return landed, nil
 }
 
 // land notes a transaction in the open slot.
@@ -139,6 +141,7 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	m := transaction.Message{Signers: 1, Keys: []transaction.PublicKey{key}}
 	r := &Record{Message: m, Pre: []uint64{next.Lamports - lamports}, Post: []uint64{next.Lamports}}
 	l.land(open, r, name, nil)
+	l.kept.note(entryAirdrop, key[:], le.AppendUint64(nil, lamports))
 	return name, nil
 }
 
@@ -159,7 +162,10 @@ func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 	head := append(le.AppendUint32(nil, loaderProgram), at[:]...)
 	l.SetAccount(at, &Account{Owner: transaction.LoaderProgram, Lamports: l.config.Rent.Minimum(len(data)), Data: data, program: program})
 	l.SetAccount(key, &Account{Owner: transaction.LoaderProgram, Lamports: l.config.Rent.Minimum(len(head)), Data: head, Executable: true})
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept.note(entryProgram, key[:], image)
+	return l.kept.err
 }
 
 // SetAccount puts an account on the chain, or takes it away (nil), for tests.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/chain/kept"
 	"github.com/psyche-go/psyche/chain/localnet"
 	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/sbpf"
@@ -23,6 +24,7 @@ import (
 type chainStart struct {
 	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port takes both, too, as tools expect."`
 	SlotMs  int      `name:"slot-ms" default:"400" help:"Milliseconds of a slot (${default})."`
+	Ledger  string   `type:"path" placeholder:"FILE" help:"Keep the chain in this file, and go on with the one that is there."`
 	Program []string `sep:"none" placeholder:"ID=FILE" help:"A program that is on the chain from the beginning, callable at this id; may be given several times."`
 }
 
@@ -30,43 +32,100 @@ type chainStart struct {
 func (chainStart) Help() string {
 	return `The chain is that of package chain/localnet: Solana's transactions, fees, limits and
 programs, and no other nodes. Its faucet gives lamports to anybody who calls requestAirdrop. All of
-it is in memory: when the command ends, the chain is gone. The program that hosts runs is there
-already, where commands without --program-id look for it.`
+it is in memory: when the command ends, the chain is gone, unless --ledger names a file. What is
+confirmed is in the file, also when the command is killed; the chain's clock stands still until it is
+started again. The program that hosts runs is there already, where commands without --program-id look
+for it.`
 }
 
 // maxSlot bounds --slot-ms.
 const maxSlot = time.Minute
 
 // Run serves until a signal comes.
-func (c chainStart) Run(ctx context.Context, to console) error {
+func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	slot := time.Duration(c.SlotMs) * time.Millisecond
 	if c.SlotMs < 1 || slot > maxSlot {
 		return usagef("--slot-ms is %d: want 1 to %d", c.SlotMs, maxSlot.Milliseconds())
 	}
 	now := time.Now()
-	ledger := localnet.NewLedger(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
-	if err := ledger.SetProgram(onchain.DefaultProgram(), program.ELF); err != nil {
+	ledger, where, err := c.open(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
+	if err != nil {
 		return err
 	}
-	for _, given := range c.Program {
-		if err := setProgram(ledger, given); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, where.Close()) }()
 	first, second, err := listenTwice(c.Listen)
 	if err != nil {
 		return err
 	}
 	server := localnet.NewServer(ledger, localnet.Options{Slot: slot})
-	_, _ = fmt.Fprintf(to.out, "JSON-RPC  http://%s\nWebSocket ws://%s\nThe chain is in memory, its genesis hash is %s. Ctrl-C ends it.\n", first.Addr(), second.Addr(), ledger.Genesis())
+	_, _ = fmt.Fprintf(to.out, "JSON-RPC  http://%s\nWebSocket ws://%s\n%s Its genesis hash is %s. Ctrl-C ends it.\n", first.Addr(), second.Addr(), where, ledger.Genesis())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	running.Go(func() { server.Run(ctx) })
+	var stopped error
+	running.Go(func() {
+		stopped = server.Run(ctx)
+		cancel()
+	})
 	err = server.Endpoint().Serve(ctx, first, second)
 	cancel()
 	running.Wait()
-	return err
+	return errors.Join(stopped, err)
+}
+
+// open begins the chain, with the programs that it has from the beginning, or goes on with the one that
+// is kept.
+func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, error) {
+	place := &chainPlace{path: c.Ledger}
+	ledger := localnet.NewLedger(begin)
+	if c.Ledger != "" {
+		var err error
+		if place.file, err = kept.Open(c.Ledger, begin); err != nil {
+			return nil, nil, err
+		}
+		if ledger = place.file.Ledger; place.file.Again {
+			place.slot = ledger.At(localnet.Confirmed, 0).Slot
+			if len(c.Program) > 0 {
+				return nil, nil, errors.Join(usagef("--program: the chain in %s has begun, with its programs: leave the flag out", c.Ledger), place.Close())
+			}
+			return ledger, place, nil
+		}
+	}
+	if err := ledger.SetProgram(onchain.DefaultProgram(), program.ELF); err != nil {
+		return nil, nil, errors.Join(err, place.Close())
+	}
+	for _, given := range c.Program {
+		if err := setProgram(ledger, given); err != nil {
+			return nil, nil, errors.Join(err, place.Close())
+		}
+	}
+	return ledger, place, nil
+}
+
+// chainPlace is where a chain is kept.
+type chainPlace struct {
+	path string
+	file *kept.File // nil: in memory only
+	slot uint64     // that it goes on behind; 0: it begins
+}
+
+// String says where in a sentence.
+func (p *chainPlace) String() string {
+	switch {
+	case p.file == nil:
+		return "The chain is in memory."
+	case p.slot > 0:
+		return fmt.Sprintf("The chain of %s goes on behind slot %d.", p.path, p.slot)
+	}
+	return fmt.Sprintf("The chain is kept in %s.", p.path)
+}
+
+// Close keeps the rest of what happened.
+func (p *chainPlace) Close() error {
+	if p.file == nil {
+		return nil
+	}
+	return p.file.Close()
 }
 
 // setProgram puts a program on the chain that is given as ID=FILE.

@@ -55,7 +55,8 @@ failures leave the same, of what there is, after the epoch was closed with its c
 Ctrl-C once more does not wait for that. --resume goes on from there: from the newest model
 that the run recorded, with fresh optimizers, and says which that is. With --backend solana
 there is a chain in place of the server: the program is deployed there, and the clients pay
-from keys of their own; the chain is in memory, so nothing can be resumed.`
+from keys of their own. It is kept in the run's folder, where --resume finds it; one of
+--validator cannot be resumed.`
 }
 
 // check refuses numbers that would stand for something else.

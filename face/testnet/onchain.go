@@ -35,21 +35,21 @@ const (
 // authorityFile is the name of the key that deploys the program and is the run's main authority.
 const authorityFile = server.HostKeyFile
 
-// chainLogFile and archiveFile are the names of what is kept of the chain.
+// Names of what is kept of the chain.
 const (
-	chainLogFile = "chain.log"
-	archiveFile  = "run.archive"
+	chainLogFile    = "chain.log"
+	archiveFile     = "run.archive"
+	ledgerFile      = "chain.ledger"
+	validatorLedger = "ledger" // a folder
 )
 
-// check refuses what a chain in memory cannot do.
+// check refuses what a chain cannot do.
 func (c Chain) check(options Options) error {
 	switch {
 	case !c.Used:
 		return nil
-	case options.Resume != "":
-		return flagError("--resume: a testnet's chain is in memory and gone: begin another run")
-	case options.Faults.KillServerAtStep > 0:
-		return flagError("--kill-server-at-step: a testnet's chain is in memory: nothing would be left of the run")
+	case options.Faults.KillServerAtStep > 0 && c.Validator != "":
+		return flagError("--kill-server-at-step: a validator begins its ledger anew at each start: leave --validator or this flag out")
 	case c.SlotMs < 20 || c.SlotMs > 10_000:
 		return flagError("--slot-ms is %d: want 20 to 10000", c.SlotMs)
 	}
@@ -86,7 +86,9 @@ func (n *network) chainProcess() (*process, []string, error) {
 		name:    "chain",
 		logPath: filepath.Join(n.serverDir(), chainLogFile),
 		binary:  n.options.ServerBinary,
-		args:    []string{"chain", "start", "--listen", n.address, "--slot-ms", strconv.Itoa(n.options.Chain.SlotMs)},
+		args: []string{
+			"chain", "start", "--listen", n.address, "--slot-ms", strconv.Itoa(n.options.Chain.SlotMs), "--ledger", n.ledgerPath(),
+		},
 	}
 	if n.options.Chain.Validator != "" {
 		faucet, err := freePort()
@@ -95,7 +97,7 @@ func (n *network) chainProcess() (*process, []string, error) {
 		}
 		p.binary = n.options.Chain.Validator
 		p.args = []string{
-			"--ledger", filepath.Join(n.serverDir(), "ledger"), "--reset", "--quiet", "--bind-address", "127.0.0.1",
+			"--ledger", filepath.Join(n.serverDir(), validatorLedger), "--reset", "--quiet", "--bind-address", "127.0.0.1",
 			"--rpc-port", strconv.Itoa(n.options.ServerPort), "--faucet-port", strconv.Itoa(faucet),
 		}
 	}
@@ -120,6 +122,8 @@ func (n *network) awaitChain(ctx context.Context) error {
 	}
 }
 
+func (n *network) ledgerPath() string { return filepath.Join(n.serverDir(), ledgerFile) }
+
 func (n *network) authorityPath() string { return filepath.Join(n.serverDir(), authorityFile) }
 
 // psyche runs a command of the psyche program.
@@ -134,8 +138,12 @@ func (n *network) tell(format string, args ...any) {
 	n.show(false)
 }
 
-// beginOnChain does what whoever sets a run up on a chain does, by the same commands.
+// beginOnChain does what whoever sets a run up on a chain does, by the same commands. A run that is
+// resumed is there already.
 func (n *network) beginOnChain(ctx context.Context) error {
+	if err := n.awaitChain(ctx); err != nil || n.standing != nil {
+		return err
+	}
 	key := []string{"--keypair", n.authorityPath()}
 	rpc := n.hostFlags[:2]
 	clients := []string{"chain", "airdrop", clientFunds}
@@ -155,9 +163,6 @@ func (n *network) beginOnChain(ctx context.Context) error {
 		{"and goes on", append(append([]string{
 			"run", "set-paused", "resume", "--run-id", n.run.RunID, "--commitment", "confirmed",
 		}, key...), n.hostFlags...)},
-	}
-	if err := n.awaitChain(ctx); err != nil {
-		return err
 	}
 	for _, step := range steps {
 		if err := n.psyche(ctx, step.args...); err != nil {

@@ -9,17 +9,30 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/kept"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/localnet"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 )
 
 // reopen prepares to go on with the run of a folder, which has everything that it needs:
-// the server its key and journal, every client its key, checkpoints and events.
+// the server its key and journal, or the chain its ledger, every client its key, checkpoints and events.
 func reopen(options Options) (*network, error) {
 	n := &network{dir: options.Resume}
 	var err error
-	if n.run, n.standing, err = savedRun(n.serverDir()); err != nil {
+	if options.Chain.Used, err = wasOnChain(n.serverDir(), options.Chain); err != nil {
+		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
+	}
+	saved := savedOnServer
+	if options.Chain.Used {
+		saved = savedOnChain
+	}
+	if n.run, n.standing, err = saved(n.serverDir()); err != nil {
 		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	options.NumClients = 0
@@ -50,8 +63,52 @@ func reopen(options Options) (*network, error) {
 	return n, nil
 }
 
-// savedRun reads from a server's folder what its run is, and where it stands.
-func savedRun(dir string) (config.Run, *standing, error) {
+// wasOnChain reports whether a testnet's run is on a chain that is kept.
+func wasOnChain(dir string, asked Chain) (bool, error) {
+	here := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case here(ledgerFile) && asked.Validator != "":
+		return false, flagError("--validator: the run's chain is that of psyche chain start: leave the flag out")
+	case here(ledgerFile):
+		return true, nil
+	case here(validatorLedger):
+		return false, FlagError{fmt.Errorf("the run's chain was a validator's, which a testnet does not start again: start it by hand with --ledger %s, and the clients as their logs begin", filepath.Join(dir, validatorLedger))}
+	case asked.Used:
+		return false, flagError("--backend solana: the run is not on a chain: leave the flag out")
+	}
+	return false, nil
+}
+
+// savedOnChain reads from a chain's ledger what the testnet's run is, and where it stands.
+func savedOnChain(dir string) (config.Run, *standing, error) {
+	path := filepath.Join(dir, ledgerFile)
+	ledger, err := kept.Read(path)
+	if err != nil {
+		return config.Run{}, nil, err
+	}
+	authority, err := identity.LoadKeyFile(filepath.Join(dir, authorityFile))
+	if err != nil {
+		return config.Run{}, nil, err
+	}
+	program, err := admin.ProgramOf(transaction.PublicKey(authority.ID()))
+	if err != nil {
+		return config.Run{}, nil, err
+	}
+	view := ledger.At(localnet.Processed, 0)
+	for _, account := range view.Owned(program) {
+		if run, err := layout.ReadAccount(account.Data); err == nil && run.RunID != "" {
+			state := run.State
+			return standingOf(&state, fmt.Sprintf("the chain goes on behind slot %d, from %s", view.Slot, path))
+		}
+	}
+	return config.Run{}, nil, fmt.Errorf("no run had begun on the chain in %s: begin another", path)
+}
+
+// savedOnServer reads from a server's folder what its run is, and where it stands.
+func savedOnServer(dir string) (config.Run, *standing, error) {
 	journals, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil || len(journals) != 1 {
 		return config.Run{}, nil, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
@@ -60,7 +117,11 @@ func savedRun(dir string) (config.Run, *standing, error) {
 	if err != nil {
 		return config.Run{}, nil, err
 	}
-	state := &log.State
+	return standingOf(&log.State, "")
+}
+
+// standingOf returns what a run is that has something left to do, and where it stands.
+func standingOf(state *coordinator.State, chain string) (config.Run, *standing, error) {
 	if state.RunState == coordinator.Finished {
 		return config.Run{}, nil, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
 	}
@@ -68,7 +129,7 @@ func savedRun(dir string) (config.Run, *standing, error) {
 	if err != nil {
 		return config.Run{}, nil, err
 	}
-	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &standing{state: state}, nil
+	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &standing{state: state, chain: chain}, nil
 }
 
 // secondsBefore returns how long the run took until now, which its summary tells.

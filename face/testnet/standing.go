@@ -17,6 +17,7 @@ type standing struct {
 	state   *coordinator.State
 	holders []string // clients whose folders have the newest recorded model
 	others  []string // checkpoints of other steps that lie in clients' folders
+	chain   string   // from where the chain goes on that the run is on; empty: it is on a server
 }
 
 // newest is the newest model that the run recorded, be it while its epoch ran; Step 0: it recorded none.
@@ -88,6 +89,9 @@ func (s *standing) String() string {
 func (n *network) goOn(ctx context.Context) error {
 	if n.standing == nil {
 		return nil
+	}
+	if n.standing.chain != "" {
+		n.tell("%s", n.standing.chain)
 	}
 	n.tell("%s", n.standing)
 	s := n.standing.state

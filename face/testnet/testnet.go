@@ -102,13 +102,17 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 
 // explain says where everything is of a run that ended before its time, and how to go on.
 func (n *network) explain(err error) error {
-	if n.options.Chain.Used || n.progress.finished() {
+	if n.options.Chain.Validator != "" || n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
 	}
-	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
+	command, log := "psyche testnet start --resume "+n.dir, server.JournalPath(n.serverDir(), n.run.RunID)
+	if n.options.Chain.Used {
+		log = n.ledgerPath()
+		command += fmt.Sprintf(" --slot-ms %d", n.options.Chain.SlotMs)
+	}
+	if _, missing := os.Stat(log); missing != nil {
 		return fmt.Errorf("%w (logs are in %s)", err, n.dir)
 	}
-	command := "psyche testnet start --resume " + n.dir
 	if n.options.HeldOut != heldOutBeside(n.options.ConfigPath, n.run) {
 		command += " --held-out " + n.options.HeldOut
 	}

@@ -50,6 +50,9 @@ func (n *Node) closeEpoch() bool {
 			last = max(last, step)
 		}
 	}
+	if known, recorded := n.run.recordedOf(r); known { // later steps lapsed, and those who had their results may be gone
+		last = max(r.step, min(last, recorded))
+	}
 	if !n.settle(last) {
 		return n.rounds.replica == nil
 	}
@@ -61,6 +64,22 @@ func (n *Node) closeEpoch() bool {
 	}
 	n.rounds.replica = nil
 	return true
+}
+
+// recordedOf returns the newest step that is part of the run's model after a replica's epoch, once that
+// is known: when the epoch's Cooldown is over.
+func (v *view) recordedOf(r *replica) (known bool, step uint32) {
+	s := v.state
+	switch s.RunState {
+	case coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
+		if s.Epoch.StartStep == r.epoch.startStep {
+			return false, 0
+		}
+	}
+	if c := s.Model.Checkpoint; c.FromPeers() {
+		return true, c.Step
+	}
+	return true, s.OriginStep - 1
 }
 
 // takeSnapshot makes the epoch's model available to peers, and to the disk.

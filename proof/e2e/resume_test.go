@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,17 +31,48 @@ func (n *network) testnetArgs(flags ...string) []string {
 // epoch, and goes on with the model of the last round that was counted.
 func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: 120, steps: 120})
+	text, dir := interruptAndResume(t, 120, 8)
+	journals, err := filepath.Glob(filepath.Join(dir, "server", "*.journal"))
+	if err != nil || len(journals) != 1 {
+		t.Fatalf("journals %q, %v", journals, err)
+	}
+	completeLog(t, journals[0], text)
+}
+
+// TestInterruptedChainLosesNothing is the same on a chain of this machine, which goes on with its
+// transactions: the archive has the run from its beginning to its end.
+func TestInterruptedChainLosesNothing(t *testing.T) {
+	t.Parallel()
+	text, dir := interruptAndResume(t, 20, 5, "--backend", "solana", "--slot-ms", "50")
+	if chain := regexp.MustCompile(`the chain goes on behind slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
+		t.Errorf("the resumed testnet does not say where its chain is from:\n%s", text)
+	}
+	completeLog(t, filepath.Join(dir, "server", "run.archive"), text)
+}
+
+// completeLog wants a log of a run that is finished and has every counted round in its model.
+func completeLog(t *testing.T, log, text string) {
+	t.Helper()
+	if out := must(t, serverBinary, "run", "replay", log); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
+		t.Errorf("%s says:\n%s\nthe testnet said:\n%s", log, out, text)
+	}
+}
+
+// interruptAndResume interrupts a testnet in the middle of its one epoch and resumes it. It returns what
+// the second life said, and the run's folder.
+func interruptAndResume(t *testing.T, rounds, in int, flags ...string) (said, dir string) {
+	t.Helper()
+	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: rounds, steps: rounds})
 	n.served(`"` + freeAddress(t) + `"`)
-	first := start(t, "testnet", filepath.Join(n.dir, "first.txt"), serverBinary, nil, n.testnetArgs()...)
-	first.waitText(t, "\nround   8/", 1)
+	first := start(t, "testnet", filepath.Join(n.dir, "first.txt"), serverBinary, nil, n.testnetArgs(flags...)...)
+	first.waitText(t, fmt.Sprintf("\nround %3d/", in), 1)
 	first.interrupt(t)
 	if code := first.exitCode(t, runTimeout); code != 130 {
 		t.Fatalf("exit code %d of an interrupted testnet, want 130", code)
 	}
 	text := first.text(t)
 	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
-	again := regexp.MustCompile(`go on with: psyche (testnet start --resume (\S+))`).FindStringSubmatch(text)
+	again := regexp.MustCompile(`go on with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
 	if paused == nil || again == nil {
 		t.Fatalf("no pause, or no way to go on:\n%s", tail(text, 30))
 	}
@@ -52,11 +84,5 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	if resumed := "its newest recorded model, of " + paused[1] + ", from the disk of client-1, client-2\n"; !strings.Contains(next.text(t), resumed) {
 		t.Errorf("the resumed testnet does not say %q:\n%s", resumed, next.text(t))
 	}
-	journals, err := filepath.Glob(filepath.Join(again[2], "server", "*.journal"))
-	if err != nil || len(journals) != 1 {
-		t.Fatalf("journals %q, %v", journals, err)
-	}
-	if out := must(t, serverBinary, "run", "replay", journals[0]); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
-		t.Errorf("the journal says:\n%s", out)
-	}
+	return next.text(t), again[2]
 }

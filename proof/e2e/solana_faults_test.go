@@ -44,7 +44,7 @@ func startChain(t *testing.T) *faultyChain {
 	c.flags = []string{"--rpc", strings.Join(addresses, ","), "--program-id", at.String()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); c.server.Run(ctx) }()
+	go func() { defer close(ended); _ = c.server.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended; c.server.Close() })
 	return c
 }

@@ -1,0 +1,215 @@
+package localnet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Log takes what a chain did, as entries in order, and says when they are durable.
+type Log interface {
+	Append(entry []byte) error
+	Commit() error
+}
+
+// Kinds of entries: their first byte.
+const (
+	entryBegin       byte = 1 + iota // Config, as JSON
+	entrySlots                       // times of slots that began, 8 bytes each
+	entryTransaction                 // 1 if it failed, the units that it used (8 bytes), and its bytes
+	entryAirdrop                     // the receiver and 8 bytes of lamports
+	entryProgram                     // address and image
+	entryRollback                    // 8 bytes: how many slots were taken back
+	entryAgain                       // the chain was started again
+)
+
+// Slots in which nothing lands are appended together.
+const maxEmptySlots = 64
+
+// kept is how a ledger keeps what happens on it. The zero value keeps nothing.
+type kept struct {
+	log    Log
+	slots  []byte // times of slots that are not appended yet
+	urgent bool   // something else was appended since the last commit
+	err    error  // the first that the log returned; nothing happens on the chain after it
+}
+
+func (k *kept) failed(err error) {
+	if err != nil && k.err == nil {
+		k.err = fmt.Errorf("keep the chain: %w", err)
+	}
+}
+
+// note appends an entry.
+func (k *kept) note(kind byte, parts ...[]byte) {
+	if k.log == nil || k.err != nil {
+		return
+	}
+	k.flush()
+	entry := []byte{kind}
+	for _, part := range parts {
+		entry = append(entry, part...)
+	}
+	k.failed(k.log.Append(entry))
+	k.urgent = true
+}
+
+// flush appends the slots that were not.
+func (k *kept) flush() {
+	if len(k.slots) > 0 {
+		k.failed(k.log.Append(append([]byte{entrySlots}, k.slots...)))
+		k.slots = nil
+	}
+}
+
+// slot notes that one begins, and commits everything where there is something that may not be
+// lost. It reports whether the chain may go on: what is confirmed is durable.
+func (k *kept) slot(now int64) bool {
+	if k.log == nil {
+		return true
+	}
+	k.slots = le.AppendUint64(k.slots, uint64(now))
+	if k.urgent || len(k.slots) >= 8*maxEmptySlots {
+		k.commit()
+	}
+	return k.err == nil
+}
+
+func (k *kept) commit() {
+	if k.log == nil || k.err != nil {
+		return
+	}
+	k.flush()
+	k.failed(k.log.Commit())
+	k.urgent = false
+}
+
+// Keep has the chain append all that happens on it from now on to a log. Replay makes the chain
+// again of the log's entries. What is confirmed is durable; the slot that is open when the process is
+// killed is lost, as on a fork. Accounts that SetAccount puts there are not kept.
+func (l *Ledger) Keep(log Log) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	begin, err := json.Marshal(l.config)
+	if err != nil {
+		return err
+	}
+	l.kept = kept{log: log}
+	if l.replayed {
+		l.again()
+		l.kept.note(entryAgain)
+	} else {
+		l.kept.note(entryBegin, begin)
+	}
+	l.kept.commit()
+	return l.kept.err
+}
+
+// again begins a slot behind all that clients may have seen before the chain was started again.
+func (l *Ledger) again() {
+	open := l.open()
+	open.hash = l.hashOf(open)
+	l.slots = append(l.slots, &slot{number: open.number + 2*maxEmptySlots, height: open.height + 1, time: open.time})
+	l.root = max(l.root, l.behind(l.config.Finalized).number)
+}
+
+// Sync makes everything durable that has happened.
+func (l *Ledger) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept.commit()
+	return l.kept.err
+}
+
+// Err returns why the chain stands still: what happened cannot be kept.
+func (l *Ledger) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.err
+}
+
+// ErrReplay says that entries are not of a chain, or come to another chain than they were written by.
+var ErrReplay = errors.New("the chain that was kept does not come again")
+
+// Replay makes a chain again of the entries of its log, given in order.
+type Replay struct{ ledger *Ledger }
+
+// Ledger returns the chain, or nil before its first entry. Keep it on before it goes on.
+func (r *Replay) Ledger() *Ledger { return r.ledger }
+
+// Entry does what an entry says.
+func (r *Replay) Entry(entry []byte) error {
+	if len(entry) == 0 {
+		return fmt.Errorf("%w: an entry is empty", ErrReplay)
+	}
+	kind, body := entry[0], entry[1:]
+	if (kind == entryBegin) != (r.ledger == nil) {
+		return fmt.Errorf("%w: it begins twice, or not at all", ErrReplay)
+	}
+	if kind == entryBegin {
+		var config Config
+		if err := json.Unmarshal(body, &config); err != nil {
+			return fmt.Errorf("%w: %w", ErrReplay, err)
+		}
+		r.ledger = NewLedger(config)
+		r.ledger.replayed = true
+		return nil
+	}
+	if err := r.ledger.redo(kind, body); err != nil {
+		return fmt.Errorf("%w: %w", ErrReplay, err)
+	}
+	return nil
+}
+
+// redo does again what an entry says was done.
+func (l *Ledger) redo(kind byte, body []byte) error {
+	const key = len(transaction.PublicKey{})
+	switch {
+	case kind == entrySlots && len(body)%8 == 0:
+		for ; len(body) > 0; body = body[8:] {
+			l.Advance(time.Unix(int64(le.Uint64(body)), 0))
+		}
+		return nil
+	case kind == entryTransaction && len(body) > 9:
+		return l.redoTransaction(body[0] == 1, le.Uint64(body[1:]), append([]byte(nil), body[9:]...))
+	case kind == entryAirdrop && len(body) == key+8:
+		_, err := l.Airdrop(transaction.PublicKey(body[:key]), le.Uint64(body[key:]))
+		return err
+	case kind == entryProgram && len(body) > key:
+		return l.SetProgram(transaction.PublicKey(body[:key]), body[key:])
+	case kind == entryRollback && len(body) == 8:
+		_, err := l.Rollback(int(le.Uint64(body)))
+		return err
+	case kind == entryAgain && len(body) == 0:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.again()
+		return nil
+	}
+	return fmt.Errorf("an entry of kind %d with %d bytes", kind, len(body))
+}
+
+// redoTransaction wants a transaction to end as it did.
+func (l *Ledger) redoTransaction(failed bool, units uint64, raw []byte) error {
+	record, err := l.Submit(raw)
+	if err != nil {
+		return err
+	}
+	if record.Units != units || (record.Err != nil) != failed {
+		return fmt.Errorf("transaction %s used %d units (failed: %t) and now %d (failed: %t): go on with the program that wrote it",
+			record.Name, units, failed, record.Units, record.Err != nil)
+	}
+	return nil
+}
+
+// noteTransaction notes one that landed.
+func (l *Ledger) noteTransaction(r *Record, raw []byte) {
+	ended := byte(0)
+	if r.Err != nil {
+		ended = 1
+	}
+	l.kept.note(entryTransaction, le.AppendUint64([]byte{ended}, r.Units), raw)
+}

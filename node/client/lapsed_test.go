@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// cutOff is a network that gets nothing from peers while it is cut.
+type cutOff struct {
+	env.Network
+	cut atomic.Bool
+}
+
+func (c *cutOff) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	if c.cut.Load() {
+		return nil, errors.New("cut off")
+	}
+	return c.Network.Fetch(ctx, hash, size, holders)
+}
+
+// TestNobodyWaitsForLapsedResults has all but one member die, with the results of a step that counted
+// and that the one lacks. The run goes on from the recorded model of the step before: the one
+// does not wait for results which nobody has and which are not in that model.
+func TestNobodyWaitsForLapsedResults(t *testing.T) {
+	for _, lag := range []uint32{1, 2} {
+		t.Run(fmt.Sprintf("lag %d", lag), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := epochs(4)
+				config.MaxRoundTrainTime, config.WarmupTime = 60_000, 120_000
+				w := newWorld(t, config)
+				one := &cutOff{}
+				change := func(i int) func(o *options) {
+					return func(o *options) {
+						o.CheckpointDir, o.trainer.Lag = filepath.Join(w.dir, fmt.Sprint("disk", i)), lag
+						if i == 0 {
+							one.Network, o.Network = o.Network, one
+						}
+					}
+				}
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, change(i)))
+				}
+				w.reach(5, coordinator.RoundTrain)
+				one.cut.Store(true)
+				w.reach(6, coordinator.RoundTrain)
+				time.Sleep(time.Millisecond)
+				for _, m := range members[1:] {
+					m.crash()
+				}
+				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				one.cut.Store(false)
+				for i := 1; i < 4; i++ {
+					members[i] = w.launch(i, change(i))
+				}
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.Warmup })
+				if s := w.host.State(); len(s.Lapses) == 0 || s.Lapses[0].Last < 5 {
+					t.Fatalf("nothing was lost: lapses %v", s.Lapses)
+				}
+				began := time.Now()
+				w.until("all are ready", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the members waited for %v", took)
+				}
+				finishEqual(w, members...)
+				for _, d := range all[event.Desynchronised](members[0]) {
+					t.Logf("desynchronised in step %d: %s", d.Step, d.Reason)
+				}
+			})
+		})
+	}
+}
