@@ -25,6 +25,7 @@ type serverRun struct {
 	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
 	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
+	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address by which others reach this server, for the links that it logs, with which they join. Default: --server-addr; where that is all addresses, one of this machine."`
 	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
 	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server."`
@@ -145,6 +146,9 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	stopData, err := c.serveData(ctx, runs, &o, events)
 	if err != nil {
 		return errors.Join(err, events.close())
+	}
+	if err := c.invite(&o, logger); err != nil {
+		return errors.Join(err, stopData(), events.close())
 	}
 	shown.start(ctx, c, &o, page)
 	err = c.explainTakenPort(last, server.Run(ctx, o))

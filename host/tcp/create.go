@@ -26,7 +26,10 @@ func ParseRun(text string) (run [32]byte, err error) {
 	if err != nil || len(raw) != len(run) {
 		return run, fmt.Errorf("%q is not the hash of a run: want 64 hexadecimal digits, as psyche run status prints them", text)
 	}
-	return [32]byte(raw), nil
+	if run = [32]byte(raw); run == [32]byte{} {
+		return run, fmt.Errorf("%q is the hash of no run: give the one that psyche run status prints, or none to take the run that the server shows", text)
+	}
+	return run, nil
 }
 
 // ErrNoLog says that a server keeps no journal of the run.
