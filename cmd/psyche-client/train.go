@@ -147,7 +147,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, library: library}
+	archives.hosted = &hosted{host: &c.hostFlags, runID: c.RunID, run: host.run, key: host.key, logger: logger}
+	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: archives.hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
 	o := client.Options{
