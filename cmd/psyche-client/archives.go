@@ -32,6 +32,7 @@ type archives struct {
 	logger  *slog.Logger
 	events  *event.Log
 	reports reports
+	hosted  *hosted // may be nil
 }
 
 // archives are those of a member of a run.
@@ -53,7 +54,11 @@ func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (ch
 	case a.ModelPath != "" && from.Kind != coordinator.CheckpointDummy:
 		return checkpoint.ReadDir(a.ModelPath)
 	case a.wantsModelPath(from):
-		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
+		snapshot, err := a.hosted.initial(ctx)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errLocalPath, missingModel(from.Repo, err))
+		}
+		return snapshot, err
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
 	case from.Kind == coordinator.CheckpointDummy:

@@ -25,6 +25,7 @@ import (
 
 // commands lists what the program can do, in the order of its help.
 type commands struct {
+	Join      joinCommand      `cmd:"" help:"Join the run of a link and train until it is finished."`
 	Train     trainCommand     `cmd:"" help:"Join a run and train until it is finished."`
 	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights."`
 	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network."`
@@ -132,6 +133,7 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 		numbers.Option(),
 		published.Switches(),
 		published.Environment("train", publishedVariables...),
+		published.Environment("join", joinVariables()...),
 	)
 }
 

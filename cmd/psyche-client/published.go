@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -23,6 +24,11 @@ var publishedVariables = []string{
 	"gcs-bucket", "gcs-prefix", "hub-max-concurrent-downloads", "wandb-project", "wandb-run", "wandb-group", "wandb-entity",
 	"write-log", "optim-stats-steps", "grad-accum-in-fp32", "dummy-training-delay-secs", "max-concurrent-parameter-requests",
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
+}
+
+// joinVariables are those of join: what the link says has none.
+func joinVariables() []string {
+	return slices.DeleteFunc(slices.Clone(publishedVariables), func(name string) bool { return name == "run-id" || name == "server-addr" })
 }
 
 // idleFlags are flags of the original that have no meaning here. Each says so when

@@ -22,10 +22,16 @@ import (
 
 // trainCommand joins a run and trains until it is finished.
 type trainCommand struct {
-	RunID     string `help:"The run to join." required:"" env:"RUN_ID"`
-	hostFlags `embed:""`
+	RunID       string `help:"The run to join." required:"" env:"RUN_ID"`
+	hostFlags   `embed:""`
+	memberFlags `embed:""`
 
-	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
+	KeepIdentity bool `help:"Where no other key is given, take one that is made at the first start and kept in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state."`
+}
+
+// memberFlags say how a member takes part in a run, wherever it is.
+type memberFlags struct {
+	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used, or one that is kept." type:"path"`
 	networkFlags          `embed:""`
 
 	sourceFlags `embed:""`
@@ -141,7 +147,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, library: library}
+	archives.hosted = &hosted{host: &c.hostFlags, runID: c.RunID, run: host.run, key: host.key, logger: logger}
+	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: archives.hosted, library: library}
 	factory := training.factory(measuring)
 	defer func() { err = errors.Join(err, factory.Close()) }()
 	o := client.Options{
@@ -189,7 +196,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	return nil
 }
 
-// key loads the participant's key, or makes one for this process only.
+// key loads the participant's key, or makes one: for this user, or for this process only.
 func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if c.IdentitySecretKeyPath != "" {
 		return identity.LoadKeyFile(c.IdentitySecretKeyPath)
@@ -198,10 +205,13 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if err != nil || found {
 		return key, err
 	}
+	if c.KeepIdentity {
+		return keptKey(logger)
+	}
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, err
 	}
-	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
+	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time; --keep-identity keeps one", "id", key.ID())
 	return key, nil
 }
 

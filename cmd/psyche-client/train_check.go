@@ -103,8 +103,11 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 	}
 	c := f.command
 	var missing []string
+	var hosted string
 	if c.wantsModelPath(definition.Checkpoint) {
-		missing = append(missing, fmt.Sprintf("the model %s: name a folder with --model-path", definition.Checkpoint.Repo))
+		if hosted, err = f.hosted.model(ctx); err != nil {
+			missing = append(missing, missingModel(definition.Checkpoint.Repo, err).Error())
+		}
 	}
 	if c.wantsDataPath(run) {
 		missing = append(missing, "its data: name a folder with --data-path")
@@ -116,7 +119,7 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 		if f.library != nil {
 			return f.library
 		}
-		if err := c.checkModelPath(run, definition.Checkpoint); err != nil {
+		if err := c.checkModelPath(run, definition.Checkpoint, hosted); err != nil {
 			return err
 		}
 	}

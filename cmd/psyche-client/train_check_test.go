@@ -65,7 +65,7 @@ quantize_1bit = true
 
 // training is that of a command line.
 func training(f sourceFlags) *trainers {
-	return &trainers{command: &trainCommand{sourceFlags: f}, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
+	return &trainers{command: &trainCommand{memberFlags: memberFlags{sourceFlags: f}}, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
 }
 
 // TestModelIsTooShort wants a client to refuse a model that cannot take the run's sequences
@@ -138,7 +138,7 @@ func TestCheckpointDirIsTried(t *testing.T) {
 	write(t, filepath.Join(dir, "saved", ".blobs"), nil)
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	c := trainCommand{networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}
+	c := trainCommand{memberFlags: memberFlags{networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}}
 	c.CheckpointDir = filepath.Join(file, "saved")
 	if err := c.checkCheckpointDir(logger); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
 		t.Errorf("below a file: %v", err)

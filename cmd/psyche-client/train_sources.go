@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,12 @@ type sourceFlags struct {
 // errLocalPath refuses what a stranger's run could use to read private files.
 var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
 
+// missingModel says what to do about a model that the run's host has and does not hand out, and why it
+// does not.
+func missingModel(name string, why error) error {
+	return fmt.Errorf("the model %s: name a folder with --model-path (of the run's server: %w)", name, why)
+}
+
 // wantsModelPath reports whether a run begins with a folder that only the user may choose.
 func (f sourceFlags) wantsModelPath(from coordinator.Checkpoint) bool {
 	return from.Kind == coordinator.CheckpointLocal && f.ModelPath == "" && !f.AllowLocalPaths
@@ -41,9 +48,10 @@ func (f sourceFlags) wantsDataPath(run config.Model) bool {
 	return namesFolders(run.DataLocations) && f.DataPath == "" && !f.AllowLocalPaths
 }
 
-// checkModelPath looks at the config.json of a model that comes from a folder.
-func (f sourceFlags) checkModelPath(run config.Model, from coordinator.Checkpoint) error {
-	dir := f.ModelPath
+// checkModelPath looks at the config.json of a model that comes from a folder: of --model-path, of the
+// run, or where the run's server put it.
+func (f sourceFlags) checkModelPath(run config.Model, from coordinator.Checkpoint, hosted string) error {
+	dir := cmp.Or(f.ModelPath, hosted)
 	switch from.Kind {
 	case coordinator.CheckpointP2P, coordinator.CheckpointP2PGcs:
 		return nil // it comes from members

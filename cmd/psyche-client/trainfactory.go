@@ -30,6 +30,7 @@ type trainers struct {
 	events  *event.Log
 	board   *metrics.Board
 	seen    *resultWriter // may be nil
+	hosted  *hosted       // the model that the run's server hands out; may be nil
 	library error         // why there is no libtorch; nil: there is
 }
 

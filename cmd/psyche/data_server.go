@@ -115,9 +115,9 @@ func loadServedData(state string, model config.Model, file string) (config.DataS
 	return from, at, err
 }
 
-// dataRun returns the run whose data the host serves, and the file that says what it is: that of the
+// oneRun returns the run that a flag is for, and the file that says what it is: that of the
 // one --state, else the one that the server finds in --save-state-dir.
-func (c serverRun) dataRun(runs []config.Run) (file string, run config.Run, err error) {
+func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run config.Run, err error) {
 	if len(runs) == 1 {
 		return c.State[0], runs[0], nil
 	}
@@ -128,11 +128,11 @@ func (c serverRun) dataRun(runs []config.Run) (file string, run config.Run, err 
 		}
 	}
 	if len(saved) != 1 {
-		return "", run, usagef("--data-config is for the run of one --state, or for the one run in --save-state-dir; there are %d and %d", len(runs), len(saved))
+		return "", run, usagef("%s is for the run of one --state, or for the one run in --save-state-dir; there are %d and %d", flag, len(runs), len(saved))
 	}
 	log, _, err := server.Replay(saved[0], nil)
 	if err != nil {
-		return "", run, fmt.Errorf("which run --data-config is for: %w", err)
+		return "", run, fmt.Errorf("which run %s is for: %w", flag, err)
 	}
 	run = config.Run{RunID: log.State.RunID, Config: log.State.Config}
 	run.Model, err = config.DecodeModel(log.State.Model.Definition)
@@ -148,7 +148,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 		}
 		return func() error { return nil }, nil
 	}
-	file, run, err := c.dataRun(runs)
+	file, run, err := c.oneRun("--data-config", runs)
 	if err != nil {
 		return nil, err
 	}

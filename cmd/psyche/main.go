@@ -30,6 +30,7 @@ type commands struct {
 	} `cmd:"" help:"Host runs."`
 	Run struct {
 		Create       runCreate       `cmd:"" help:"Begin a run on a server."`
+		Invite       runInvite       `cmd:"" help:"Print the link by which others join a run."`
 		Status       runStatus       `cmd:"" help:"Show how far a run is."`
 		SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on."`
 		UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run new rules."`

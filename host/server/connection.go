@@ -53,7 +53,7 @@ type connection struct {
 	hangUp    context.CancelCauseFunc
 }
 
-// answer is what the writer sends for the reader: a frame, or a part of the journal, which is read
+// answer is what the writer sends for the reader: a frame, or a part of the journal or of the model, which is read
 // when it is sent.
 type answer struct {
 	kind    frame.Type
@@ -225,8 +225,8 @@ func (c *connection) readLoop(ctx context.Context) error {
 			err = c.readFollow(ctx, payload)
 		case frame.TypeSign:
 			err = c.readSign(payload)
-		case frame.TypeReadLog:
-			err = c.readLog(ctx, limiter, payload)
+		case frame.TypeReadLog, frame.TypeReadModel:
+			err = c.readPart(ctx, limiter, kind, payload)
 		default:
 			err = refuse(frame.RefusedMalformed, "a client does not send frames of type %d", kind)
 		}
@@ -358,7 +358,7 @@ func (c *connection) follow(ctx context.Context, name string, newest feed, versi
 // send sends what the reader asked for.
 func (c *connection) send(ctx context.Context, a answer) error {
 	if a.log != nil {
-		return c.writeLog(ctx, *a.log)
+		return c.writePart(ctx, *a.log)
 	}
 	if a.live > 0 {
 		c.sent = a.live

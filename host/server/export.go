@@ -18,16 +18,24 @@ const (
 	maxLogFrame     = frame.MaxLogPart + 1<<10 // bytes of a part on the line
 )
 
-// logPart is a part of the journal that a client asked for.
+// Model is what a server hands out of the model that a run begins with, as package parcel has it.
+type Model interface {
+	io.ReaderAt
+	Size() int64
+}
+
+// logPart is a part of the journal, or of the model, that a client asked for.
 type logPart struct {
-	offset, size uint64 // size of the journal that is on the disk
+	kind         frame.Type  // of the frame that has it
+	from         io.ReaderAt // nil: there is none
+	offset, size uint64      // size of the whole that is on the disk
 	length       int
 }
 
-// readLog lets the writer send a part of the journal. It costs as much as many small frames, and
-// waits for its turn among all who read journals. The client's next frame is read when the one
+// readPart lets the writer send a part of the journal, or of the model. It costs as much as many small frames, and
+// waits for its turn among all who read such parts. The client's next frame is read when the one
 // part before it is on its way, so whoever asks and does not read makes nothing pile up.
-func (c *connection) readLog(ctx context.Context, limiter *rate.Limiter, payload []byte) error {
+func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind frame.Type, payload []byte) error {
 	wanted, err := frame.DecodeReadLog(payload)
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
@@ -36,6 +44,9 @@ func (c *connection) readLog(ctx context.Context, limiter *rate.Limiter, payload
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	part := c.host.logPart(wanted.Offset)
+	if kind == frame.TypeReadModel {
+		part = c.host.modelPart(wanted.Offset)
+	}
 	if err := c.server.egress.Take(ctx, c.conn.RemoteAddr(), part.length); err != nil {
 		return err
 	}
@@ -44,15 +55,29 @@ func (c *connection) readLog(ctx context.Context, limiter *rate.Limiter, payload
 
 // logPart returns what there is of the journal from offset on.
 func (h *host) logPart(offset uint64) logPart {
-	part := logPart{offset: offset, size: uint64(h.logSize.Load())}
-	if offset < part.size {
-		part.length = int(min(part.size-offset, frame.MaxLogPart))
-	}
-	return part
+	return logPart{kind: frame.TypeLog, from: journalFile{h}, size: uint64(h.logSize.Load())}.at(offset)
 }
 
-// writeLog sends a part of the journal from the disk.
-func (c *connection) writeLog(ctx context.Context, part logPart) error {
+// modelPart returns what there is of the model that the run begins with, from offset on.
+func (h *host) modelPart(offset uint64) logPart {
+	part := logPart{kind: frame.TypeModel}
+	if model := h.options.Models[h.runID]; model != nil {
+		part.from, part.size = model, uint64(model.Size())
+	}
+	return part.at(offset)
+}
+
+// at returns the part that begins at an offset.
+func (p logPart) at(offset uint64) logPart {
+	p.offset = offset
+	if offset < p.size {
+		p.length = int(min(p.size-offset, frame.MaxLogPart))
+	}
+	return p
+}
+
+// writePart sends a part of the journal, or of the model, from the disk.
+func (c *connection) writePart(ctx context.Context, part logPart) error {
 	err := c.conn.BoundWrites(ctx, frame.WriteTimeout)
 	if ctx.Err() != nil {
 		return nil
@@ -60,9 +85,12 @@ func (c *connection) writeLog(ctx context.Context, part logPart) error {
 	if err != nil {
 		return err
 	}
-	head := frame.LogHead(part.offset, part.size, part.length)
-	journal := io.NewSectionReader(journalFile{c.host}, int64(part.offset), int64(part.length))
-	return c.conn.WriteFrom(io.MultiReader(bytes.NewReader(head), journal), int64(len(head)+part.length))
+	whole := io.Reader(bytes.NewReader(frame.PartHead(part.kind, part.offset, part.size, part.length)))
+	size := int64(len(frame.PartHead(part.kind, 0, 0, 0)) + part.length)
+	if part.length > 0 {
+		whole = io.MultiReader(whole, io.NewSectionReader(part.from, int64(part.offset), int64(part.length)))
+	}
+	return c.conn.WriteFrom(whole, size)
 }
 
 // journalFile reads the journal of a run. It is open only while it is read: hundreds of clients may

@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/servertest"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 	"github.com/psyche-go/psyche/record/follow"
@@ -218,6 +219,35 @@ func TestReadLog(t *testing.T) {
 	o.Addr = memory.Address
 	if err := tcp.ReadLog(t.Context(), o, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
 		t.Fatalf("error %v, want ErrNoLog", err)
+	}
+}
+
+// sized is a model of a test.
+type sized struct{ *bytes.Reader }
+
+// TestReadModel gets what a server hands out of the model that a run begins with.
+func TestReadModel(t *testing.T) {
+	want := bytes.Repeat([]byte("model"), 3*frame.MaxLogPart/5+7)
+	o := options("")
+	o.Models = map[string]server.Model{runID: sized{bytes.NewReader(want)}}
+	r := servertest.Start(t, o)
+	var got bytes.Buffer
+	reach := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
+	var told []uint64
+	err := tcp.ReadModel(t.Context(), reach, uint64(len(want)), &got, func(done, all uint64) { told = append(told, done, all) })
+	if err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
+	}
+	if len(told) != 8 || told[6] != uint64(len(want)) || told[7] != uint64(len(want)) {
+		t.Errorf("told %d", told)
+	}
+	nothing := func(uint64, uint64) {}
+	if err := tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("a model that is larger than the client takes: %v", err)
+	}
+	reach.Addr = servertest.Start(t, options("")).Address
+	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
+		t.Errorf("of a server that has none: %v", err)
 	}
 }
 

@@ -58,6 +58,9 @@ type Options struct {
 	Runs []Genesis
 	// Create says who may begin runs over the network.
 	Create CreatePolicy
+	// Models are the models that runs begin with, by their ids, of those runs whose clients may get
+	// them from this server. Whoever may connect gets them.
+	Models map[string]Model
 	// MaxRuns bounds the open runs, those of Runs and SaveStateDir among them, beyond which
 	// nobody can begin one over the network. Closed runs have places of their own. Zero:
 	// DefaultMaxRuns.
@@ -101,8 +104,8 @@ type Options struct {
 	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
-	// LogBytesPerSecond bounds what leaves of journals for those who audit them, over all
-	// connections, which share it by address. Zero: DefaultLogBytes.
+	// LogBytesPerSecond bounds what leaves of journals for those who audit them, and of Models,
+	// over all connections, which share it by address. Zero: DefaultLogBytes.
 	LogBytesPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
@@ -241,7 +244,7 @@ type server struct {
 	strangers *admission.Lobby // keys that may want to take part
 	onlookers *admission.Lobby
 	actions   *admission.KeyLimits
-	egress    *admission.Budget // bytes of journals
+	egress    *admission.Budget // bytes of journals and models
 	observers places
 	catching  chan struct{} // has a value for each connection that reads a journal to catch up
 	noise     *rate.Limiter // of log lines that strangers can cause

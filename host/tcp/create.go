@@ -26,7 +26,10 @@ func ParseRun(text string) (run [32]byte, err error) {
 	if err != nil || len(raw) != len(run) {
 		return run, fmt.Errorf("%q is not the hash of a run: want 64 hexadecimal digits, as psyche run status prints them", text)
 	}
-	return [32]byte(raw), nil
+	if run = [32]byte(raw); run == [32]byte{} {
+		return run, fmt.Errorf("%q is the hash of no run: give the one that psyche run status prints, or none to take the run that the server shows", text)
+	}
+	return run, nil
 }
 
 // ErrNoLog says that a server keeps no journal of the run.
@@ -70,6 +73,9 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 	return run, nil
 }
 
+// ErrNoModel says that a server does not hand out the model that a run begins with.
+var ErrNoModel = errors.New("the server hands out no model")
+
 // ReadLog writes the run's journal, as the server has it now, to w. There is one attempt.
 func ReadLog(ctx context.Context, o Options, w io.Writer) error { return ReadLogFrom(ctx, o, 0, w) }
 
@@ -79,7 +85,7 @@ func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error
 		size, err := uint64(0), error(nil)
 		for offset := from; offset == from || offset < size; {
 			var part frame.Log
-			if part, err = s.readLog(offset); err != nil {
+			if part, err = s.readPart(frame.TypeReadLog, frame.TypeLog, offset); err != nil {
 				return err
 			}
 			if offset == from {
@@ -108,12 +114,42 @@ func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error
 	return nil
 }
 
-// readLog asks for a part of the journal.
-func (s *session) readLog(offset uint64) (frame.Log, error) {
-	if err := s.write(frame.TypeReadLog, frame.ReadLog{Offset: offset}.AppendTo(nil)); err != nil {
+// ReadModel writes the model that the run begins with to w, as package parcel has it, at most limit
+// bytes. Arrives is told how much is here. There is one attempt.
+func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
+	err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error {
+		for offset, size := uint64(0), uint64(1); offset < size; {
+			part, err := s.readPart(frame.TypeReadModel, frame.TypeModel, offset)
+			switch size = part.Size; {
+			case err != nil:
+				return err
+			case size == 0:
+				return ErrNoModel
+			case size > limit:
+				return fmt.Errorf("the server hands out a model of %d bytes, at most %d are taken", size, limit)
+			case len(part.Part) == 0 || uint64(len(part.Part)) > size-offset:
+				return fmt.Errorf("%w: %d bytes at %d of %d", frame.ErrMalformed, len(part.Part), offset, size)
+			}
+			if _, err := w.Write(part.Part); err != nil {
+				return err
+			}
+			offset += uint64(len(part.Part))
+			arrives(offset, size)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("get the model of run %s from server %s: %w", o.RunID, o.Addr, err)
+	}
+	return nil
+}
+
+// readPart asks for a part of the journal, or of the model.
+func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, error) {
+	if err := s.write(ask, frame.ReadLog{Offset: offset}.AppendTo(nil)); err != nil {
 		return frame.Log{}, err
 	}
-	payload, err := s.await(frame.TypeLog)
+	payload, err := s.await(want)
 	if err != nil {
 		return frame.Log{}, err
 	}

@@ -17,6 +17,9 @@
 //	                                          that is too far behind: newest wins
 //	                          ←   ReadLog     (offset)
 //	Log                       →               (offset, size, bytes of the run's journal)
+//	                          ←   ReadModel   (offset)
+//	Model                     →               (offset, size, bytes of the model that the run begins with,
+//	                                          as package parcel has it; size 0: it has none)
 //	Ping                      →               every PingInterval
 //	                          ←   Pong
 //	Refusal                   →               before the host hangs up by itself

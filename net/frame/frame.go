@@ -63,6 +63,8 @@ const (
 	TypeSign
 	TypeCertificate // as follow.Certificate.AppendTo makes it
 	TypeBase        // canonical bytes of the state at the newest certificate
+	TypeReadModel   // as ReadLog, of the model that the host hands out
+	TypeModel       // as Log, of that model
 )
 
 const lengthSize = 4

@@ -205,6 +205,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeWelcome, Welcome{Host: testKey.ID(), Genesis: []byte("genesis")}.AppendTo(nil)))
 	f.Add(Append(nil, TypeReadLog, ReadLog{Offset: 7}.AppendTo(nil)))
 	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
+	f.Add(Append(nil, TypeModel, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := NewReader(bytes.NewReader(stream))

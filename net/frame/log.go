@@ -34,10 +34,10 @@ func (l Log) AppendTo(b []byte) []byte {
 	return append(b, l.Part...)
 }
 
-// LogHead returns the beginning of the frame of a Log up to its Part, of which only the size is
-// known yet.
-func LogHead(offset, size uint64, part int) []byte {
-	head := Append(nil, TypeLog, Log{Offset: offset, Size: size}.AppendTo(nil))
+// PartHead returns the beginning of the frame of a Log, or of a model in the same form, up to its
+// Part, of which only the size is known yet.
+func PartHead(of Type, offset, size uint64, part int) []byte {
+	head := Append(nil, of, Log{Offset: offset, Size: size}.AppendTo(nil))
 	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthSize+part))
 	return head
 }

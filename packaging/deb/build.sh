@@ -50,6 +50,7 @@ control() {
   chmod 640 "$root"/etc/psyche/*.env
   find "$root/usr/bin" "$root/usr/lib" -type f \( -perm -u+x -o -name '*.so' \) -exec strip --strip-unneeded --remove-section=.comment --remove-section=.note {} + 2>/dev/null || true
   sed -e "s/@PACKAGE@/$1/" packaging/deb/copyright >"$root/usr/share/doc/$1/copyright"
+  gzip -9nc NOTICE >"$root/usr/share/doc/$1/NOTICE.gz"
   printf '%s (%s) unstable; urgency=medium\n\n  * Built from commit %s.\n\n -- %s  %s\n' \
     psyche "$version" "$(git rev-parse HEAD)" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
   gzip -9n "$root/usr/share/man/man1/$program.1"

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/parcel"
+	"github.com/psyche-go/psyche/host/tcp"
+)
+
+// hosted gets the model that a run begins with from the run's server, once. The server names the
+// model in any case, and members notice when it gives them different ones: their replicas differ.
+type hosted struct {
+	host   *hostFlags
+	runID  string
+	run    func() [32]byte    // hash of the run
+	key    func() identity.ID // of the server that was reached
+	logger *slog.Logger
+
+	mu  sync.Mutex
+	dir string // where the model is; empty: not here yet
+}
+
+// model returns the folder of the model. It stays in the user's cache for the next start.
+func (h *hosted) model(ctx context.Context) (string, error) {
+	if h == nil {
+		return "", tcp.ErrNoModel
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir != "" {
+		return h.dir, nil
+	}
+	if h.host.Given() {
+		return "", fmt.Errorf("%w: the run is on a chain", tcp.ErrNoModel)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for the model: %w", err)
+	}
+	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.run()))
+	if _, err := checkpoint.DigestDir(ctx, dir); err != nil {
+		if err := h.fetch(ctx, dir); err != nil {
+			return "", err
+		}
+	}
+	h.logger.Info("the model that the run begins with is here", "from", "the run's server", "dir", dir)
+	h.dir = dir
+	return dir, nil
+}
+
+// fetch gets the model into a folder.
+func (h *hosted) fetch(ctx context.Context, dir string) error {
+	key, err := identity.Generate(rand.Reader) // anybody may look
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(dir), 0o777)
+	if err == nil {
+		err = checkpoint.RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+	}
+	if err != nil {
+		return fmt.Errorf("make a folder for the model: %w", err)
+	}
+	progress := logProgress(h.logger, "getting the model from the run's server")
+	content, write := io.Pipe()
+	got := make(chan error, 1)
+	go func() {
+		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
+			parcel.MaxSize, write, func(done, all uint64) { progress(int64(done), int64(all)) })
+		_ = write.CloseWithError(err) // nil: the end
+		got <- err
+	}()
+	err = parcel.Unpack(content, dir)
+	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer of what is refused
+	if failed := <-got; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return failed
+	}
+	return err
+}
+
+// initial is how archives get the model.
+func (h *hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
+	dir, err := h.model(ctx)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return checkpoint.ReadDir(dir)
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+// joinCommand takes part in the run of a link.
+type joinCommand struct {
+	Link string `arg:"" placeholder:"LINK" help:"The run, as psyche run invite and its server print it: 'psyche://HOST:PORT/RUN?key=…&genesis=…', in quotes."`
+
+	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints."`
+	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
+
+	memberFlags `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *joinCommand) Help() string {
+	return `As psyche-client train, with what the link says: the address of the server, the key that it has
+to prove, the run, and the hash that this has to have. The key of this member is made at the
+first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
+~/.local/state; checkpoints go to psyche/runs beside it. A model that only the run's host has
+comes from its server, or from the members. Ctrl-C leaves the run; the same
+command takes part again.
+
+  psyche-client join 'psyche://host.example:39405/friends?key=…&genesis=…'
+  psyche-client join LINK --device cuda --micro-batch-size 4 --logs tui`
+}
+
+// Run joins the run.
+func (c *joinCommand) Run(ctx context.Context, t terminal) error {
+	link, err := invite.Parse(c.Link)
+	if err != nil {
+		return usageError{err}
+	}
+	if c.CheckpointDir == "" && !c.Ephemeral {
+		if c.CheckpointDir, err = runFolder(link); err != nil {
+			return usageError{err}
+		}
+	}
+	command := trainCommand{
+		RunID: link.RunID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral,
+		hostFlags: hostFlags{ServerAddr: link.Addr(), ServerTimeout: c.ServerTimeout, ServerKey: link.Key.String(), Genesis: link.Genesis()},
+	}
+	return explainLink(link, command.Run(ctx, t))
+}
+
+// explainLink says what to do when a server is not what the link says.
+func explainLink(link invite.Link, err error) error {
+	switch {
+	case errors.Is(err, tcp.ErrUntrusted):
+		return fmt.Errorf("%w; the link says that the server at %s has the key %s: ask whoever gave it to you for a new one; if the server's key has not changed, somebody is between you and it", err, link.Addr(), link.Key)
+	case errors.Is(err, backend.ErrWrongRun):
+		return fmt.Errorf("%w; the link says run %q with the genesis %s: ask whoever gave it to you for a new one", err, link.RunID, link.Genesis())
+	case errors.Is(err, backend.ErrDuplicateKey):
+		return fmt.Errorf("%w: a second client on this machine needs --ephemeral, or a key file of its own with --identity-secret-key-path", err)
+	}
+	return err
+}
+
+// runFolder returns where the checkpoints of a link's run are kept.
+func runFolder(link invite.Link) (string, error) {
+	state, err := stateFolder(os.LookupEnv)
+	if err != nil {
+		return "", fmt.Errorf("%w, or say where checkpoints go with --checkpoint-dir, or keep nothing with --ephemeral", err)
+	}
+	return state.run(link.RunID, link.Run), nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+func testLink() invite.Link {
+	return invite.Link{Host: "127.0.0.1", Port: 1, RunID: "a run", Key: identity.FromSeed([32]byte{1}).ID(), Run: [32]byte{1}}
+}
+
+// TestJoinRefusesLinks wants a link that is wrong to be refused before anything is kept.
+func TestJoinRefusesLinks(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
+	link := testLink().String()
+	fail(t, exitUsage, `expected "<link>"`, "join")
+	fail(t, exitUsage, "a shell that is given no quotes", "join", strings.SplitAfter(link, "&")[0])
+	fail(t, exitUsage, "its run", "join", strings.Replace(link, "/a%20run", "/", 1))
+	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
+	fail(t, exitUsage, "unknown flag --run-id", "join", link, "--run-id", "r")
+	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
+		t.Errorf("kept %v, %v", left, err)
+	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "")
+	fail(t, exitUsage, "set HOME or XDG_STATE_HOME, or say where checkpoints go", "join", link)
+}
+
+// TestJoinTakesFlagsOfTrain wants flags of train, and the variables that stand for them.
+func TestJoinTakesFlagsOfTrain(t *testing.T) {
+	t.Setenv("KEEP_STEPS", "7")
+	all, err := parsed(t, "psyche-client", "join", testLink().ForShell(), "--device", "cpu", "-i", "key.json", "--checkpoint-dir", "saved")
+	c := all.Join
+	if err != nil || c.KeepSteps != 7 || filepath.Base(c.IdentitySecretKeyPath) != "key.json" || filepath.Base(c.CheckpointDir) != "saved" || c.Ephemeral {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestZeroGenesis wants a hash of zeros not to mean any run.
+func TestZeroGenesis(t *testing.T) {
+	fail(t, exitUsage, "is the hash of no run", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
+}
+
+func TestStateFolder(t *testing.T) {
+	for _, test := range []struct {
+		environment map[string]string
+		want        kept
+	}{
+		{map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/home/me"}, "/state/psyche"},
+		{map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/state/psyche"},
+		{map[string]string{"HOME": "/home/me"}, "/home/me/.local/state/psyche"},
+		{map[string]string{"HOME": "me"}, ""},
+		{nil, ""},
+	} {
+		got, err := stateFolder(func(name string) (string, bool) { value, ok := test.environment[name]; return value, ok })
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%v: %q, %v", test.environment, got, err)
+		}
+	}
+	dir := kept("/state/psyche")
+	if got := dir.run("../a run", [32]byte{0xab}); got != "/state/psyche/runs/..%2Fa+run-ab00000000000000" {
+		t.Errorf("folder of a run: %s", got)
+	}
+}
+
+// TestKeyIsKept wants the key of the first start at every later one, for its owner alone.
+func TestKeyIsKept(t *testing.T) {
+	dir := kept(filepath.Join(t.TempDir(), "state", "psyche"))
+	first, made, err := dir.key()
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	again, made, err := dir.key()
+	if err != nil || made || again.ID() != first.ID() {
+		t.Errorf("the second start: %s, made %v, %v; want %s", again.ID(), made, err, first.ID())
+	}
+	for path, want := range map[string]os.FileMode{string(dir): 0o700, dir.keyFile(): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if err := os.Chmod(dir.keyFile(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := dir.key(); !errors.Is(err, identity.ErrKeyFileOpen) {
+		t.Errorf("a key that others may read: %v", err)
+	}
+	write(t, dir.keyFile(), []byte("damaged"))
+	if err := os.Chmod(dir.keyFile(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := dir.key(); !errors.Is(err, identity.ErrInvalidKey) {
+		t.Errorf("a damaged key has to stop, not to be replaced: %v", err)
+	}
+}
+
+// TestKeysByPrecedence wants the key that was named before the one of the environment, and that
+// before the one that is kept.
+func TestKeysByPrecedence(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", dir)
+	named := identity.FromSeed([32]byte{7})
+	path := filepath.Join(dir, "named.json")
+	if err := identity.SaveKeyFile(path, named); err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	of := func(path string, keep bool) identity.ID {
+		t.Helper()
+		c := trainCommand{KeepIdentity: keep, memberFlags: memberFlags{IdentitySecretKeyPath: path}}
+		key, err := c.key(logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key.ID()
+	}
+	if of(path, true) != named.ID() {
+		t.Error("the key of --identity-secret-key-path does not come first")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "psyche")); err == nil {
+		t.Error("a key was made although one is named")
+	}
+	if first := of("", true); first != of("", true) || first == of("", false) || of("", false) == of("", false) {
+		t.Error("a kept key is the same at each start, one that is not kept never")
+	}
+	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
+	if of("", true) != identity.FromSeed([32]byte([]byte(strings.Repeat("\x09", 32)))).ID() {
+		t.Error("the key of the environment does not come before the one that is kept")
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// kept is the folder of what a user's clients keep when no flag names another place.
+type kept string
+
+// stateFolder returns the user's folder: psyche in XDG_STATE_HOME, or in ~/.local/state. lookup is
+// os.LookupEnv outside tests.
+func stateFolder(lookup func(string) (string, bool)) (kept, error) {
+	if dir, _ := lookup("XDG_STATE_HOME"); filepath.IsAbs(dir) { // others mean nothing, by its specification
+		return kept(filepath.Join(dir, "psyche")), nil
+	}
+	home, _ := lookup("HOME")
+	if !filepath.IsAbs(home) {
+		return "", errors.New("there is no folder for what this user keeps: set HOME or XDG_STATE_HOME")
+	}
+	return kept(filepath.Join(home, ".local", "state", "psyche")), nil
+}
+
+// run returns the folder of a run. Runs of one name are told apart by their hashes.
+func (dir kept) run(id string, hash [32]byte) string {
+	return filepath.Join(string(dir), "runs", fmt.Sprintf("%s-%x", url.QueryEscape(id), hash[:8]))
+}
+
+// keyFile returns the file of the user's key.
+func (dir kept) keyFile() string { return filepath.Join(string(dir), "identity.json") }
+
+// key returns the user's key, which is made if there is none.
+func (dir kept) key() (key identity.Key, made bool, err error) {
+	key, err = identity.LoadKeyFile(dir.keyFile())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, false, err
+	}
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+		return key, false, fmt.Errorf("make a folder for this user's key: %w", err)
+	}
+	if key, err = identity.Generate(rand.Reader); err != nil {
+		return key, false, err
+	}
+	err = identity.SaveKeyFile(dir.keyFile(), key)
+	if errors.Is(err, identity.ErrKeyFileExists) { // another client made one meanwhile
+		key, err = identity.LoadKeyFile(dir.keyFile())
+		return key, false, err
+	}
+	return key, err == nil, err
+}
+
+// keptKey returns the user's key and says where it is.
+func keptKey(logger *slog.Logger) (identity.Key, error) {
+	dir, err := stateFolder(os.LookupEnv)
+	if err != nil {
+		return identity.Key{}, fmt.Errorf("%w, or name a key with --identity-secret-key-path", err)
+	}
+	key, made, err := dir.key()
+	if err != nil {
+		return key, err
+	}
+	if made {
+		logger.Info("made a key: by it others know you, and the next start uses it too; nobody else may have the file", "id", key.ID(), "file", dir.keyFile())
+	} else {
+		logger.Info("taking part with your key", "id", key.ID(), "file", dir.keyFile())
+	}
+	return key, nil
+}

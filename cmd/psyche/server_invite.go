@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/privatenet"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+// invitations tells, for each run that a server hosts, by which link others join it.
+type invitations struct {
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	place invite.Link            // host and port
+	guess bool                   // nobody said by which address others reach this machine
+	ready bool                   // clients can connect
+	runs  map[string]invite.Link // those that nobody was invited to yet, without address
+}
+
+// invite lets a server tell the links of its runs when it listens.
+func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
+	v := &invitations{logger: logger, runs: make(map[string]invite.Link)}
+	if c.PublicAddr != "" {
+		host, port, err := invite.ParseAddress(c.PublicAddr)
+		if err != nil {
+			return usagef("--public-addr: %w", err)
+		}
+		if _, _, err := net.SplitHostPort(c.PublicAddr); err != nil {
+			port = 0 // that on which the server listens
+		}
+		v.place.Host, v.place.Port = host, port
+	}
+	onRun, onState, ready := o.OnRun, o.OnState, o.Ready
+	o.OnRun = func(runID string, run [32]byte) {
+		if onRun != nil {
+			onRun(runID, run)
+		}
+		v.hosts(runID, run)
+	}
+	o.OnState = func(state *coordinator.State) {
+		v.see(state)
+		onState(state)
+	}
+	o.Ready = func(address net.Addr) {
+		ready(address)
+		v.listens(address)
+	}
+	return nil
+}
+
+// hosts notes a run.
+func (v *invitations) hosts(runID string, run [32]byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.runs[runID] = invite.Link{RunID: runID, Run: run}
+}
+
+// see notes the key of a run's host, and invites if the server listens. Nobody joins a run that is over.
+func (v *invitations) see(state *coordinator.State) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	link, waits := v.runs[state.RunID]
+	switch {
+	case !waits:
+		return
+	case state.RunState == coordinator.Finished || state.Closed:
+		delete(v.runs, state.RunID)
+		return
+	}
+	link.Key = identity.ID(state.Host)
+	v.runs[state.RunID] = link
+	v.tell()
+}
+
+// listens notes where the server is reached.
+func (v *invitations) listens(address net.Addr) {
+	at, ok := address.(*net.TCPAddr)
+	if !ok {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ready = true
+	v.place.Port = cmp.Or(v.place.Port, uint16(at.Port))
+	if v.place.Host == "" {
+		v.place.Host = at.IP.String()
+		if at.IP.IsUnspecified() {
+			v.place.Host, v.guess = ownAddress(net.InterfaceAddrs), true
+		}
+	}
+	v.tell()
+}
+
+// tell writes the links of all runs of which everything is known.
+func (v *invitations) tell() {
+	if !v.ready {
+		return
+	}
+	for id, link := range v.runs {
+		if link.Key == (identity.ID{}) {
+			continue
+		}
+		delete(v.runs, id)
+		link.Host, link.Port = v.place.Host, v.place.Port
+		if err := link.Check(); err != nil {
+			v.logger.Warn("there is no link to the run", "run", id, "error", err)
+			continue
+		}
+		v.logger.Info("others join with: psyche-client join " + link.ForShell())
+		if v.guess {
+			v.logger.Info("if others reach this machine by another address than the link's, name it with --public-addr", "address", link.Host)
+		}
+	}
+}
+
+// ownAddress returns the address of this machine that others reach soonest: a public one, then one
+// of a private network, those of IPv4 first.
+func ownAddress(list func() ([]net.Addr, error)) string {
+	best, rank := "127.0.0.1", 0
+	all, _ := list() // without one only this machine is sure
+	for _, one := range all {
+		prefix, err := netip.ParsePrefix(one.String())
+		if err != nil {
+			continue
+		}
+		address, r := prefix.Addr().Unmap(), 1
+		if !address.IsGlobalUnicast() {
+			continue
+		}
+		if privatenet.Public(address) {
+			r += 2
+		}
+		if address.Is4() {
+			r++
+		}
+		if r > rank {
+			best, rank = address.String(), r
+		}
+	}
+	return best
+}

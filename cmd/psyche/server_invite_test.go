@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+// TestServerInvites wants the link of each run, once, as soon as everything is known, in whatever
+// order that happens, and none of a run that is over.
+func TestServerInvites(t *testing.T) {
+	key := identity.FromSeed([32]byte{1}).ID()
+	at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4000}
+	for public, want := range map[string]string{"": "192.0.2.7:4000", "run.example": "run.example:4000", "run.example:5000": "run.example:5000"} {
+		var log bytes.Buffer
+		o := server.Options{Ready: func(net.Addr) {}, OnState: func(*coordinator.State) {}}
+		if err := (serverRun{PublicAddr: public}).invite(&o, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		see := func(id string, in coordinator.RunState) {
+			o.OnState(&coordinator.State{RunID: id, Host: coordinator.ClientID(key), RunState: in})
+		}
+		o.OnRun("early", [32]byte{1})
+		o.OnRun("over", [32]byte{2})
+		see("early", coordinator.WaitingForMembers)
+		see("over", coordinator.Finished)
+		if log.Len() > 0 {
+			t.Errorf("invited before the server listens: %s", &log)
+		}
+		o.Ready(at)
+		o.OnRun("late", [32]byte{3})
+		see("late", coordinator.WaitingForMembers)
+		see("late", coordinator.Warmup)
+		text := log.String()
+		if strings.Count(text, "psyche-client join") != 2 || strings.Contains(text, "over") || strings.Contains(text, "--public-addr") {
+			t.Errorf("%s", text)
+		}
+		for id, hash := range map[string]byte{"early": 1, "late": 3} {
+			_, link, _ := strings.Cut(text, "'psyche://"+want+"/"+id)
+			link, _, _ = strings.Cut("psyche://"+want+"/"+id+link, "'")
+			if got, err := invite.Parse(link); err != nil || got.Key != key || got.Run != [32]byte{hash} || got.Addr() != want {
+				t.Errorf("%s: %+v, %v", id, got, err)
+			}
+		}
+	}
+	if err := (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil); err == nil || !strings.Contains(err.Error(), "--public-addr: its host 0.0.0.0") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwnAddress prefers what others reach soonest.
+func TestOwnAddress(t *testing.T) {
+	list := func(texts ...string) func() ([]net.Addr, error) {
+		var all []net.Addr
+		for _, text := range texts {
+			ip, network, err := net.ParseCIDR(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, &net.IPNet{IP: ip, Mask: network.Mask})
+		}
+		return func() ([]net.Addr, error) { return all, nil }
+	}
+	for want, from := range map[string]func() ([]net.Addr, error){
+		"127.0.0.1":            func() ([]net.Addr, error) { return nil, errors.New("none") },
+		"10.1.2.3":             list("127.0.0.1/8", "::1/128", "fe80::1/64", "fd00::1/64", "10.1.2.3/8", "172.17.0.1/16"),
+		"2606:4700:4700::1111": list("10.1.2.3/8", "2606:4700:4700::1111/64"),
+		"1.1.1.1":              list("10.1.2.3/8", "2606:4700:4700::1111/64", "1.1.1.1/24"),
+	} {
+		if got := ownAddress(from); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

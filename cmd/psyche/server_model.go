@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/psyche-go/psyche/files/checkpoint/parcel"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// handOut lets a server hand out the model that a run begins with, if --model-path says so.
+func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, logger *slog.Logger) error {
+	if c.ModelPath == "" {
+		for _, run := range runs {
+			if at := run.Model.Checkpoint.Local; at != nil {
+				logger.Info("who joins has to have the model that the run begins with; --model-path hands it out", "run", run.RunID, "model", at.Path)
+			}
+		}
+		return nil
+	}
+	_, run, err := c.oneRun("--model-path", runs)
+	if err != nil {
+		return err
+	}
+	model, err := parcel.Open(ctx, c.ModelPath)
+	if err != nil {
+		return fmt.Errorf("--model-path: %w", err)
+	}
+	logger.Info("handing out the model that the run begins with to whoever connects", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
+	o.Models = map[string]server.Model{run.RunID: model}
+	return nil
+}

@@ -1,0 +1,243 @@
+package parcel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"lukechampine.com/blake3"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+const (
+	magic    = "psyche-model-1\n"
+	maxFiles = 1 << 12
+	hashSize = 32
+
+	// MaxSize bounds the bytes of a parcel. Larger models come from the Hub or a bucket.
+	MaxSize = 16 << 30
+)
+
+// ErrParcel says that bytes are not a model's folder.
+var ErrParcel = errors.New("not a model as a run's host hands it out")
+
+// file is one of a parcel.
+type file struct {
+	name string
+	size int64
+	hash [hashSize]byte
+}
+
+// Parcel is a model's folder as a sequence of bytes. Its files are open only while they are read.
+type Parcel struct {
+	dir   string
+	head  []byte
+	files []file
+	size  int64
+}
+
+// Open makes a parcel of a folder. All of the folder is read once: it has to be a model, and the
+// parcel says by which hashes its files are known.
+func Open(ctx context.Context, dir string) (*Parcel, error) {
+	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
+		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
+	}
+	if _, err := checkpoint.DigestDir(ctx, dir); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir) // ascending by name
+	if err != nil {
+		return nil, err
+	}
+	p := &Parcel{dir: dir}
+	for _, entry := range entries {
+		if name := entry.Name(); checkpoint.IsPart(name) && name != checkpoint.FactsFile {
+			one, err := describe(ctx, dir, name)
+			if err != nil {
+				return nil, err
+			}
+			p.files = append(p.files, one)
+			p.size += one.size
+		}
+	}
+	p.head = p.appendHead(nil)
+	if p.size += int64(len(p.head)); p.size > MaxSize || len(p.files) > maxFiles {
+		return nil, fmt.Errorf("%s has %d bytes in %d files, a run's host hands out at most %d in %d: put the model on the Hub", dir, p.size, len(p.files), int64(MaxSize), maxFiles)
+	}
+	return p, nil
+}
+
+// describe hashes a file.
+func describe(ctx context.Context, dir, name string) (file, error) {
+	content, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return file{}, err
+	}
+	defer func() { _ = content.Close() }()
+	hash := blake3.New(hashSize, nil)
+	size, err := io.Copy(hash, untilDone{ctx, content})
+	if err != nil {
+		return file{}, fmt.Errorf("read %s: %w", content.Name(), err)
+	}
+	return file{name, size, [hashSize]byte(hash.Sum(nil))}, nil
+}
+
+// untilDone stops reading when a context ends.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r untilDone) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(b)
+}
+
+func (p *Parcel) appendHead(b []byte) []byte {
+	b = append(b, magic...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(p.files)))
+	for _, f := range p.files {
+		b = append(b, byte(len(f.name)))
+		b = append(b, f.name...)
+		b = binary.LittleEndian.AppendUint64(b, uint64(f.size))
+		b = append(b, f.hash[:]...)
+	}
+	return b
+}
+
+// Size returns the bytes of the parcel.
+func (p *Parcel) Size() int64 { return p.size }
+
+// ReadAt implements io.ReaderAt.
+func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
+	start := int64(len(p.head))
+	if offset < start {
+		n = copy(b, p.head[offset:])
+	}
+	for _, f := range p.files {
+		if at := offset + int64(n); n < len(b) && at >= start && at < start+f.size {
+			end := min(len(b), n+int(start+f.size-at))
+			if err := p.readFile(f.name, b[n:end], at-start); err != nil {
+				return n, err
+			}
+			n = end
+		}
+		start += f.size
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// readFile fills b from an offset of a file.
+func (p *Parcel) readFile(name string, b []byte, offset int64) error {
+	content, err := os.Open(filepath.Join(p.dir, name))
+	if err != nil {
+		return err
+	}
+	_, err = content.ReadAt(b, offset)
+	return errors.Join(err, content.Close())
+}
+
+// Unpack reads a parcel to its end and makes its folder, which appears in one step.
+func Unpack(r io.Reader, dir string) error {
+	files, err := readHead(r)
+	if err != nil {
+		return err
+	}
+	return checkpoint.FillDir(dir, func(temporary string) error {
+		for _, f := range files {
+			if err := f.write(r, temporary); err != nil {
+				return err
+			}
+		}
+		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
+			return errors.Join(fmt.Errorf("%w: it goes on behind its last file", ErrParcel), err)
+		}
+		if _, err := checkpoint.DigestDir(context.Background(), temporary); err != nil {
+			return fmt.Errorf("%w: %w", ErrParcel, err)
+		}
+		return nil
+	})
+}
+
+// readHead reads which files follow.
+func readHead(r io.Reader) ([]file, error) {
+	var start [len(magic) + 2]byte
+	if _, err := io.ReadFull(r, start[:]); err != nil {
+		return nil, err
+	}
+	count := int(binary.LittleEndian.Uint16(start[len(magic):]))
+	if string(start[:len(magic)]) != magic || count > maxFiles {
+		return nil, fmt.Errorf("%w: it begins with %q", ErrParcel, start)
+	}
+	var files []file
+	total := int64(0)
+	for range count {
+		f, err := readEntry(r)
+		if err != nil {
+			return nil, err
+		}
+		if len(files) > 0 && f.name <= files[len(files)-1].name {
+			return nil, fmt.Errorf("%w: %q is not behind the file before it", ErrParcel, f.name)
+		}
+		if total += f.size; total > MaxSize {
+			return nil, fmt.Errorf("%w: it has more than %d bytes", ErrParcel, int64(MaxSize))
+		}
+		files = append(files, f)
+	}
+	return slices.Clip(files), nil
+}
+
+func readEntry(r io.Reader) (f file, err error) {
+	var length [1]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return f, err
+	}
+	rest := make([]byte, int(length[0])+8+hashSize)
+	if _, err := io.ReadFull(r, rest); err != nil {
+		return f, err
+	}
+	name, numbers := string(rest[:length[0]]), rest[length[0]:]
+	size := binary.LittleEndian.Uint64(numbers)
+	if !checkpoint.IsPart(name) || name == checkpoint.FactsFile {
+		return f, fmt.Errorf("%w: a file %q", ErrParcel, name)
+	}
+	if size > MaxSize {
+		return f, fmt.Errorf("%w: %s has %d bytes", ErrParcel, name, size)
+	}
+	return file{name, int64(size), [hashSize]byte(numbers[8:])}, nil
+}
+
+// write makes the file in a folder and verifies it.
+func (f file) write(r io.Reader, dir string) error {
+	made, err := os.OpenFile(filepath.Join(dir, f.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	hash := blake3.New(hashSize, nil)
+	_, err = io.CopyN(io.MultiWriter(made, hash), r, f.size)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = made.Sync()
+	}
+	if err = errors.Join(err, made.Close()); err != nil {
+		return fmt.Errorf("get %s: %w", f.name, err)
+	}
+	if [hashSize]byte(hash.Sum(nil)) != f.hash {
+		return fmt.Errorf("%w: %s is not what its hash says; did the host change it meanwhile?", ErrParcel, f.name)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package invite
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+const (
+	// Scheme begins every link.
+	Scheme = "psyche"
+	// DefaultPort is that of a link which names none.
+	DefaultPort = 39405
+	// MaxSize bounds a link in bytes: every character of the longest run id may be escaped.
+	MaxSize = len(Scheme+"://") + maxHost + len("[]:65535/") + 3*coordinator.MaxRunIDLength + len("?key=&genesis=") + maxKey + hashDigits
+
+	maxHost    = 253 // of a name, as DNS has it
+	maxKey     = 44  // digits of a key in base58
+	hashDigits = 64
+)
+
+// ErrLink says that a text is no link to a run.
+var ErrLink = errors.New("not a link to a run")
+
+// Link says where a run is and what proves that it is the right one.
+type Link struct {
+	Host  string // name or IP address
+	Port  uint16
+	RunID string
+	Key   identity.ID // of the server
+	Run   [32]byte    // hash of the run
+}
+
+// Addr returns the address of the server, host:port.
+func (l Link) Addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port))) }
+
+// Genesis returns the hash of the run as flags and displays have it.
+func (l Link) Genesis() string { return hex.EncodeToString(l.Run[:]) }
+
+// String returns the link. Parse reads it again if Check finds nothing wrong.
+func (l Link) String() string {
+	return fmt.Sprintf("%s://%s/%s?key=%s&genesis=%s", Scheme, l.Addr(), escape(l.RunID), l.Key, l.Genesis())
+}
+
+// ForShell returns the link as it can be typed into a shell, for which ? and & have a meaning.
+func (l Link) ForShell() string { return "'" + l.String() + "'" }
+
+// Parse reads a link, with or without the quotes of a shell. Its errors are ErrLink.
+func Parse(text string) (Link, error) {
+	l, err := parse(unquote(strings.TrimSpace(text)))
+	if err != nil {
+		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+	}
+	return l, nil
+}
+
+func parse(text string) (Link, error) {
+	if len(text) > MaxSize {
+		return Link{}, fmt.Errorf("it has %d bytes, want at most %d", len(text), MaxSize)
+	}
+	rest, ok := strings.CutPrefix(text, Scheme+"://")
+	if !ok {
+		return Link{}, fmt.Errorf("it begins with %q, want %s://HOST:PORT/RUN?key=…&genesis=…, as psyche run invite prints it", beginning(text), Scheme)
+	}
+	place, query, _ := strings.Cut(rest, "?")
+	address, name, _ := strings.Cut(place, "/")
+	var l Link
+	var err error
+	if l.Host, l.Port, err = ParseAddress(address); err != nil {
+		return Link{}, err
+	}
+	if l.RunID, err = parseName(name); err != nil {
+		return Link{}, err
+	}
+	if err := l.parseProof(query); err != nil {
+		return Link{}, err
+	}
+	return l, l.Check()
+}
+
+// Check returns what would keep others from joining by the link.
+func (l Link) Check() error {
+	switch {
+	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
+		return fmt.Errorf("its run %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
+	case l.Port == 0:
+		return errors.New("its port is 0, want 1 to 65535")
+	case l.Key == identity.ID{}:
+		return errors.New("its key is zero, want the server's")
+	case l.Run == [32]byte{}:
+		return errors.New("its genesis is zero, want the hash of the run")
+	}
+	return checkHost(l.Host)
+}
+
+// unquote removes the quotes of a shell, which some programs keep.
+func unquote(text string) string {
+	if n := len(text); n >= 2 && (text[0] == '\'' || text[0] == '"') && text[n-1] == text[0] {
+		return text[1 : n-1]
+	}
+	return text
+}
+
+// beginning returns as much of a text as a message can show.
+func beginning(text string) string {
+	const shown = 24
+	if len(text) > shown {
+		return text[:shown] + "…"
+	}
+	return text
+}
+
+// ParseAddress reads HOST, HOST:PORT or [IPv6]:PORT, as a link has it. Without a port it is DefaultPort.
+func ParseAddress(address string) (host string, port uint16, err error) {
+	if strings.Contains(address, "@") {
+		return "", 0, fmt.Errorf("its address %q has a name before an @, want HOST:PORT", address)
+	}
+	host, digits, err := net.SplitHostPort(address)
+	if err != nil { // no port, or too many colons
+		host, digits = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]"), strconv.Itoa(DefaultPort)
+		if literal := "[" + host + "]"; strings.Contains(host, ":") != (address == literal) {
+			return "", 0, fmt.Errorf("its address %q is not HOST:PORT, or [IPv6]:PORT", address)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || strconv.FormatUint(n, 10) != digits {
+		return "", 0, fmt.Errorf("its port is %q, want 1 to 65535", digits)
+	}
+	return host, uint16(n), checkHost(host)
+}
+
+// checkHost wants an IP address, or a name of letters, digits, hyphens and dots.
+func checkHost(host string) error {
+	if address, err := netip.ParseAddr(host); err == nil && address.Zone() == "" {
+		if address.IsUnspecified() {
+			return fmt.Errorf("its host %s is of no machine, want the name or address of the server", host)
+		}
+		return nil
+	}
+	if host == "" || len(host) > maxHost {
+		return fmt.Errorf("its host %q has %d bytes, want 1 to %d", beginning(host), len(host), maxHost)
+	}
+	for _, c := range []byte(host) {
+		if letter := c|0x20 >= 'a' && c|0x20 <= 'z'; !letter && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return fmt.Errorf("its host %q has %q in it, want a name or an IP address", beginning(host), c)
+		}
+	}
+	return nil
+}
+
+// parseName reads the run's id.
+func parseName(escaped string) (string, error) {
+	if escaped == "" {
+		return "", errors.New("it names no run, want /RUN behind the address")
+	}
+	name, err := url.PathUnescape(escaped)
+	if err != nil || escape(name) != escaped {
+		return "", fmt.Errorf("its run %q has a character that has to be escaped, or one escaped that need not be", escaped)
+	}
+	return name, nil
+}
+
+// escape returns a run's id as a link has it: what is not a letter, a digit, or one of - . _ ~ is
+// escaped, so that neither a shell nor whoever copies the link changes it.
+func escape(name string) string { return strings.ReplaceAll(url.QueryEscape(name), "+", "%20") }
+
+// parseProof reads what the server has to prove.
+func (l *Link) parseProof(query string) error {
+	seen := make(map[string]bool)
+	for part := range strings.SplitSeq(query, "&") {
+		if part == "" && query == "" {
+			break
+		}
+		name, value, _ := strings.Cut(part, "=")
+		if seen[name] {
+			return fmt.Errorf("it has %s twice", name)
+		}
+		seen[name] = true
+		var err error
+		switch name {
+		case "key":
+			l.Key, err = parseKey(value)
+		case "genesis":
+			l.Run, err = parseHash(value)
+		default:
+			err = fmt.Errorf("its part %q is not known to this version, want key and genesis", beginning(part))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case !seen["key"]:
+		return errors.New("its server's key is missing (?key=…)")
+	case !seen["genesis"]:
+		return errors.New("the run's hash is missing (&genesis=…): a shell that is given no quotes keeps what is behind the &")
+	}
+	return nil
+}
+
+func parseKey(text string) (identity.ID, error) {
+	id, err := identity.ID{}, error(nil)
+	if len(text) <= maxKey {
+		id, err = identity.ParseID(text)
+	}
+	if err != nil || id.String() != text {
+		return id, fmt.Errorf("its key is %q, want 32 bytes in base58", beginning(text))
+	}
+	return id, nil
+}
+
+func parseHash(text string) (hash [32]byte, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(hash) || hex.EncodeToString(raw) != text {
+		return hash, fmt.Errorf("its genesis is %q, want %d hexadecimal digits in lower case, found %d characters", beginning(text), hashDigits, len(text))
+	}
+	return [32]byte(raw), nil
+}
