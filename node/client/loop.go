@@ -155,7 +155,7 @@ func (n *Node) observe(u backend.Update) {
 	n.openRounds()
 	n.auditor.Observe()
 	n.report.state(&n.run)
-	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
+	n.models.Renew(n.run.state)
 }
 
 // reconcile compares what should be with what is, and starts what is missing. It is
