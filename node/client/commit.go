@@ -32,7 +32,8 @@ type commitPoints struct {
 // commitPoint is the model after a step.
 type commitPoint struct {
 	coordinator.Recorded
-	copy *checkpoint.Snapshot // nil: it is on the disk
+	copy  *checkpoint.Snapshot // nil: it is on the disk
+	facts checkpoint.Facts
 }
 
 // isDue reports whether a copy is taken after a step: every commit_every_rounds rounds. As long as
@@ -67,8 +68,9 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 				return err
 			}
 			point.Digest = taken.Manifest().Digest()
+			facts.Digest = hexOf(point.Digest)
+			point.facts = facts
 			if folder.Dir != "" {
-				facts.Digest = hexOf(point.Digest)
 				if saved = folder.SaveCommit(taken, facts); saved == nil {
 					point.copy = nil
 				}
@@ -103,14 +105,14 @@ func (c *commitPoints) holds(digest [32]byte) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
 }
 
-// copyOf returns the copy in memory of the model with a digest, or nil.
-func (c *commitPoints) copyOf(digest [32]byte) *checkpoint.Snapshot {
+// of returns the model with a digest, or nothing.
+func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 	for _, p := range c.models {
 		if p.Digest == digest {
-			return p.copy
+			return p
 		}
 	}
-	return nil
+	return found
 }
 
 // onDisk returns the step of the newest model that is on the disk and that this client reported; 0: none.
