@@ -27,6 +27,7 @@ type commitPoints struct {
 	busy    bool          // one is being hashed, and written
 	life    int           // counts desynchronisations: what was begun before one is dropped
 	dropped uint32        // step of the commit point before which folders were removed
+	first   uint32        // step of the first copy that this process took; 0: none
 }
 
 // commitPoint is the model after a step.
@@ -58,7 +59,10 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 		return
 	}
 	c.busy = true
-	life, folder, facts := c.life, c.folder, keep.FactsAfter(s, step)
+	if c.first == 0 {
+		c.first = step
+	}
+	life, folder, facts, needed := c.life, c.folder, keep.FactsAfter(s, step), c.needed(s)
 	c.tasks.Spawn(func(context.Context) func() {
 		begun := c.tasks.Now()
 		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
@@ -71,6 +75,9 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			facts.Digest = hexOf(point.Digest)
 			point.facts = facts
 			if folder.Dir != "" {
+				if err := folder.DropCommits(needed); err != nil {
+					c.report.log.Warn("remove old commit points", "err", err)
+				}
 				if saved = folder.SaveCommit(taken, facts); saved == nil {
 					point.copy = nil
 				}
@@ -93,6 +100,24 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			c.models = append(c.models, point)
 		}
 	})
+}
+
+// needed tells of which steps the folders stay when another one is written: of those in use, of what the
+// run recorded as long as its newest commit point is not here, and of what an earlier process of this client
+// took, which the run may yet agree on. All others are of models that were given up.
+func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
+	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
+	for _, p := range c.models {
+		keep[p.Step] = true
+	}
+	commit, start, first := s.Epoch.Commit, s.Epoch.StartStep, c.first
+	if !c.holds(commit.Digest) {
+		keep[commit.Step] = true
+		for _, r := range s.Earlier {
+			keep[r.Step] = true
+		}
+	}
+	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
 }
 
 // has reports whether the model after a step is among them.
