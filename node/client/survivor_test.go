@@ -18,7 +18,14 @@ import (
 // and nobody who is left has it: the one that is left was started again since. It goes on from the model
 // that the epoch began with, which that one has in memory or on its disk, and not from where the run began.
 func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
-	for name, keeps := range map[string]int{"in memory": 0, "on a disk for one checkpoint": 1} {
+	for name, test := range map[string]struct {
+		keeps int  // checkpoints on its disk; 0: it has none
+		seat  bool // it was started again before the host gave its seat up
+	}{
+		"in memory":                    {0, false},
+		"on a disk for one checkpoint": {1, false},
+		"in memory, with its old seat": {0, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const rounds, commit = 12, 16
@@ -27,8 +34,8 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				w := newWorldOf(t, config, 100*time.Millisecond, []byte(`{"CommitEveryRounds":4}`)...)
 				change := func(i int) func(o *options) {
 					return func(o *options) {
-						if keeps > 0 && i == 0 {
-							o.CheckpointDir, o.KeepCheckpoints = filepath.Join(w.dir, fmt.Sprint("disk ", i)), keeps
+						if test.keeps > 0 && i == 0 {
+							o.CheckpointDir, o.KeepCheckpoints = filepath.Join(w.dir, fmt.Sprint("disk ", i)), test.keeps
 						}
 					}
 				}
@@ -37,6 +44,12 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 					members = append(members, w.launch(i, change(i)))
 				}
 				w.until("a commit point of the second epoch", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == commit })
+				if test.seat {
+					w.reach(commit+3, coordinator.RoundTrain) // later rounds than that of the commit point are applied alone
+					members[0].net.Close()
+					members[0].backend.Cut()
+					members[0].wait()
+				}
 				members[0].crash()
 				left := w.launch(0, change(0))
 				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
@@ -44,7 +57,7 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 					m.net.Close()
 					_ = m.backend.Close()
 				}
-				if folder := (keep.Folder{Dir: filepath.Join(w.dir, "disk 0"), RunID: clienttest.RunID}); keeps > 0 {
+				if folder := (keep.Folder{Dir: filepath.Join(w.dir, "disk 0"), RunID: clienttest.RunID}); test.keeps > 0 {
 					if err := os.RemoveAll(folder.Commit(commit)); err != nil {
 						t.Fatal(err)
 					}
@@ -54,9 +67,13 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				if s.Model.Checkpoint.Step != commit {
 					t.Fatalf("the run fell back to step %d, its commit point was of step %d", s.Model.Checkpoint.Step, commit)
 				}
-				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain && len(s.Epoch.Ready) > 0 })
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
 				if s = w.host.State(); s.Model.Checkpoint.Step != rounds {
-					t.Errorf("the run went on from step %d, want %d: %v", s.Model.Checkpoint.Step, rounds, s.Model.Checkpoint.Kind)
+					t.Errorf("the run goes on from step %d, %v; want %d", s.Model.Checkpoint.Step, s.Model.Checkpoint.Kind, rounds)
+				}
+				w.until("rounds", func(s *coordinator.State) bool { return s.RunState != coordinator.Warmup })
+				if s = w.host.State(); len(s.Epoch.Ready) != 1 {
+					t.Errorf("%d members have the model", len(s.Epoch.Ready))
 				}
 				for _, m := range append(members, left) {
 					m.cancel()
