@@ -140,10 +140,10 @@ func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 	return found
 }
 
-// onDisk returns the step of the newest model that is on the disk and that this client reported; 0: none.
-func (c *commitPoints) onDisk() (step uint32) {
+// onDisk returns the step of the newest model that is on the disk and that the run can go on from; 0: none.
+func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 	for _, p := range c.models {
-		if p.copy == nil {
+		if p.copy == nil && s != nil && isRecorded(s, p.Recorded) {
 			step = p.Step
 		}
 	}

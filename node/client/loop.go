@@ -71,7 +71,7 @@ func (n *Node) Run(ctx context.Context) error {
 		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
 			n.keeper.SaveNow()
-			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk())
+			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
 			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
 				n.report.log.Warn(loss)
 			}
