@@ -27,12 +27,14 @@ type commitPoints struct {
 	busy    bool          // one is being hashed, and written
 	life    int           // counts desynchronisations: what was begun before one is dropped
 	dropped uint32        // step of the commit point before which folders were removed
+	first   uint32        // step of the first copy that this process took; 0: none
 }
 
 // commitPoint is the model after a step.
 type commitPoint struct {
 	coordinator.Recorded
-	copy *checkpoint.Snapshot // nil: it is on the disk
+	copy  *checkpoint.Snapshot // nil: it is on the disk
+	facts checkpoint.Facts
 }
 
 // isDue reports whether a copy is taken after a step: every commit_every_rounds rounds. As long as
@@ -57,7 +59,10 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 		return
 	}
 	c.busy = true
-	life, folder, facts := c.life, c.folder, keep.FactsAfter(s, step)
+	if c.first == 0 {
+		c.first = step
+	}
+	life, folder, facts, needed := c.life, c.folder, keep.FactsAfter(s, step), c.needed(s)
 	c.tasks.Spawn(func(context.Context) func() {
 		begun := c.tasks.Now()
 		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
@@ -67,8 +72,12 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 				return err
 			}
 			point.Digest = taken.Manifest().Digest()
+			facts.Digest = hexOf(point.Digest)
+			point.facts = facts
 			if folder.Dir != "" {
-				facts.Digest = hexOf(point.Digest)
+				if err := folder.DropCommits(needed); err != nil {
+					c.report.log.Warn("remove old commit points", "err", err)
+				}
 				if saved = folder.SaveCommit(taken, facts); saved == nil {
 					point.copy = nil
 				}
@@ -93,6 +102,24 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	})
 }
 
+// needed tells of which steps the folders stay when another one is written: of those in use, of what the
+// run recorded as long as its newest commit point is not here, and of what an earlier process of this client
+// took, which the run may yet agree on. All others are of models that were given up.
+func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
+	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
+	for _, p := range c.models {
+		keep[p.Step] = true
+	}
+	commit, start, first := s.Epoch.Commit, s.Epoch.StartStep, c.first
+	if !c.holds(commit.Digest) {
+		keep[commit.Step] = true
+		for _, r := range s.Earlier {
+			keep[r.Step] = true
+		}
+	}
+	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
+}
+
 // has reports whether the model after a step is among them.
 func (c *commitPoints) has(step uint32) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Step == step })
@@ -103,20 +130,20 @@ func (c *commitPoints) holds(digest [32]byte) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
 }
 
-// copyOf returns the copy in memory of the model with a digest, or nil.
-func (c *commitPoints) copyOf(digest [32]byte) *checkpoint.Snapshot {
+// of returns the model with a digest, or nothing.
+func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 	for _, p := range c.models {
 		if p.Digest == digest {
-			return p.copy
+			return p
 		}
 	}
-	return nil
+	return found
 }
 
-// onDisk returns the step of the newest model that is on the disk and that this client reported; 0: none.
-func (c *commitPoints) onDisk() (step uint32) {
+// onDisk returns the step of the newest model that is on the disk and that the run can go on from; 0: none.
+func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 	for _, p := range c.models {
-		if p.copy == nil {
+		if p.copy == nil && s != nil && isRecorded(s, p.Recorded) {
 			step = p.Step
 		}
 	}

@@ -113,3 +113,24 @@ func TestAllDie(t *testing.T) {
 		})
 	}
 }
+
+// TestCopiesDoNotFillTheDisk has a member whose model differs from the others', after each step anew: what it
+// copies is never agreed on, and goes when there is more of it.
+func TestCopiesDoNotFillTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, epochs(4))
+		dir := filepath.Join(w.dir, "disk")
+		others := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
+		w.launch(3, func(o *options) {
+			o.CheckpointDir, o.trainer.Corrupt = dir, func(uint32) bool { return true }
+		})
+		for _, step := range []uint32{6, 12, 18, 24} {
+			w.reach(step, coordinator.RoundTrain)
+			copies, err := filepath.Glob(filepath.Join(dir, "*-commit*"))
+			if err != nil || len(copies) == 0 || len(copies) > 4 {
+				t.Errorf("in step %d the disk has %v, %v", step, copies, err)
+			}
+		}
+		finishEqual(w, others...)
+	})
+}

@@ -37,13 +37,11 @@ func (n *Node) waitsForHolder() bool {
 	now := n.tasks.Now()
 	if l.of != c || l.since.IsZero() {
 		*l = lacking{of: c, since: now}
-		var found bool
-		if l.older, found = n.folder().NewestBefore(c.Step); !found {
-			return false // it is new, or keeps nothing: it cannot know what others have
-		}
 		var newest coordinator.Recorded
 		if newest, l.usable = n.keeper.Newest(s); l.usable {
 			l.older = newest.Step
+		} else if l.older, _ = n.folder().NewestBefore(c.Step); l.older == 0 {
+			return false // it is new, or keeps nothing: it cannot know what others have
 		}
 	}
 	switch {

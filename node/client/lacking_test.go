@@ -22,10 +22,12 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 		holder time.Duration // until somebody comes who has the newest; 0: nobody does
 		most   time.Duration // until the next epoch begins
 		least  time.Duration
+		copied bool // the older model was taken while its epoch ran
 	}{
-		"nobody comes":       {false, 0, holderPatience + time.Minute, holderPatience},
-		"a holder comes":     {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute},
-		"a loss is accepted": {true, 0, time.Minute, 0},
+		"nobody comes":               {false, 0, holderPatience + time.Minute, holderPatience, false},
+		"a holder comes":             {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, false},
+		"a holder comes, and a copy": {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, true},
+		"a loss is accepted":         {true, 0, time.Minute, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,6 +51,11 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 				}
 				if err := os.Rename(f.Checkpoint(newest), lost.Checkpoint(newest)); err != nil {
 					t.Fatal(err)
+				}
+				if test.copied {
+					if err := os.Rename(f.Checkpoint(older), f.Commit(older)); err != nil {
+						t.Fatal(err)
+					}
 				}
 				var log journal
 				begun, want := time.Now(), older

@@ -71,7 +71,7 @@ func (n *Node) Run(ctx context.Context) error {
 		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
 			n.keeper.SaveNow()
-			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk())
+			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
 			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
 				n.report.log.Warn(loss)
 			}
@@ -155,7 +155,7 @@ func (n *Node) observe(u backend.Update) {
 	n.openRounds()
 	n.auditor.Observe()
 	n.report.state(&n.run)
-	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
+	n.models.Renew(n.run.state)
 }
 
 // reconcile compares what should be with what is, and starts what is missing. It is

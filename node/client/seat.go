@@ -48,7 +48,9 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.seat.holds.checkpoint()
+		// A model of an epoch that the run fell behind is none that it can go on from.
+		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
+		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.seat.holds.checkpoint()
 		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}

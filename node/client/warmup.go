@@ -140,7 +140,7 @@ func (n *Node) obtainModel() {
 	n.store.Forget(0, 0) // what follows does not go on from there
 	a := n.models.Begin(handover.Request{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
-		Places: places, Copy: n.rounds.points.copyOf(s.Model.Checkpoint.Digest), Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
+		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		err := a.Run(ctx)
@@ -165,7 +165,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
-		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
+		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
 	}
 	switch {
 	case cancelled, err == nil:

@@ -40,10 +40,10 @@ func newWorld(t *testing.T, config coordinator.Config) *world {
 	return newWorldOf(t, config, 100*time.Millisecond)
 }
 
-// newWorldOf is newWorld with a host that looks at the clock so often.
-func newWorldOf(t *testing.T, config coordinator.Config, tick time.Duration) *world {
+// newWorldOf is newWorld with a host that looks at the clock so often, and a definition of the model.
+func newWorldOf(t *testing.T, config coordinator.Config, tick time.Duration, definition ...byte) *world {
 	w := &world{t: t, hub: &memnet.Hub{}, dir: t.TempDir(), lives: map[identity.ID]int{}}
-	w.host = clienttest.Host(t, config, func() uint64 { return uint64(time.Now().UnixMilli()) })
+	w.host = clienttest.Host(t, config, func() uint64 { return uint64(time.Now().UnixMilli()) }, definition...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	w.ctx = ctx
 	w.tasks.Go(func() { w.host.Run(ctx, tick) })

@@ -26,13 +26,13 @@ func Config(clients uint16) coordinator.Config {
 	}
 }
 
-// Host begins the run of tests, on that clock.
-func Host(t testing.TB, config coordinator.Config, now func() uint64) *memory.Host {
+// Host begins the run of tests, on that clock; the definition of its model is empty in most.
+func Host(t testing.TB, config coordinator.Config, now func() uint64, definition ...byte) *memory.Host {
 	t.Helper()
 	host, err := memory.NewHost(memory.Options{
 		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(RunID, id, config, coordinator.Model{
-				MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy},
+				MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}, Definition: definition,
 			})
 		},
 		Now: now,

@@ -24,9 +24,10 @@ type Models struct {
 
 	options *Options
 	store   *exchange.Store
-	shares  []*Model // whose blobs peers can fetch, newest last
-	partial partial  // a model on its way here
-	whole   [32]byte // digest of a model that is fetched whole: catching up by results did not lead to it
+	shares  []*Model               // whose blobs peers can fetch, newest last
+	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
+	partial partial                // a model on its way here
+	whole   [32]byte               // digest of a model that is fetched whole: catching up by results did not lead to it
 }
 
 // partial is what is already here of a model that is being fetched.
@@ -84,14 +85,34 @@ func (m *Models) Shared(digest [32]byte) *Model {
 	return nil
 }
 
+// Renew takes note of which models the run recorded, and stops sharing what nobody can need any more.
+func (m *Models) Renew(s *coordinator.State) {
+	m.earlier = s.Earlier
+	m.DropOld(s.Model.Checkpoint.Digest)
+}
+
 // DropOld stops sharing what nobody can need any more: all but the newest model and the one
-// that the run recorded.
+// that the run recorded, or can go on from instead.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
 	}
-	newest := m.shares[len(m.shares)-1]
-	m.keepShares(func(model *Model) bool { return model == newest || model.Digest == recorded })
+	newest, spare := m.shares[len(m.shares)-1], m.spareFor(recorded)
+	m.keepShares(func(model *Model) bool { return model == newest || model == spare || model.Digest == recorded })
+}
+
+// spareFor returns the newest model here that the run recorded earlier, as long as the one that it recorded
+// is not here; else nil. Whoever reported that one may be gone: the run goes on from the one before then.
+func (m *Models) spareFor(recorded [32]byte) *Model {
+	if m.Shared(recorded) != nil {
+		return nil
+	}
+	for _, r := range slices.Backward(m.earlier) {
+		if model := m.Shared(r.Digest); model != nil {
+			return model
+		}
+	}
+	return nil
 }
 
 // keepShares stops sharing the other models.
@@ -118,7 +139,7 @@ type Request struct {
 }
 
 // Begin returns an attempt to get a model. The model that the trainer held is given up, and a model that
-// comes from peers gets the room of those that are shared.
+// comes from peers gets the room of those that are shared, but for one that the run can go on from instead.
 func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
@@ -134,7 +155,8 @@ func (m *Models) Begin(w Request) *Attempt {
 	}
 	a.noReplay = m.whole == c.Digest
 	if c.FromPeers() && a.known == nil { // to have room for this one
-		m.keepShares(func(model *Model) bool { return model.Digest == c.Digest })
+		spare := m.spareFor(c.Digest)
+		m.keepShares(func(model *Model) bool { return model == spare })
 	}
 	return a
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Model is a model that was taken at the end of an epoch.
+// Model is a model that was taken at the end of an epoch, or that an epoch fell back to.
 type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
+	Facts    checkpoint.Facts // noted when it was taken while the epoch ran; zero: the state tells them
 }
 
 // Options are what a Keeper is made of.
@@ -144,7 +145,12 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 		return
 	}
 	facts, known := factsOf(m, s)
-	k.save(&attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest})
+	a := &attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest, spare: m.Step}
+	if !a.recorded { // the run goes on from an earlier one
+		newest, _ := k.Newest(s)
+		a.spare = newest.Step
+	}
+	k.save(a)
 }
 
 // FactsAfter says where in the run the model after a step stands, while its epoch runs. The digest
@@ -158,6 +164,9 @@ func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
 // factsOf says where in the run the model stands. Known is false when the run has gone on
 // so far that its state does not tell any more.
 func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
+	if m.Facts != (checkpoint.Facts{}) {
+		return m.Facts, true
+	}
 	at := s.Progress
 	f = checkpoint.Facts{
 		RunID: s.RunID, Epoch: at.Epoch, Step: m.Step, DataIndex: at.DataIndex,

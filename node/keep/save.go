@@ -24,7 +24,8 @@ type attempt struct {
 	epoch    uint32
 	facts    checkpoint.Facts
 	known    bool
-	recorded bool // the run recorded it
+	recorded bool   // the run recorded it
+	spare    uint32 // step of the newest model in the folder that the run recorded: it stays
 
 	pause time.Duration // after it failed
 	next  time.Time
@@ -45,7 +46,7 @@ func (k *Keeper) save(a *attempt) {
 		err := k.write(a, report.Dir)
 		var pruneErr error
 		if err == nil && k.Keep > 0 {
-			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep)
+			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, a.spare)
 		}
 		return func() {
 			k.saves--
@@ -114,8 +115,8 @@ func (k *Keeper) write(a *attempt, dir string) error {
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
 		func() bool { return k.Folder.keepOptimizers(1) == nil },
-		func() bool { return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1) == nil },
-		func() bool { return k.Keep > 0 && a.recorded && pruneCheckpoints(parent, prefix, 1) == nil },
+		func() bool { return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, a.spare) == nil },
+		func() bool { return k.Keep > 0 && a.recorded && pruneCheckpoints(parent, prefix, 1, a.spare) == nil },
 	} {
 		if !diskFull(err) {
 			break

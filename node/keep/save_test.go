@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
@@ -106,5 +108,36 @@ func TestWhatMakesRoom(t *testing.T) {
 		if got := strings.Join(gone, ", "); err != nil || got != want {
 			t.Errorf("fits after %d: gone are %q, want %q (%v)", fits, got, want, err)
 		}
+	}
+}
+
+// TestNewestRecordedModelStays although models of later steps are saved that the run did not record: when an
+// epoch ends without agreement on its last model, the run goes on from an earlier one.
+func TestNewestRecordedModelStays(t *testing.T) {
+	before, commit, last := modelOf(12), modelOf(20), modelOf(24)
+	b := newBench(t.TempDir(), 1)
+	saves := func(m Model, s *coordinator.State) {
+		b.Take(m)
+		b.SaveAgreed(s)
+		b.work()
+	}
+	saves(before, stateAfter(12, recorded(before)))
+	s := stateAfter(24, recorded(commit))
+	s.Earlier = []coordinator.Recorded{{Step: 12, Digest: before.Digest}}
+	saves(last, s)
+	if newest, found := newBench(b.Folder.Dir, 0).Newest(s); !found || newest.Step != 12 {
+		t.Errorf("the newest recorded model in the folder is of step %d, %v; want 12, which it had", newest.Step, found)
+	}
+	commit.Facts = FactsAfter(stateAfter(20, recorded(before)), 20) // it was taken when the run stood there
+	commit.Facts.Digest = hex.EncodeToString(commit.Digest[:])
+	saves(commit, s)
+	if !newBench(b.Folder.Dir, 0).Holds(recorded(commit)) {
+		t.Errorf("the model that the run goes on from was removed when it was saved: %v, %v", b.Err(), &b.log)
+	}
+	next := modelOf(36)
+	saves(next, stateAfter(36, recorded(next)))
+	entries, err := os.ReadDir(b.Folder.Dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "test-run-step36" {
+		t.Errorf("left are %v, %v", entries, err)
 	}
 }

@@ -50,9 +50,9 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// pruneCheckpoints removes all but the newest checkpoints of a run. A folder that holds
-// anything but a checkpoint is left alone.
-func pruneCheckpoints(dir, prefix string, keep int) error {
+// pruneCheckpoints removes all but the newest checkpoints of a run, and that of the step spare. A folder
+// that holds anything but a checkpoint is left alone.
+func pruneCheckpoints(dir, prefix string, keep int, spare uint32) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list checkpoints: %w", err)
@@ -70,6 +70,9 @@ func pruneCheckpoints(dir, prefix string, keep int) error {
 	slices.SortFunc(found, func(a, b saved) int { return cmp.Compare(b.step, a.step) })
 	var failed error
 	for _, old := range found[min(keep, len(found)):] {
+		if old.step == uint64(spare) {
+			continue
+		}
 		failed = errors.Join(failed, removeCheckpoint(filepath.Join(dir, old.name)))
 	}
 	return failed

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestSurvivorWithoutTheCommitPoint kills all that hold the newest commit point. The run falls back to it,
+// and nobody who is left has it: the one that is left was started again since. It goes on from the model
+// that the epoch began with, which that one has in memory or on its disk, and not from where the run began.
+func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
+	for name, test := range map[string]struct {
+		keeps int  // checkpoints on its disk; 0: it has none
+		seat  bool // it was started again before the host gave its seat up
+	}{
+		"in memory":                    {0, false},
+		"on a disk for one checkpoint": {1, false},
+		"in memory, with its old seat": {0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const rounds, commit = 12, 16
+				config := clienttest.Config(4)
+				config.RoundsPerEpoch, config.TotalSteps, config.InitMinClients = rounds, 3*rounds, 1
+				w := newWorldOf(t, config, 100*time.Millisecond, []byte(`{"CommitEveryRounds":4}`)...)
+				change := func(i int) func(o *options) {
+					return func(o *options) {
+						if test.keeps > 0 && i == 0 {
+							o.CheckpointDir, o.KeepCheckpoints = filepath.Join(w.dir, fmt.Sprint("disk ", i)), test.keeps
+						}
+					}
+				}
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, change(i)))
+				}
+				w.until("a commit point of the second epoch", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == commit })
+				if test.seat {
+					w.reach(commit+3, coordinator.RoundTrain) // later rounds than that of the commit point are applied alone
+					members[0].net.Close()
+					members[0].backend.Cut()
+					members[0].wait()
+				}
+				members[0].crash()
+				left := w.launch(0, change(0))
+				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
+				for _, m := range members[1:] { // all in one moment
+					m.net.Close()
+					_ = m.backend.Close()
+				}
+				if folder := (keep.Folder{Dir: filepath.Join(w.dir, "disk 0"), RunID: clienttest.RunID}); test.keeps > 0 {
+					if err := os.RemoveAll(folder.Commit(commit)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				s := w.host.State()
+				if s.Model.Checkpoint.Step != commit {
+					t.Fatalf("the run fell back to step %d, its commit point was of step %d", s.Model.Checkpoint.Step, commit)
+				}
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
+				if s = w.host.State(); s.Model.Checkpoint.Step != rounds {
+					t.Errorf("the run goes on from step %d, %v; want %d", s.Model.Checkpoint.Step, s.Model.Checkpoint.Kind, rounds)
+				}
+				w.until("rounds", func(s *coordinator.State) bool { return s.RunState != coordinator.Warmup })
+				if s = w.host.State(); len(s.Epoch.Ready) != 1 {
+					t.Errorf("%d members have the model", len(s.Epoch.Ready))
+				}
+				for _, m := range append(members, left) {
+					m.cancel()
+					m.wait()
+				}
+			})
+		})
+	}
+}
