@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,11 @@ type commitPoints struct {
 
 	models  []commitPoint // ascending
 	busy    bool          // one is being hashed, and written
+	answer  uint32        // newest step after which one was taken because a member that left holds it
 	life    int           // counts desynchronisations: what was begun before one is dropped
 	dropped uint32        // step of the commit point before which folders were removed
 	first   uint32        // step of the first copy that this process took; 0: none
+	handed  handed        // the one that members which come back can have
 }
 
 // commitPoint is the model after a step.
@@ -50,13 +53,44 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 		since = s.Epoch.Commit.Step
 	}
 	every := config.CommitEvery(s.Model.Definition, s.Config)
-	return step == s.Epoch.Commit.Step || step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1
+	return step == s.Epoch.Commit.Step || step > since && (step-since)%every == 0 && bits.OnesCount32((step-since)/every) == 1 ||
+		c.isAsked(s, step)
+}
+
+// isAsked reports whether a copy is taken after a step because a member that left by itself said that it
+// holds the model after that step: the run records it when others say the same. There is at most one such
+// copy every commit_every_rounds rounds, whoever leaves and comes back how often.
+func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
+	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
+		return false
+	}
+	left := func(m coordinator.Client) bool { return m.State == coordinator.Withdrawn && m.Report.Step == step }
+	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
+}
+
+// takeNow takes the model after the newest applied step, while the trainer does nothing else.
+func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
+	trainer, step := e.trainer, r.step
+	e.start(opSnapshot, 0, func(ctx context.Context) func() {
+		taken, err := copyAfter(ctx, trainer, step)
+		return func() {
+			switch {
+			case err != nil:
+				failed(err)
+			case rounds.replica == r && r.step == step:
+				c.take(step, taken, v.state)
+			}
+		}
+	})
 }
 
 // take hashes a copy of the model after a step, beside the training, and writes it to the disk.
 func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
 	if c.busy || c.has(step) {
 		return
+	}
+	if c.isAsked(s, step) {
+		c.answer = step
 	}
 	c.busy = true
 	if c.first == 0 {
@@ -118,6 +152,19 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 		}
 	}
 	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
+}
+
+// add enters the model of the run's commit point, which this client got.
+func (c *commitPoints) add(m *handover.Model) {
+	if c.has(m.Step) {
+		return
+	}
+	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
+	if m.Source != handover.FromDisk {
+		point.copy = &m.Snapshot
+	}
+	c.models = append(c.models, point)
+	slices.SortFunc(c.models, func(a, b commitPoint) int { return cmp.Compare(a.Step, b.Step) })
 }
 
 // has reports whether the model after a step is among them.

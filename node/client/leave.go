@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -79,7 +78,10 @@ func (l *leaving) saidInRound() bool {
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
 		return !points.busy
 	case !points.busy && !points.has(r.step) && l.engine.Idle():
-		l.copy(r)
+		points.takeNow(l.run, r, l.engine, l.rounds, func(err error) {
+			l.report.log.Warn("this client leaves without saying which model it holds", "step", r.step, "err", err)
+			l.until = l.engine.tasks.Now()
+		})
 	}
 	return false
 }
@@ -101,20 +103,15 @@ func (l *leaving) saidInCooldown() bool {
 	return me.Report.Step == last && !points.busy
 }
 
-// copy takes a copy of the model after the newest applied step.
-func (l *leaving) copy(r *replica) {
-	trainer, step := l.engine.trainer, r.step
-	l.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
-		taken, err := copyAfter(ctx, trainer, step)
-		return func() {
-			switch {
-			case err != nil:
-				l.report.log.Warn("this client leaves without saying which model it holds", "step", step, "err", err)
-				l.until = l.engine.tasks.Now()
-			case l.rounds.replica == r && r.step == step:
-				l.rounds.points.take(step, taken, l.run.state)
-			}
-		}
+// answerLeaver takes the model that a member which left said to hold, if this client is at its step: the
+// run records it when both say the same, and nothing that counted until then can be lost.
+func (n *Node) answerLeaver() {
+	r, points := n.rounds.replica, &n.rounds.points
+	if r == nil || r.closing || r.step < r.epoch.startStep || !n.run.isMember() || !n.engine.Idle() || points.busy || points.has(r.step) || !points.isAsked(n.run.state, r.step) {
+		return
+	}
+	points.takeNow(&n.run, r, &n.engine, &n.rounds, func(err error) {
+		n.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
 	})
 }
 

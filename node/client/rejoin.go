@@ -14,11 +14,18 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// maxRejoins is how often a client tries to find its way into a running epoch.
-const maxRejoins = 5
+const (
+	maxRejoins     = 5 // attempts to find the way into a running epoch from its first model
+	maxCommitTries = 6 // attempts to begin from a commit point, before; each one is tried twice
+	askedHolders   = 3 // members that are asked for one: each that has it reads and hashes a model
 
-// rejoin is a client's way back into the rounds of an epoch: from the model that the epoch began
-// with by what was counted since.
+	// commitPause is after the first attempt to get a commit point; it doubles from one to the next. Whoever
+	// holds it may have to read it from its disk.
+	commitPause = 300 * time.Millisecond
+)
+
+// rejoin is a client's way back into the rounds of an epoch: from its newest commit point or, if there
+// is none or it is not to be had, from the model that the epoch began with, by what was counted since.
 type rejoin struct {
 	engine  *engine
 	models  *handover.Models
@@ -32,9 +39,13 @@ type rejoin struct {
 // replayed is how far a client has come on its way into an epoch.
 type replayed struct {
 	epoch        epochKey
-	model        *handover.Model // that it began from
-	step         uint32          // reached
-	hash, before [32]byte        // replica hashes after it, and after the one before
+	model        *handover.Model      // that it began from
+	commit       coordinator.Recorded // that is tried, or that it began from
+	holders      []identity.ID        // that are asked for it
+	tries        int                  // to begin from a commit point that failed
+	first        uint32               // step of the model that it began from
+	step         uint32               // reached
+	hash, before [32]byte             // replica hashes after it, and after the one before; zero: not known
 	failed       int
 	notBefore    time.Time
 	givenUp      bool // it waits for the next epoch
@@ -67,16 +78,29 @@ func (r *rejoin) into(epoch epochKey) {
 	}
 }
 
-// needsModel reports whether nothing was replayed yet: it takes the epoch's model to begin.
-func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.epoch.startStep-1 }
+// needsModel reports whether nothing was replayed yet: it takes a model to begin.
+func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.first }
 
-// from begins with the epoch's model, which the trainer is prepared for.
+// from begins with a model, which the trainer is prepared for: of a commit point, of which the replica
+// hash is not known, or the epoch's first.
 func (r *rejoin) from(m *handover.Model) {
-	if r.model != m {
-		start := startReplicaOf(m)
-		r.model, r.step, r.hash, r.before = m, r.epoch.startStep-1, start, start
+	switch {
+	case r.model == m:
+	case r.begins(m):
+		r.model, r.first, r.step, r.hash, r.before = m, m.Step, m.Step, [32]byte{}, [32]byte{}
+	default:
+		start, before := startReplicaOf(m), r.epoch.startStep-1
+		r.model, r.first, r.step, r.hash, r.before = m, before, before, start, start
 	}
 }
+
+// begins reports whether a model is that of the commit point that is tried.
+func (r *rejoin) begins(m *handover.Model) bool {
+	return m != nil && r.commit.Step != 0 && m.Digest == r.commit.Digest
+}
+
+// knows reports whether the replica hash after the step that was reached is known.
+func (r *rejoin) knows() bool { return r.hash != [32]byte{} }
 
 // rejoin gets the model of the running round. It is called again until the client has a replica.
 func (n *Node) rejoin() {
@@ -86,10 +110,9 @@ func (n *Node) rejoin() {
 		return
 	}
 	if r.needsModel() {
-		m := n.models.Held
+		m := n.beginning()
 		switch {
-		case !n.holdsModel():
-			n.obtainModel()
+		case m == nil:
 			return
 		case n.engine.prepared.model != m || n.engine.prepared.epoch != r.epoch:
 			n.prepare(m, r.epoch)
@@ -97,7 +120,7 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if l := n.rounds.of[r.step+1]; l != nil && l.EpochStart == r.epoch.startStep { // what follows is tallied
+	if l := n.rounds.of[r.step+1]; r.knows() && l != nil && l.EpochStart == r.epoch.startStep { // what follows is tallied
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
@@ -105,6 +128,82 @@ func (n *Node) rejoin() {
 	if ok && round-n.engine.Lag() > r.step {
 		r.replay(&n.run, round, said, n.run.members(n.fetcher.Rotation.Next), n.run.settleTime(n.SettleTimeout))
 	}
+}
+
+// beginning returns the model that the way into the epoch begins from, or nil while it is on its way here.
+func (n *Node) beginning() *handover.Model {
+	r, s := n.seat.rejoin, n.run.state
+	if r.begins(n.models.Held) {
+		return n.models.Held
+	}
+	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
+		if r.tries%2 == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
+			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
+		}
+		n.obtainCommit()
+		return nil
+	}
+	r.commit = coordinator.Recorded{}
+	if !n.holdsModel() {
+		n.obtainModel()
+		return nil
+	}
+	return n.models.Held
+}
+
+// obtainCommit gets the model of the commit point that is tried: from this client's own copy, from an older
+// one by what counted since, or from members that hold it. Whichever way, its digest is the one that a
+// quorum reported.
+func (n *Node) obtainCommit() {
+	r, s := n.seat.rejoin, n.run.state
+	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
+	definition := n.run.definition()
+	definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: commit.Step, Digest: commit.Digest}
+	redefined := n.engine.redefined(definition)
+	if redefined {
+		n.engine.trainer = nil
+	}
+	n.store.Forget(0, 0) // what follows does not go on from there
+	a := n.models.Begin(handover.Request{
+		Definition: definition, Trainer: n.engine.trainer, Redefined: redefined, Running: true,
+		Peers: r.holders, Copy: n.rounds.points.copyOf(commit.Digest), Time: limit,
+	})
+	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
+		limited, cancel := n.tasks.WithTimeout(ctx, limit)
+		defer cancel()
+		err := a.Run(limited)
+		cancelled := ctx.Err() != nil
+		return func() { n.obtained(a, err, cancelled) }
+	})
+	n.engine.op.from = s.Model.Checkpoint
+}
+
+// obtainedCommit takes note of what became of a commit point that was to be had.
+func (n *Node) obtainedCommit(m *handover.Model, err error, cancelled bool) {
+	r := n.seat.rejoin
+	switch {
+	case cancelled:
+	case err != nil:
+		r.notBefore = n.tasks.Now().Add(commitPause << r.tries)
+		r.tries++
+		n.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
+	default:
+		n.rounds.points.add(m)
+	}
+}
+
+// holders returns members that said that they hold the model of a commit point; other ones for each client.
+func (v *view) holders(step uint32) (ids []identity.ID) {
+	for i := range v.state.Epoch.Clients {
+		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && c.HoldsEarlier == step && !v.is(*c) {
+			ids = append(ids, identity.ID(c.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	first := int(v.me[0]) % len(ids)
+	return slices.Concat(ids[first:], ids[:first])[:min(len(ids), askedHolders)]
 }
 
 // replicaOf returns what a quorum of a round's witnesses says of its replica, and the step of the
@@ -131,7 +230,7 @@ func replicaOf(s *coordinator.State, lag uint32) (step uint32, said [32]byte, ok
 func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until, head := r.epoch, r.engine.trainer, round-r.engine.Lag(), v.startOf(round).Hash
 	plan := handover.ReplayPlan{
-		From: r.model.Digest, Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
+		From: beganWith(epoch, r.model), Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
 		After: r.step, Until: until, Hash: r.hash, Peers: peers,
 		Wanted: func(replica [32]byte) bool { return tally.ReplicaAt(replica, head) == said },
 	}
@@ -154,7 +253,11 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	case err != nil:
 		r.store.Drop(got.Blobs...)
 		r.model, r.notBefore = nil, r.engine.tasks.Now().Add(modelPause)
-		r.failed++
+		if r.commit.Step != 0 {
+			r.tries++
+		} else {
+			r.failed++
+		}
 		r.givenUp = r.failed >= maxRejoins
 		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.givenUp, "err", err)
 	default:

@@ -26,6 +26,7 @@ func (n *Node) roundTrain() {
 	}
 	n.press(l)
 	n.train(l)
+	n.answerLeaver()
 	n.trainAhead(l)
 	n.sendWitness(l, false)
 	n.accuse()
@@ -293,6 +294,7 @@ func (n *Node) roundWitness() {
 	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
 	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
 		n.sendWitness(l, true)
+		n.answerLeaver()
 		n.trainAhead(l)
 	}
 }

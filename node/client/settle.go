@@ -140,7 +140,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 // applied returns what this client tells members that were away about a round that became part of the
 // model.
 func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
-	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
+	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})
 	}

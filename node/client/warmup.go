@@ -69,10 +69,10 @@ func (n *Node) enterEpoch() bool {
 	return true
 }
 
-// enter gives the client its replica after a step, which it has come to from the epoch's model.
+// enter gives the client its replica after a step, which it has come to from a model of the epoch.
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
-	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
+	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
@@ -85,6 +85,18 @@ func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before 
 		n.report.log.Warn(lapse)
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
+}
+
+// beganWith returns the digest of the model that an epoch began with, zero where it is not known to a client
+// that begins with a later one.
+func beganWith(key epochKey, m *handover.Model) (digest [32]byte) {
+	switch {
+	case key.checkpoint.FromPeers():
+		return key.checkpoint.Digest
+	case m.Origin == key.checkpoint:
+		return m.Digest
+	}
+	return digest
 }
 
 // startReplicaOf returns the replica hash with which an epoch begins from a model.
@@ -164,6 +176,10 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
+	if a.Running {
+		n.obtainedCommit(a.Model, err, cancelled)
+		return
+	}
 	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
 		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
 	}

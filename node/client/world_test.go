@@ -36,8 +36,8 @@ type world struct {
 	lives map[identity.ID]int
 }
 
-func newWorld(t *testing.T, config coordinator.Config) *world {
-	return newWorldOf(t, config, 100*time.Millisecond)
+func newWorld(t *testing.T, config coordinator.Config, definition ...byte) *world {
+	return newWorldOf(t, config, 100*time.Millisecond, definition...)
 }
 
 // newWorldOf is newWorld with a host that looks at the clock so often, and a definition of the model.

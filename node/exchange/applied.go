@@ -22,6 +22,7 @@ type AppliedRound struct {
 	EpochStart uint32   // first step of its epoch
 	ColdSteps  uint32   // of the epoch's cold start; 0: none
 	From       [32]byte // digest of the model that its epoch began with; not sent
+	Before     [32]byte // replica hash before it, zero if that is not known; not sent
 	Results    []AppliedResult
 }
 

@@ -14,14 +14,15 @@ const historyEpochs = 3 // the running one and two before it
 
 // History remembers the newest rounds that became part of the model, whole epochs of them:
 // members that were away fetch these instead of the model. Epochs that are over are remembered
-// only while that is less to fetch than the model; into the running one no other way leads. The
-// loop fills it, the network's goroutines read it.
+// only while that is less to fetch than the model. Of a running one that is too large the rounds since
+// its commit point are kept: members begin from that. The loop fills it, the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
 	rounds []AppliedRound // ascending steps without a gap
 	model  uint64         // bytes of the model
 	memory uint64         // bytes of results that the running epoch may take
 	skip   uint32         // start step of an epoch that is too large to be kept; 0: none
+	commit uint32         // step of the running epoch's newest commit point; 0: none
 }
 
 // Push adds the next round and returns the results that are not kept any more.
@@ -36,17 +37,37 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	}
 	h.rounds = append(h.rounds, round)
 	for len(h.rounds) > 0 && !h.fits() {
-		oldest := h.rounds[0].EpochStart
-		if oldest == round.EpochStart {
-			h.skip = oldest
-		}
-		end := slices.IndexFunc(h.rounds, func(r AppliedRound) bool { return r.EpochStart != oldest })
-		if end < 0 {
-			end = len(h.rounds)
-		}
-		dropped = append(dropped, h.cut(end)...)
+		dropped = append(dropped, h.cut(h.least(round.EpochStart))...)
 	}
 	return dropped
+}
+
+// least counts the oldest rounds that are given up together: those of the oldest epoch, or, of the
+// running one, those before its commit point if there are any. Without a commit point it is not kept.
+func (h *History) least(running uint32) int {
+	oldest := h.rounds[0].EpochStart
+	if oldest == running {
+		if first := h.rounds[0].Step; h.commit >= first {
+			return min(int(h.commit-first)+1, len(h.rounds))
+		}
+		h.skip = oldest
+	}
+	end := slices.IndexFunc(h.rounds, func(r AppliedRound) bool { return r.EpochStart != oldest })
+	if end < 0 {
+		end = len(h.rounds)
+	}
+	return end
+}
+
+// Committed notes the step of the running epoch's newest commit point; 0: it has none. If the epoch was too
+// large to be kept from its beginning on, it is kept from the next round on.
+func (h *History) Committed(step uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if step != h.commit && step >= h.skip {
+		h.skip = 0
+	}
+	h.commit = step
 }
 
 // fits reports whether everything may be kept.
@@ -126,4 +147,20 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 		return nil, fmt.Errorf("%w: results of the steps after %d until %d in one answer", ErrNotHeld, after, until)
 	}
 	return encoded, nil
+}
+
+// answerReplica tells the replica hash after a step.
+func (h *History) answerReplica(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != replicaRequestSize {
+		return nil, fmt.Errorf("%w: request for a replica of %d bytes, want %d", ErrMalformed, len(request), replicaRequestSize)
+	}
+	step := binary.LittleEndian.Uint32(request)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.rounds {
+		if r := &h.rounds[i]; r.Step == step+1 && r.Before != [32]byte{} {
+			return r.Before[:], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the replica of step %d", ErrNotHeld, step)
 }

@@ -18,6 +18,7 @@ const (
 	RoundProtocol   = "/psyche/round/1"   // the announcements of a round
 	ModelProtocol   = "/psyche/model/1"   // the manifest of a model
 	ResultsProtocol = "/psyche/results/1" // what was counted between two models
+	ReplicaProtocol = "/psyche/replica/1" // the replica hash after a step
 )
 
 // MaxAnnouncementSize bounds a signed announcement, in bytes.
@@ -34,6 +35,9 @@ const (
 
 	resultsRequestSize = 4 + 4 + 32
 	maxResultsResponse = 4 << 20 // bytes
+
+	replicaRequestSize = 4
+	replicaSize        = 32
 )
 
 // Reasons why a request is not answered, or an answer is of no use.
@@ -53,6 +57,7 @@ func (s *Store) Serve(network Requests) {
 	network.Handle(RoundProtocol, roundRequestSize, s.Shelf.answerRound)
 	network.Handle(ModelProtocol, modelRequestSize, s.Shelf.answerModel)
 	network.Handle(ResultsProtocol, resultsRequestSize, s.History.answer)
+	network.Handle(ReplicaProtocol, replicaRequestSize, s.History.answerReplica)
 }
 
 // AskRound asks a peer for the signed announcements that it has of a round.
@@ -86,4 +91,18 @@ func AskResults(ctx context.Context, network Requests, peer identity.ID, after, 
 	}
 	rounds, err = decodeApplied(response, after, until)
 	return rounds, blake3.Sum256(response), err
+}
+
+// AskReplica asks a peer for the replica hash after a step. Nothing vouches for it but where the results
+// that were counted since lead from there.
+func AskReplica(ctx context.Context, network Requests, peer identity.ID, step uint32) (replica [32]byte, err error) {
+	request := binary.LittleEndian.AppendUint32(nil, step)
+	response, err := network.Request(ctx, peer, ReplicaProtocol, request, replicaSize)
+	if err != nil {
+		return replica, err
+	}
+	if len(response) != replicaSize {
+		return replica, fmt.Errorf("%w: a replica hash of %d bytes", ErrMalformed, len(response))
+	}
+	return [32]byte(response), nil
 }

@@ -16,6 +16,8 @@ type Shelf struct {
 	mu        sync.Mutex
 	rounds    map[uint32]*shelved // by step
 	manifests map[[32]byte][]byte // digest → encoded manifest
+	offered   [32]byte            // digest of a model that is put here once a peer asks for it; zero: none
+	wanted    bool                // a peer asked for it
 }
 
 // shelved are the announcements of a round.
@@ -99,6 +101,17 @@ func (s *Shelf) DropManifest(digest [32]byte) {
 	delete(s.manifests, digest)
 }
 
+// Offer names a model that is held but not here, which takes work; zero: none. It reports whether a peer
+// asked for it.
+func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.offered != digest {
+		s.offered, s.wanted = digest, false
+	}
+	return s.wanted
+}
+
 func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != roundRequestSize {
 		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", ErrMalformed, len(request), roundRequestSize)
@@ -121,6 +134,7 @@ func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([
 	defer s.mu.Unlock()
 	manifest, found := s.manifests[[32]byte(request)]
 	if !found {
+		s.wanted = s.wanted || s.offered == [32]byte(request) && s.offered != [32]byte{}
 		return nil, fmt.Errorf("%w: model %x", ErrNotHeld, request[:8])
 	}
 	return manifest, nil

@@ -130,7 +130,10 @@ func (a *Attempt) sources() []source {
 	if !a.noReplay {
 		sources = append(sources, results{})
 	}
-	return append(sources, peers{}, archive{})
+	if sources = append(sources, peers{}); !a.Running {
+		sources = append(sources, archive{})
+	}
+	return sources
 }
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
@@ -145,7 +148,7 @@ func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 	return copied.Snapshot, false, nil
 }
 
-// copied is a copy of the model that was taken while the epoch before ran.
+// copied is a copy of the model that was taken while its epoch ran.
 type copied struct{}
 
 func (copied) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {

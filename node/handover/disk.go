@@ -8,6 +8,9 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
+// FromDisk is the Source of a model that the client had saved.
+const FromDisk = "disk"
+
 // disk is the client's own checkpoint folder.
 type disk struct{}
 
@@ -24,8 +27,11 @@ func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
 	if a.Folder.Dir == "" {
 		return checkpoint.Snapshot{}, checkpoint.ErrNoFacts
 	}
-	c := a.checkpoint()
-	dir, err := a.Folder.Find(c.Step, c.Digest)
+	c, find := a.checkpoint(), a.Folder.Find
+	if a.Running {
+		find = a.Folder.FindCommit
+	}
+	dir, err := find(c.Step, c.Digest)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
@@ -33,7 +39,7 @@ func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	if err := a.adopt(snapshot, "disk"); err != nil {
+	if err := a.adopt(snapshot, FromDisk); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	return a.Model.Snapshot, nil

@@ -91,6 +91,13 @@ func (m *Models) Renew(s *coordinator.State) {
 	m.DropOld(s.Model.Checkpoint.Digest)
 }
 
+// Unshare stops sharing a model, unless it is the one that the run recorded.
+func (m *Models) Unshare(digest, recorded [32]byte) {
+	if digest != recorded {
+		m.keepShares(func(model *Model) bool { return model.Digest != digest })
+	}
+}
+
 // DropOld stops sharing what nobody can need any more: all but the newest model and the one
 // that the run recorded, or can go on from instead.
 func (m *Models) DropOld(recorded [32]byte) {
@@ -132,8 +139,9 @@ type Request struct {
 	Definition env.Definition       // with the checkpoint, and what the trainer is built from
 	Trainer    env.Trainer          // nil: none yet, or one that was built for another definition
 	Redefined  bool                 // the run was configured anew: an earlier model may have another shape
+	Running    bool                 // it is the commit point of an epoch that runs: only members have it
 	Peers      []identity.ID        // peers that may have the model
-	Copy       *checkpoint.Snapshot // of the model, taken while the epoch before ran; nil: none
+	Copy       *checkpoint.Snapshot // of the model, taken while its epoch ran; nil: none
 	Places     []coordinator.Place
 	Time       time.Duration // within which all members have to have the model
 }
@@ -154,7 +162,7 @@ func (m *Models) Begin(w Request) *Attempt {
 		m.whole = c.Digest
 	}
 	a.noReplay = m.whole == c.Digest
-	if c.FromPeers() && a.known == nil { // to have room for this one
+	if c.FromPeers() && a.known == nil && !w.Running { // to have room for this one
 		spare := m.spareFor(c.Digest)
 		m.keepShares(func(model *Model) bool { return model == spare })
 	}

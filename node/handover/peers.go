@@ -19,7 +19,7 @@ type peers struct{}
 
 func (p peers) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
 	snapshot, err := p.fetch(ctx, a)
-	more := a.Archive != nil && errors.Is(err, ErrNoHolder)
+	more := a.Archive != nil && !a.Running && errors.Is(err, ErrNoHolder)
 	if more {
 		a.Log.Warn("no member gives the model: looking for it in archives", "err", err)
 	}

@@ -16,11 +16,11 @@ var ErrNoReplay = errors.New("the counted results of the running epoch cannot be
 
 // ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
 type ReplayPlan struct {
-	From         [32]byte      // digest of the model that the epoch began with
+	From         [32]byte      // digest of the model that the epoch began with; not needed to begin later
 	Start        uint32        // first step of the epoch
 	ColdSteps    uint32        // length of the epoch's cold start
 	After, Until uint32        // the steps behind After, up to Until, are applied
-	Hash         [32]byte      // replica hash after After
+	Hash         [32]byte      // replica hash after After; zero: peers are asked, and what they say has to lead to a wanted one
 	Peers        []identity.ID // that are asked for results
 	// Wanted reports whether a replica hash after Until is the one of the members that trained on.
 	Wanted func(replica [32]byte) bool
@@ -67,12 +67,11 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) (w Replayed, holders []
 	peers := p.Peers[:min(len(p.Peers), maxAsked)]
 	var mu sync.Mutex
 	_ = m.options.Tasks.Each(ctx, m.options.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
-		rounds, _, err := exchange.AskResults(ctx, m.options.Network, peers[i], p.After, p.Until, p.From)
+		said, err := p.ask(ctx, m.options.Network, peers[i])
 		if err != nil {
 			m.options.Log.Debug("ask for the results of the running epoch", "peer", peers[i].Short(), "err", err)
 			return nil // others are asked
 		}
-		said := p.along(rounds)
 		mu.Lock()
 		defer mu.Unlock()
 		if p.Wanted(said.Hash) {
@@ -87,12 +86,28 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) (w Replayed, holders []
 	return w, holders, nil
 }
 
-// along works out where a list of rounds leads.
-func (p ReplayPlan) along(rounds []exchange.AppliedRound) Replayed {
-	w := Replayed{Rounds: rounds, Hash: p.Hash, Before: p.Hash}
+// ask asks a peer what was counted and, in the middle of an epoch, from which replica hash on. Each hash of
+// the chain is made from the one before: what ends in one that a quorum said began where that one did.
+func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer identity.ID) (w Replayed, err error) {
+	hash := p.Hash
+	if hash == ([32]byte{}) {
+		if hash, err = exchange.AskReplica(ctx, network, peer, p.After); err != nil {
+			return w, err
+		}
+	}
+	rounds, _, err := exchange.AskResults(ctx, network, peer, p.After, p.Until, p.From)
+	if err != nil {
+		return w, err
+	}
+	return p.along(hash, rounds), nil
+}
+
+// along works out where a list of rounds leads from a replica hash.
+func (p ReplayPlan) along(from [32]byte, rounds []exchange.AppliedRound) Replayed {
+	w := Replayed{Rounds: rounds, Hash: from, Before: from}
 	for i := range rounds {
 		r := &rounds[i]
-		r.EpochStart, r.ColdSteps, r.From = p.Start, p.ColdSteps, p.From
+		r.EpochStart, r.ColdSteps, r.From, r.Before = p.Start, p.ColdSteps, p.From, w.Hash
 		w.Before, w.Hash = w.Hash, r.Replica(w.Hash)
 	}
 	return w

@@ -39,19 +39,25 @@ func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bo
 	return snapshot, true, err
 }
 
-// onDisk returns the newest saved checkpoint of the run that is older than the wanted one,
-// or nil.
+// onDisk returns the newest saved model of the run that is older than the wanted one, or nil: a
+// checkpoint or, for one of a running epoch, what the client took in that epoch.
 func (results) onDisk(a *Attempt) *base {
-	newest, found := a.Folder.NewestBefore(a.checkpoint().Step)
+	folder, wanted := a.Folder, a.checkpoint().Step
+	newest, found := folder.NewestBefore(wanted)
+	if a.Running {
+		if taken, more := folder.Commits().NewestBefore(wanted); more && (!found || taken > newest) {
+			folder, newest, found = folder.Commits(), taken, true
+		}
+	}
 	if !found {
 		return nil
 	}
-	digest, err := a.Folder.Digest(newest)
+	digest, err := folder.Digest(newest)
 	if err != nil {
 		a.Log.Warn("a saved checkpoint cannot be used", "step", newest, "err", err)
 		return nil
 	}
-	return &base{newest, digest, func() (checkpoint.Snapshot, error) { return a.Folder.Read(newest, digest) }}
+	return &base{newest, digest, func() (checkpoint.Snapshot, error) { return folder.Read(newest, digest) }}
 }
 
 func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {

@@ -19,16 +19,28 @@ type Folder struct {
 	Dir   string
 	RunID string
 	ID    identity.ID // of the client
+	taken bool        // what is named and read are models that were taken while an epoch ran
+}
+
+// Commits names and reads the models that were taken while an epoch ran, in place of checkpoints.
+func (f Folder) Commits() Folder { f.taken = true; return f }
+
+// prefix is the beginning of the names of the folders that f names.
+func (f Folder) prefix() string {
+	if f.taken {
+		return commitPrefix(f.RunID)
+	}
+	return checkpointPrefix(f.RunID)
 }
 
 // Checkpoint returns the folder of the checkpoint after a step.
 func (f Folder) Checkpoint(step uint32) string {
-	return filepath.Join(f.Dir, checkpointPrefix(f.RunID)+strconv.FormatUint(uint64(step), 10))
+	return filepath.Join(f.Dir, f.prefix()+strconv.FormatUint(uint64(step), 10))
 }
 
 // Commit returns the folder of the model after a step that was taken while an epoch ran.
 func (f Folder) Commit(step uint32) string {
-	return filepath.Join(f.Dir, commitPrefix(f.RunID)+strconv.FormatUint(uint64(step), 10))
+	return f.Commits().Checkpoint(step)
 }
 
 // SaveCommit writes a model that was taken while an epoch runs. It lies apart from the checkpoints:
@@ -44,6 +56,16 @@ func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error 
 		}
 	}
 	return writeCheckpoint(dir, s, facts.Extra())
+}
+
+// FindCommit returns the folder of the model after a step that was taken while its epoch ran, if it has
+// the digest. It stays where it is: the epoch is not over.
+func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error) {
+	noted, err := f.Commits().Digest(step)
+	if err == nil && noted != digest {
+		err = fmt.Errorf("%w: %s holds another model of that step", checkpoint.ErrInvalid, f.Commit(step))
+	}
+	return f.Commit(step), err
 }
 
 // DropCommits removes the models that were taken while epochs ran, but those of steps that keep wants.
@@ -73,7 +95,7 @@ func (f Folder) NewestBefore(step uint32) (newest uint32, found bool) {
 		return 0, false
 	}
 	for _, entry := range entries {
-		saved, ok := stepOf(entry.Name(), checkpointPrefix(f.RunID))
+		saved, ok := stepOf(entry.Name(), f.prefix())
 		if ok && uint32(saved) < step && (!found || uint32(saved) > newest) {
 			found, newest = true, uint32(saved)
 		}

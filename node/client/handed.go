@@ -1,0 +1,69 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/handover"
+)
+
+// handed is the commit point that members which come back into the running epoch can have from this
+// client. It takes the room of a model: so it is shared when one of them asks for it, and for as long as
+// getting a model may take. Whoever asks again and again costs one reading of a model in that time.
+type handed struct {
+	digest [32]byte // zero: none
+	until  time.Time
+	busy   bool
+}
+
+// handOver shares the run's commit point when a member asks for it, and ends that.
+func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchange.Store, network env.Network) {
+	s, h := v.state, &c.handed
+	commit, recorded := s.Epoch.Commit, s.Model.Checkpoint.Digest
+	store.History.Committed(commit.Step)
+	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
+	if running && h.digest != [32]byte{} && !c.tasks.Now().Before(h.until) {
+		models.Unshare(h.digest, recorded)
+		h.digest = [32]byte{}
+	}
+	var offered [32]byte
+	if running && !h.busy && commit.Step != 0 && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
+		offered = commit.Digest
+	}
+	if !store.Shelf.Offer(offered) {
+		return
+	}
+	h.busy = true
+	taken, folder, epoch := c.copyOf(commit.Digest), c.folder, v.epoch()
+	m := &handover.Model{Step: commit.Step, Source: "held"}
+	c.tasks.Spawn(func(context.Context) func() {
+		var snapshot checkpoint.Snapshot
+		var err error
+		if taken != nil {
+			snapshot = *taken
+		} else {
+			snapshot, err = folder.Commits().Read(commit.Step, commit.Digest)
+		}
+		if err == nil {
+			err = m.Publish(network.Put, snapshot)
+		}
+		return func() {
+			h.busy = false
+			s := v.state
+			switch {
+			case err != nil:
+				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
+			case v.epoch() == epoch && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
+				h.digest, h.until = m.Digest, c.tasks.Now().Add(v.handOver())
+				models.Share(m, s.Model.Checkpoint.Digest)
+				c.report.log.Info("hands the commit point over to a member that came back", "step", commit.Step)
+				return
+			}
+			store.Drop(m.Blobs...)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// everyThird has members take a commit point after every third round.
+const everyThird = `{"CommitEveryRounds": 3}`
+
+// comeback is one of three clients that is killed in an epoch of 25 rounds and started again.
+type comeback struct {
+	killed  uint32 // round in which that happens
+	away    time.Duration
+	lag     uint32
+	disk    bool
+	audits  bool
+	damage  bool                            // its own copies are damaged meanwhile
+	slow    bool                            // rounds take a second
+	network func(o *options)                // of its second life; may be nil
+	others  func(i int, o *options)         // may be nil
+	source  []string                        // where the model may come from that it begins with
+	first   func(first, killed uint32) bool // whether the second life may apply that step first
+}
+
+// wrongReplica is a network whose client says another replica hash than it has.
+type wrongReplica struct{ env.Network }
+
+func (n wrongReplica) Handle(protocol string, limit int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	n.Network.Handle(protocol, limit, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+		answer, err := handle(ctx, from, request)
+		if err == nil && protocol == exchange.ReplicaProtocol {
+			answer = slices.Clone(answer)
+			answer[0]++
+		}
+		return answer, err
+	})
+}
+
+// lies has the first clients say wrong replica hashes.
+func lies(count int) func(i int, o *options) {
+	return func(i int, o *options) {
+		if i < count {
+			o.Network = wrongReplica{o.Network}
+		}
+	}
+}
+
+// TestReturnFromACommitPoint kills a client in the middle of an epoch with commit points and starts it
+// again: it begins from the newest one and applies what counted after it, not the whole epoch. If that
+// does not lead to what a quorum said, it begins from the epoch's first model. It trains in that epoch,
+// and all models are equal.
+func TestReturnFromACommitPoint(t *testing.T) {
+	fromCommit := func(first, killed uint32) bool { return first > killed-6 }
+	fromStart := func(first, killed uint32) bool { return first%25 == 1 }
+	for name, test := range map[string]comeback{
+		"its own":               {killed: 35, lag: 1, disk: true, source: []string{"disk", "results"}, first: fromCommit},
+		"its own, lag 2":        {killed: 35, lag: 2, disk: true, source: []string{"disk", "results"}, first: fromCommit},
+		"its own, an older one": {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
+		"its own, audited":      {killed: 35, lag: 1, disk: true, audits: true, source: []string{"disk", "results"}, first: fromCommit},
+		"a damaged one":         {killed: 35, lag: 1, disk: true, damage: true, source: []string{"results"}, first: fromStart},
+		"a member's":            {killed: 35, lag: 1, source: []string{"peers"}, first: fromCommit},
+		"a member's, lag 2":     {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromCommit},
+		"in the first epoch":    {killed: 10, lag: 1, source: []string{"peers"}, first: fromCommit},
+		"one lies":              {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromCommit},
+		"all lie":               {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
+		"nobody hands it over": {killed: 5, lag: 1, slow: true, source: []string{"initial"}, first: fromStart,
+			network: func(o *options) { o.Network = silentHolders{o.Network} }},
+		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromCommit,
+			others: func(_ int, o *options) { o.ResultMemory = 2500 }}, // bytes: of ten rounds
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test.check(t) })
+		})
+	}
+}
+
+func (test comeback) check(t *testing.T) {
+	config := clienttest.Config(3)
+	config.RoundsPerEpoch, config.TotalSteps = 25, 50
+	if test.audits {
+		config.VerificationPercent, config.EjectionEpochs = 34, 1
+	}
+	w := newWorld(t, config, []byte(everyThird)...)
+	saved := filepath.Join(w.dir, "saved")
+	change := func(i int) func(o *options) {
+		return func(o *options) {
+			large(o)
+			o.trainer.Lag, o.trainer.Duration = test.lag, 300*time.Millisecond
+			if test.slow {
+				o.trainer.Duration = time.Second
+			}
+			if test.audits {
+				audited(nil)(o)
+			}
+			if test.others != nil {
+				test.others(i, o)
+			}
+			if i == 2 && test.disk {
+				o.CheckpointDir = saved
+			}
+		}
+	}
+	a, b, c := w.launch(0, change(0)), w.launch(1, change(1)), w.launch(2, change(2))
+	w.reach(test.killed, coordinator.RoundTrain)
+	time.Sleep(200 * time.Millisecond)
+	c.crash()
+	time.Sleep(test.away)
+	if test.damage {
+		damage(t, saved)
+	}
+	var trace traced
+	back := w.launch(2, func(o *options) {
+		change(2)(o)
+		trace.record(o)
+		if test.network != nil {
+			test.network(o)
+		}
+	})
+	epoch := w.host.State().Progress.Epoch
+	finishEqual(w, a, b, back)
+	checkNobodyAccused(t, w, []*member{a, b, back})
+	ready := all[event.Ready](back)
+	if len(ready) == 0 || !slices.Contains(test.source, ready[0].Source) {
+		t.Fatalf("ready: %+v, want from %v", ready, test.source)
+	}
+	if !test.first(trace.steps[0], test.killed) {
+		t.Errorf("killed in round %d, its second life applies %v", test.killed, trace.steps)
+	}
+	if rejoined := all[event.Rejoined](back); len(rejoined) != 1 || rejoined[0].Epoch != epoch {
+		t.Errorf("rejoined: %+v", rejoined)
+	}
+	own := 0
+	for _, e := range all[event.Applied](back) {
+		if e.OwnCounted && e.Step <= (test.killed/25+1)*25 {
+			own++
+		}
+	}
+	t.Logf("killed in round %d; began with step %d from %s, applied step %d first; %d own results counted in that epoch", test.killed, ready[0].Step, ready[0].Source, trace.steps[0], own)
+	if own < 2 {
+		t.Errorf("%d of its results counted in the epoch that it came back into", own)
+	}
+}
+
+// damage changes the last byte of each model that was taken while an epoch ran.
+func damage(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*-commit*", "*.safetensors"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[len(content)-1]++
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
