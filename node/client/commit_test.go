@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 )
 
@@ -37,6 +39,38 @@ func TestCommitPointsAreDue(t *testing.T) {
 	}
 }
 
+// TestLeaversAreAnsweredSeldom wants a commit point after the step that a member which left reported, and
+// no other one until commit_every_rounds are over, whoever leaves and comes back in every round.
+func TestLeaversAreAnsweredSeldom(t *testing.T) {
+	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
+	s.Epoch.StartStep = 1
+	s.Epoch.Commit.Step = 3
+	s.Epoch.Clients = make([]coordinator.Client, 2)
+	c := &commitPoints{tasks: &env.Tasks{Runtime: noTasks{}}}
+	hostile := &s.Epoch.Clients[1]
+	var due []uint32
+	for step := uint32(4); step < 12; step++ {
+		hostile.State, hostile.Report.Step = coordinator.Healthy, step
+		if step != 6 && step != 9 && c.isDue(s, step) {
+			t.Errorf("a member that stays is answered after step %d", step)
+		}
+		hostile.State = coordinator.Withdrawn
+		if c.isAsked(s, step) {
+			due = append(due, step)
+			c.take(step, checkpoint.Snapshot{}, s)
+			c.busy = false
+		}
+	}
+	if got := fmt.Sprint(due); got != "[4 7 10]" {
+		t.Errorf("answered after %v", got)
+	}
+}
+
+// noTasks runs nothing.
+type noTasks struct{ env.Runtime }
+
+func (noTasks) Run(func() func()) {}
+
 // TestCommitPointsAreKept wants the two newest kept: the run may agree on either, and may do so when a
 // third is there.
 func TestCommitPointsAreKept(t *testing.T) {
@@ -57,61 +91,70 @@ func TestCommitPointsAreKept(t *testing.T) {
 	}
 }
 
+// death is a moment at which clients are killed.
+type death struct {
+	moment
+	left  int // so many of four are not
+	disks bool
+}
+
 // TestAllDie kills all clients, or all but one, at one moment: at most one distance of commit points is
 // lost, whether they keep their models on disks or in the memory of who is left.
 func TestAllDie(t *testing.T) {
-	for name, test := range map[string]struct {
-		step  uint32
-		phase coordinator.RunState
-		left  int
-		disks bool
-	}{
-		"all, training":                 {7, coordinator.RoundTrain, 0, true},
-		"all, in the last round":        {12, coordinator.RoundTrain, 0, true},
-		"all, in cooldown":              {13, coordinator.Cooldown, 0, true},
-		"three of four, training":       {7, coordinator.RoundTrain, 1, false},
-		"three of four, last round":     {12, coordinator.RoundTrain, 1, false},
-		"three of four, in cooldown":    {13, coordinator.Cooldown, 1, false},
-		"three of four, with their own": {7, coordinator.RoundTrain, 1, true},
+	training, last := moment{8, coordinator.RoundTrain, time.Millisecond}, moment{12, coordinator.RoundTrain, time.Millisecond}
+	cooldown := moment{13, coordinator.Cooldown, time.Millisecond}
+	for name, test := range map[string]death{
+		"all, training":                 {training, 0, true},
+		"all, in the last round":        {last, 0, true},
+		"all, in cooldown":              {cooldown, 0, true},
+		"three of four, training":       {training, 1, false},
+		"three of four, last round":     {last, 1, false},
+		"three of four, in cooldown":    {cooldown, 1, false},
+		"three of four, with their own": {training, 1, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, epochs(4))
-				change := func(i int) func(o *options) {
-					return func(o *options) {
-						o.Backend = hesitant{o.Backend}
-						if test.disks {
-							o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
-						}
-					}
-				}
-				var members []*member
-				for i := range 4 {
-					members = append(members, w.launch(i, change(i)))
-				}
-				w.reach(test.step, test.phase)
-				time.Sleep(time.Millisecond)
-				for _, m := range members[test.left:] {
-					m.crash()
-				}
-				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-				s := w.host.State()
-				t.Logf("%d rounds lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
-				if lost(&s) > 1 {
-					t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
-				}
-				recorded := s.Model.Checkpoint.Step
-				for i := test.left; i < 4; i++ {
-					members[i] = w.launch(i, change(i))
-				}
-				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
-				if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
-					t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
-				}
-				finishEqual(w, members...)
+		for often, p := range promises {
+			t.Run(name+", "+often, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { allDie(t, test, p) })
 			})
-		})
+		}
 	}
+}
+
+func allDie(t *testing.T, test death, p promise) {
+	w := p.world(t, epochs(4))
+	change := func(i int) func(o *options) {
+		return func(o *options) {
+			p.change(o)
+			if test.disks {
+				o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+			}
+		}
+	}
+	var members []*member
+	for i := range 4 {
+		members = append(members, w.launch(i, change(i)))
+	}
+	w.reach(test.step, test.phase)
+	time.Sleep(test.after)
+	for _, m := range members[test.left:] {
+		m.crash()
+	}
+	w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+	s := w.host.State()
+	t.Logf("%d rounds lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+	if lost(&s) > p.every {
+		t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+	}
+	recorded := s.Model.Checkpoint.Step
+	for i := test.left; i < 4; i++ {
+		members[i] = w.launch(i, change(i))
+	}
+	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+	if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
+		t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+	}
+	finishEqual(w, members...)
+	checkNobodyAccused(t, w, members)
 }
 
 // TestCopiesDoNotFillTheDisk has a member whose model differs from the others', after each step anew: what it

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,12 +30,15 @@ func (w *world) reach(step uint32, phase coordinator.RunState) {
 	})
 }
 
-// leaves lists the moments at which clients leave.
-var leaves = map[string]struct {
+// moment is a time of a run.
+type moment struct {
 	step  uint32
 	phase coordinator.RunState
 	after time.Duration
-}{
+}
+
+// leaves lists the moments at which clients leave.
+var leaves = map[string]moment{
 	"training":            {5, coordinator.RoundTrain, 0},
 	"training, a while":   {5, coordinator.RoundTrain, 450 * time.Millisecond},
 	"witnessing":          {5, coordinator.RoundWitness, 0},
@@ -55,6 +59,32 @@ func (h hesitant) Submit(ctx context.Context, a coordinator.Action) error {
 	return h.Backend.Submit(ctx, a)
 }
 
+// promise is how often members take commit points, and whether results are audited meanwhile.
+type promise struct {
+	every  uint32
+	audits bool
+}
+
+var promises = map[string]promise{
+	"each round": {1, false}, "every third": {3, false}, "every third, audited": {3, true},
+}
+
+// world is a run of long epochs.
+func (p promise) world(t *testing.T, config coordinator.Config) *world {
+	if p.audits {
+		config.VerificationPercent, config.EjectionEpochs = 34, 1
+	}
+	return newWorld(t, config, fmt.Appendf(nil, `{"CommitEveryRounds": %d}`, p.every)...)
+}
+
+// change has the client's trainer audited where results are.
+func (p promise) change(o *options) {
+	if p.audits {
+		o.audited = clienttest.Audit(o.trainer)
+	}
+	o.Backend = hesitant{o.Backend}
+}
+
 // lost returns how many of the steps that were done the model has not seen, but for one whose round had
 // no quorum: nothing of it counted.
 func lost(s *coordinator.State) uint32 {
@@ -72,35 +102,81 @@ func lost(s *coordinator.State) uint32 {
 // run goes on from there with the next one who joins.
 func TestOneOfTwoLeaves(t *testing.T) {
 	for name, leave := range leaves {
-		for _, lag := range []uint32{1, 2} {
-			t.Run(fmt.Sprintf("%s, lag %d", name, lag), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					config := epochs(2)
-					config.MinClients = 2
-					w := newWorld(t, config)
-					lagging := func(o *options) { o.trainer.Lag, o.Backend = lag, hesitant{o.Backend} }
-					a, b := w.launch(0, lagging), w.launch(1, lagging)
-					w.reach(leave.step, leave.phase)
-					time.Sleep(leave.after)
-					left := time.Now()
-					a.cancel()
-					a.wait()
-					if took := time.Since(left); !errors.Is(a.err, context.Canceled) || took > defaultLeaveTimeout+defaultWithdrawTimeout {
-						t.Errorf("left after %v with %v", took, a.err)
-					}
-					w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-					s := w.host.State()
-					if n := lost(&s); n != 0 {
-						t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
-					}
-					c := w.launch(2, lagging)
-					finishEqual(w, b, c)
-					if s := w.host.State(); len(s.Lapses) > 0 && s.Lapses[0].Last-s.Lapses[0].First > 0 {
-						t.Errorf("lapses: %v", s.Lapses)
-					}
+		for often, p := range promises {
+			for _, lag := range []uint32{1, 2} {
+				t.Run(fmt.Sprintf("%s, %s, lag %d", name, often, lag), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { oneOfTwoLeaves(t, leave, p, lag) })
 				})
-			})
+			}
 		}
+	}
+}
+
+func oneOfTwoLeaves(t *testing.T, leave moment, p promise, lag uint32) {
+	config := epochs(2)
+	config.MinClients = 2
+	w := p.world(t, config)
+	lagging := func(o *options) { o.trainer.Lag = lag; p.change(o) }
+	a, b := w.launch(0, lagging), w.launch(1, lagging)
+	w.reach(leave.step, leave.phase)
+	time.Sleep(leave.after)
+	left := time.Now()
+	a.cancel()
+	a.wait()
+	if took := time.Since(left); !errors.Is(a.err, context.Canceled) || took > defaultLeaveTimeout+defaultWithdrawTimeout {
+		t.Errorf("left after %v with %v", took, a.err)
+	}
+	w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+	s := w.host.State()
+	t.Logf("%d rounds lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+	if n := lost(&s); n != 0 {
+		t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
+	}
+	c := w.launch(2, lagging)
+	finishEqual(w, b, c)
+	checkNobodyAccused(t, w, []*member{a, b, c})
+	if s := w.host.State(); len(s.Lapses) > 0 && s.Lapses[0].Last-s.Lapses[0].First > 0 {
+		t.Errorf("lapses: %v", s.Lapses)
+	}
+}
+
+// TestLeaverIsAnswered has one of two leave off the schedule of commit points, and the other one killed
+// two rounds later: that one said in between that it has the same model, and nothing of what the two
+// had done is lost.
+func TestLeaverIsAnswered(t *testing.T) {
+	for _, lag := range []uint32{1, 2} {
+		t.Run(fmt.Sprint("lag ", lag), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := promise{every: 6}
+				w := p.world(t, epochs(2))
+				saving := func(i int) func(o *options) {
+					return func(o *options) {
+						o.trainer.Lag = lag
+						o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+						p.change(o)
+					}
+				}
+				a, b := w.launch(0, saving(0)), w.launch(1, saving(1))
+				w.reach(10, coordinator.RoundTrain)
+				a.cancel()
+				a.wait()
+				s := w.host.State()
+				i := slices.IndexFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.Report.Step > 6 })
+				if i < 0 {
+					t.Fatalf("the one that left reported nothing: %+v", s.Epoch.Clients)
+				}
+				said := s.Epoch.Clients[i].Report
+				w.reach(s.Progress.Step+2, coordinator.RoundTrain)
+				b.crash()
+				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				s = w.host.State()
+				t.Logf("left after step %d; %d rounds lost: the model is of step %d, the next one is %d", said.Step, lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+				if s.Model.Checkpoint.Step < said.Step {
+					t.Errorf("the model is of step %d, the one that left reported that of step %d", s.Model.Checkpoint.Step, said.Step)
+				}
+				finishEqual(w, w.launch(0, saving(0)), w.launch(1, saving(1)))
+			})
+		})
 	}
 }
 
@@ -108,41 +184,48 @@ func TestOneOfTwoLeaves(t *testing.T) {
 // their disks: nothing that counted is lost.
 func TestAllLeave(t *testing.T) {
 	for name, leave := range leaves {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, epochs(4))
-				saving := func(i int) func(o *options) {
-					return func(o *options) {
-						o.CheckpointDir, o.Backend = filepath.Join(w.dir, fmt.Sprint("disk", i)), hesitant{o.Backend}
-					}
-				}
-				var members []*member
-				for i := range 4 {
-					members = append(members, w.launch(i, saving(i)))
-				}
-				w.reach(leave.step, leave.phase)
-				time.Sleep(leave.after)
-				for _, m := range members {
-					m.cancel()
-				}
-				for _, m := range members {
-					m.wait()
-				}
-				w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-				s := w.host.State()
-				if n := lost(&s); n != 0 {
-					t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
-				}
-				recorded := s.Model.Checkpoint.Step
-				for i := range members {
-					members[i] = w.launch(i, saving(i))
-				}
-				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
-				if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
-					t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
-				}
-				finishEqual(w, members...)
+		for often, p := range promises {
+			t.Run(name+", "+often, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { allLeave(t, leave, p) })
 			})
-		})
+		}
 	}
+}
+
+func allLeave(t *testing.T, leave moment, p promise) {
+	w := p.world(t, epochs(4))
+	saving := func(i int) func(o *options) {
+		return func(o *options) {
+			o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+			p.change(o)
+		}
+	}
+	var members []*member
+	for i := range 4 {
+		members = append(members, w.launch(i, saving(i)))
+	}
+	w.reach(leave.step, leave.phase)
+	time.Sleep(leave.after)
+	for _, m := range members {
+		m.cancel()
+	}
+	for _, m := range members {
+		m.wait()
+	}
+	w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+	s := w.host.State()
+	t.Logf("%d rounds lost: the model is of step %d, the next one is %d", lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
+	if n := lost(&s); n != 0 {
+		t.Errorf("%d rounds are lost: the model is of step %d, the next one is %d", n, s.Model.Checkpoint.Step, s.Progress.Step)
+	}
+	recorded := s.Model.Checkpoint.Step
+	for i := range members {
+		members[i] = w.launch(i, saving(i))
+	}
+	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+	if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
+		t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+	}
+	finishEqual(w, members...)
+	checkNobodyAccused(t, w, members)
 }

@@ -184,8 +184,9 @@ func (n *Node) obtainedCommit(m *handover.Model, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
-		r.notBefore = n.tasks.Now().Add(commitPause << r.tries)
-		r.tries++
+		if r.tries++; r.tries < maxCommitTries {
+			r.notBefore = n.tasks.Now().Add(commitPause << (r.tries - 1))
+		}
 		n.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
 	default:
 		n.rounds.points.add(m)
