@@ -140,15 +140,15 @@ func oneOfTwoLeaves(t *testing.T, leave moment, p promise, lag uint32) {
 	}
 }
 
-// TestLeaverIsAnswered has one of two leave off the schedule of commit points, and the other one killed
-// two rounds later: that one said in between that it has the same model, and nothing of what the two
-// had done is lost.
+// TestLeaverIsAnswered has one of four leave off the schedule of commit points, and the others killed
+// two rounds later: they said in between that they have the same model, and nothing of what the four had
+// done is lost.
 func TestLeaverIsAnswered(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		t.Run(fmt.Sprint("lag ", lag), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := promise{every: 6}
-				w := p.world(t, epochs(2))
+				w := p.world(t, epochs(4))
 				saving := func(i int) func(o *options) {
 					return func(o *options) {
 						o.trainer.Lag = lag
@@ -156,25 +156,33 @@ func TestLeaverIsAnswered(t *testing.T) {
 						p.change(o)
 					}
 				}
-				a, b := w.launch(0, saving(0)), w.launch(1, saving(1))
-				w.reach(10, coordinator.RoundTrain)
-				a.cancel()
-				a.wait()
-				s := w.host.State()
-				i := slices.IndexFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.Report.Step > 6 })
-				if i < 0 {
-					t.Fatalf("the one that left reported nothing: %+v", s.Epoch.Clients)
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, saving(i)))
 				}
-				said := s.Epoch.Clients[i].Report
+				w.reach(9, coordinator.RoundTrain)
+				members[0].cancel()
+				members[0].wait()
+				s := w.host.State()
+				left := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
+				said := left[slices.IndexFunc(left, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(members[0].id) })].Report
+				if said.Step <= 6 {
+					t.Fatalf("the one that left reported %+v", said)
+				}
 				w.reach(s.Progress.Step+2, coordinator.RoundTrain)
-				b.crash()
+				for _, m := range members[1:] {
+					m.crash()
+				}
 				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
 				s = w.host.State()
 				t.Logf("left after step %d; %d rounds lost: the model is of step %d, the next one is %d", said.Step, lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
 				if s.Model.Checkpoint.Step < said.Step {
 					t.Errorf("the model is of step %d, the one that left reported that of step %d", s.Model.Checkpoint.Step, said.Step)
 				}
-				finishEqual(w, w.launch(0, saving(0)), w.launch(1, saving(1)))
+				for i := range members {
+					members[i] = w.launch(i, saving(i))
+				}
+				finishEqual(w, members...)
 			})
 		})
 	}
