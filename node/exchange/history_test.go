@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,5 +111,42 @@ func TestHistoryAnswers(t *testing.T) {
 				t.Errorf("request %s: %+v, %v", request, rounds, err)
 			}
 		}
+	}
+}
+
+// TestHistorySinceACommitPoint: a running epoch that is too large is kept from its newest commit point on,
+// and from the next one on if that came too late.
+func TestHistorySinceACommitPoint(t *testing.T) {
+	h := &History{model: 1000, memory: 40}
+	var kept []uint32
+	for step := uint32(4); step <= 20; step++ {
+		h.Push(testApplied(step, 4, 10))
+		if step == 10 || step == 13 {
+			h.Committed(step)
+		}
+		first := uint32(0)
+		if len(h.rounds) > 0 {
+			first = h.rounds[0].Step
+		}
+		kept = append(kept, first)
+	}
+	want := []uint32{
+		4, 4, 4, 4, 0, 0, 0, // the fifth has no room, and there is no commit point
+		11, 11, 11, 11, // since that of step 10
+		14, 14, 14, // since that of step 13, as there is no room for more
+		0, 0, 0, // the fifth since has none
+	}
+	if !slices.Equal(kept, want) {
+		t.Errorf("kept since %v, want %v", kept, want)
+	}
+	h.Committed(20)
+	h.Push(testApplied(21, 4, 10))
+	if len(h.rounds) != 1 {
+		t.Errorf("%d rounds are kept after a commit point", len(h.rounds))
+	}
+	h.Committed(0) // another epoch
+	h.Push(testApplied(22, 22, 10))
+	if len(h.rounds) != 2 {
+		t.Errorf("%d rounds are kept of two epochs", len(h.rounds))
 	}
 }

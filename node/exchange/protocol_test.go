@@ -63,9 +63,16 @@ func TestAskedAndServed(t *testing.T) {
 		said = answer
 		return err
 	}
+	replica := func() error {
+		hash, err := AskReplica(ctx, peer, id, 4)
+		if err == nil && hash != [32]byte{7} {
+			t.Errorf("replica %x", hash)
+		}
+		return err
+	}
 	ask := func(what string, want error) {
 		t.Helper()
-		for name, err := range map[string]error{"round": round(), "model": model(), "results": results()} {
+		for name, err := range map[string]error{"round": round(), "model": model(), "results": results(), "replica": replica()} {
 			if !errors.Is(err, want) || (want == nil) != (err == nil) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
@@ -77,7 +84,7 @@ func TestAskedAndServed(t *testing.T) {
 	history.Reset(1000, 1000)
 	for step := uint32(4); step <= 5; step++ {
 		applied := testApplied(step, 4, 84)
-		applied.From = [32]byte{9}
+		applied.From, applied.Before = [32]byte{9}, [32]byte{byte(step + 2)}
 		history.Push(applied)
 	}
 	ask("all is there", nil)

@@ -90,3 +90,27 @@ func TestShelf(t *testing.T) {
 		t.Error("something is left")
 	}
 }
+
+// TestShelfOffersAModel: it says that a peer asked for a model that is not there, and for no other one.
+func TestShelfOffersAModel(t *testing.T) {
+	s, offered, other := NewShelf(), [32]byte{1}, [32]byte{2}
+	ask := func(digest [32]byte) error {
+		_, err := s.answerModel(t.Context(), identity.ID{}, digest[:])
+		return err
+	}
+	if err := ask([32]byte{}); !errors.Is(err, ErrNotHeld) || s.Offer([32]byte{}) {
+		t.Errorf("nothing is offered, and wanted: %v", err)
+	}
+	if s.Offer(offered) {
+		t.Error("wanted before anybody asked")
+	}
+	if err := ask(other); !errors.Is(err, ErrNotHeld) || s.Offer(offered) {
+		t.Errorf("wanted when a peer asked for another one: %v", err)
+	}
+	if err := ask(offered); !errors.Is(err, ErrNotHeld) || !s.Offer(offered) {
+		t.Errorf("not wanted when a peer asked for it: %v", err)
+	}
+	if s.Offer(other) || s.Offer(offered) {
+		t.Error("wanted still when another one was offered since")
+	}
+}
