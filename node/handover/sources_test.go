@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -207,5 +208,46 @@ func TestFailuresAreAllSaid(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
 		}
+	}
+}
+
+// TestCommitPointOfARunningEpoch comes from what the client took while the epoch ran, which stays where it
+// is, from an older one by results, or from members; archives are not asked for it.
+func TestCommitPointOfARunningEpoch(t *testing.T) {
+	taken := func(s func(c *rig) checkpoint.Snapshot, noted func(c *rig) [32]byte) func(c *rig) {
+		return func(c *rig) {
+			c.onDisk(s(c), noted(c))
+			c.must(os.Rename(c.options.Folder.Checkpoint(s(c).Step), c.options.Folder.Commit(s(c).Step)))
+		}
+	}
+	after := func(c *rig) checkpoint.Snapshot { return c.after }
+	before := func(c *rig) checkpoint.Snapshot { return c.before }
+	for name, test := range map[string]struct {
+		have []func(c *rig)
+		want string
+	}{
+		"its own":         {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.after) })}, FromDisk},
+		"another of its":  {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.wrong) }), (*rig).modelAt}, "peers"},
+		"an older of its": {[]func(*rig){taken(before, func(c *rig) [32]byte { return digestOf(c.before) }), func(c *rig) { c.resultsAt(c.rounds) }, (*rig).modelAt}, "results"},
+		"a member's":      {[]func(*rig){(*rig).modelAt}, "peers"},
+		"only an archive": {[]func(*rig){func(c *rig) { c.archived(c.after) }}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newRig(t)
+			c.request.Running = true
+			for _, have := range test.have {
+				have(c)
+			}
+			a, err := c.obtain()
+			if a.Model.Source != test.want || (err == nil) != (test.want != "") {
+				t.Fatalf("from %q, %v; want it from %q", a.Model.Source, err, test.want)
+			}
+			if err == nil {
+				c.check(a)
+			}
+			if dir, err := c.options.Folder.FindCommit(lastStep, digestOf(c.after)); test.want == FromDisk && err != nil {
+				t.Errorf("it does not lie in %s any more: %v", dir, err)
+			}
+		})
 	}
 }
