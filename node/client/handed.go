@@ -38,7 +38,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 		return
 	}
 	h.busy = true
-	taken, folder, epoch := c.copyOf(commit.Digest), c.folder, v.epoch()
+	taken, folder, epoch := c.of(commit.Digest).copy, c.folder, v.epoch()
 	m := &handover.Model{Step: commit.Step, Source: "held"}
 	c.tasks.Spawn(func(context.Context) func() {
 		var snapshot checkpoint.Snapshot

@@ -166,7 +166,7 @@ func (n *Node) obtainCommit() {
 	n.store.Forget(0, 0) // what follows does not go on from there
 	a := n.models.Begin(handover.Request{
 		Definition: definition, Trainer: n.engine.trainer, Redefined: redefined, Running: true,
-		Peers: r.holders, Copy: n.rounds.points.copyOf(commit.Digest), Time: limit,
+		Peers: r.holders, Copy: n.rounds.points.of(commit.Digest).copy, Time: limit,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		limited, cancel := n.tasks.WithTimeout(ctx, limit)
