@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,14 +9,30 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/record/event"
 )
 
+// withoutCommit is a network over which nobody gives the running epoch's commit point.
+type withoutCommit struct {
+	env.Network
+	w *world
+}
+
+func (n withoutCommit) Request(ctx context.Context, peer identity.ID, protocol string, request []byte, limit int) ([]byte, error) {
+	if s := n.w.host.State(); protocol == exchange.ModelProtocol && s.Epoch.Commit.Digest == [32]byte(request) {
+		return nil, exchange.ErrNotHeld
+	}
+	return n.Network.Request(ctx, peer, protocol, request, limit)
+}
+
 // TestSurvivorWithoutTheCommitPoint kills all that hold the newest commit point. The run falls back to it,
-// and nobody who is left has it: the one that is left was started again since. It goes on from the model
+// and nobody who is left has it: the one that is left was started again since, and was not given it. It goes on from the model
 // that the epoch began with, which that one has in memory or on its disk, and not from where the run began.
 func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -28,10 +45,10 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const rounds, commit = 12, 16
+				const rounds, commit = 40, 60
 				config := clienttest.Config(4)
 				config.RoundsPerEpoch, config.TotalSteps, config.InitMinClients = rounds, 3*rounds, 1
-				w := newWorldOf(t, config, 100*time.Millisecond, []byte(`{"CommitEveryRounds":4}`)...)
+				w := newWorldOf(t, config, 100*time.Millisecond, []byte(`{"CommitEveryRounds":20}`)...)
 				change := func(i int) func(o *options) {
 					return func(o *options) {
 						if test.keeps > 0 && i == 0 {
@@ -51,16 +68,19 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 					members[0].wait()
 				}
 				members[0].crash()
-				left := w.launch(0, change(0))
-				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
-				for _, m := range members[1:] { // all in one moment
-					m.net.Close()
-					_ = m.backend.Close()
-				}
 				if folder := (keep.Folder{Dir: filepath.Join(w.dir, "disk 0"), RunID: clienttest.RunID}); test.keeps > 0 {
 					if err := os.RemoveAll(folder.Commit(commit)); err != nil {
 						t.Fatal(err)
 					}
+				}
+				left := w.launch(0, func(o *options) {
+					change(0)(o)
+					o.Network = withoutCommit{o.Network, w}
+				})
+				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
+				for _, m := range members[1:] { // all in one moment
+					m.net.Close()
+					_ = m.backend.Close()
 				}
 				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
 				s := w.host.State()
