@@ -60,32 +60,37 @@ type architecture struct {
 
 // architectures are all models, by the name in config.json's "architectures".
 var architectures = map[string]architecture{
-	llama.Architecture: {
-		describe: func(config []byte) (Description, error) {
-			c, err := llama.ParseConfig(config)
-			return Description{llama.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c)}, err
-		},
-		init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
-			c, err := llama.ParseConfig(config)
-			if err != nil {
-				return nil, err
-			}
-			return llama.Init(c, seed), nil
-		},
-		new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
-			c, err := llama.ParseConfig(config)
-			if err != nil {
-				return nil, err
-			}
-			m, err := llama.New(ctx, e, c, llama.Options(o), tensors)
-			if err != nil {
-				return nil, err
-			}
-			return m, nil
-		},
+	llama.Architecture:        dense,
+	llama.ArchitectureMistral: dense,
+	llama.ArchitectureQwen2:   dense,
+	deepseek.ArchitectureV2:   deepSeek,
+	deepseek.ArchitectureV3:   deepSeek,
+}
+
+// dense are Llama and those that differ little from it.
+var dense = architecture{
+	describe: func(config []byte) (Description, error) {
+		c, err := llama.ParseConfig(config)
+		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c)}, err
 	},
-	deepseek.ArchitectureV2: deepSeek,
-	deepseek.ArchitectureV3: deepSeek,
+	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+		c, err := llama.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return llama.Init(c, seed), nil
+	},
+	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
+		c, err := llama.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		m, err := llama.New(ctx, e, c, llama.Options(o), tensors)
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	},
 }
 
 var deepSeek = architecture{

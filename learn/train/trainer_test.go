@@ -23,6 +23,9 @@ const toyConfig = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","v
 "intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,
 "tie_word_embeddings":true}`
 
+// toyQwen2 has biases.
+var toyQwen2 = strings.NewReplacer("LlamaForCausalLM", "Qwen2ForCausalLM", `"llama"`, `"qwen2"`).Replace(toyConfig)
+
 // requireTorch skips the test where libtorch is missing, unless it must be there.
 func requireTorch(t testing.TB) {
 	t.Helper()

@@ -6,9 +6,9 @@
 
 A plain implementation in PyTorch, in double precision except for the tables of the
 rotary positions, which are rounded to single as in transformers. Needs PyTorch >= 1.13
-and numpy (Debian: python3-torch). Where transformers can be imported, its
-LlamaForCausalLM (single precision) must agree to 1e-5; it did with transformers 4.44.2 on
-PyTorch 1.13, for all cases but gqa, whose head_dim that version does not know.
+and numpy (Debian: python3-torch). Where transformers can be imported, its model of the
+architecture (single precision) must agree to 1e-5; it did with transformers 5.24.0 on
+PyTorch 2.15.0, for all cases.
 """
 
 import argparse
@@ -69,7 +69,29 @@ CASES = {
     "mha": (dict(num_key_value_heads=4, num_hidden_layers=1), 3, 5),
     # Longer than one block of queries of the attention.
     "long": (dict(num_hidden_layers=1), 1, 200),
+    "biases": (dict(attention_bias=True, mlp_bias=True, head_dim=8), 2, 9),
+    "attention_bias": (dict(attention_bias=True, tie_word_embeddings=True, num_hidden_layers=1), 1, 12),
+    "mistral": (dict(architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=256, head_dim=6), 2, 10),
+    "qwen2": (dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", use_sliding_window=False, sliding_window=8, rope_theta=1e6), 2, 13),
+    "qwen2_tied": (
+        dict(
+            architectures=["Qwen2ForCausalLM"],
+            model_type="qwen2",
+            num_key_value_heads=1,
+            tie_word_embeddings=True,
+            rope_scaling=dict(type="linear", factor=4.0),
+        ),
+        1,
+        70,
+    ),
 }
+
+
+def biased(c, name):
+    """Whether a matrix has a bias."""
+    if c["model_type"] == "qwen2":
+        return name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    return c["attention_bias"] and name.startswith("self_attn.") or c["mlp_bias"] and name.startswith("mlp.")
 
 
 def shapes(c):
@@ -92,6 +114,8 @@ def shapes(c):
             "mlp.down_proj": (h, f),
         }.items():
             out[f"model.layers.{i}.{name}.weight"] = shape
+            if biased(c, name):
+                out[f"model.layers.{i}.{name}.bias"] = shape[:1]
     return out
 
 
@@ -138,17 +162,18 @@ def forward(c, w, ids):
     x = w["model.embed_tokens.weight"][ids]
     for i in range(c["num_hidden_layers"]):
         p = lambda name: w[f"model.layers.{i}.{name}.weight"]
+        linear = lambda x, name: x @ p(name).T + w.get(f"model.layers.{i}.{name}.bias", 0)
         h = rms_norm(x, p("input_layernorm"), c["rms_norm_eps"])
         split = lambda t, n: t.view(batch, tokens, n, d).transpose(1, 2)
-        q = rotate(split(h @ p("self_attn.q_proj").T, heads))
-        k = rotate(split(h @ p("self_attn.k_proj").T, kv)).repeat_interleave(heads // kv, 1)
-        v = split(h @ p("self_attn.v_proj").T, kv).repeat_interleave(heads // kv, 1)
+        q = rotate(split(linear(h, "self_attn.q_proj"), heads))
+        k = rotate(split(linear(h, "self_attn.k_proj"), kv)).repeat_interleave(heads // kv, 1)
+        v = split(linear(h, "self_attn.v_proj"), kv).repeat_interleave(heads // kv, 1)
         scores = q @ k.transpose(-1, -2) / math.sqrt(d) + hidden_from
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, tokens, heads * d)
-        x = x + mixed @ p("self_attn.o_proj").T
+        x = x + linear(mixed, "self_attn.o_proj")
         h = rms_norm(x, p("post_attention_layernorm"), c["rms_norm_eps"])
-        gate = h @ p("mlp.gate_proj").T
-        x = x + (gate * torch.sigmoid(gate) * (h @ p("mlp.up_proj").T)) @ p("mlp.down_proj").T
+        gate = linear(h, "mlp.gate_proj")
+        x = x + linear(gate * torch.sigmoid(gate) * linear(h, "mlp.up_proj"), "mlp.down_proj")
     x = rms_norm(x, w["model.norm.weight"], c["rms_norm_eps"])
     return x @ w["model.embed_tokens.weight" if c["tie_word_embeddings"] else "lm_head.weight"].T
 
@@ -167,15 +192,11 @@ def compute(c, weights, ids, targets):
 
 def compare_with_transformers(name, c, weights, ids, targets, logits, grads):
     try:
-        from transformers import LlamaConfig, LlamaForCausalLM
+        from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError:
         return print(f"{name}: transformers is not installed, not compared")
-    if c.get("head_dim") not in (None, c["hidden_size"] // c["num_attention_heads"]):
-        import transformers
-
-        if int(transformers.__version__.split(".")[1]) < 45 and transformers.__version__.startswith("4."):
-            return print(f"{name}: transformers {transformers.__version__} has no head_dim, not compared")
-    model = LlamaForCausalLM(LlamaConfig(**{k: v for k, v in c.items() if v is not None}, attn_implementation="eager"))
+    given = {k: v for k, v in c.items() if v is not None}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**given), attn_implementation="eager", dtype=torch.float32)
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
@@ -209,7 +230,7 @@ def main():
         random = np.random.default_rng(number)
         weights = {}
         for key, shape in shapes(c).items():
-            values = random.normal(0, 0.3, shape) + (1 if len(shape) == 1 else 0)
+            values = random.normal(0, 0.3, shape) + (1 if len(shape) == 1 and not key.endswith(".bias") else 0)
             weights[key] = torch.from_numpy(values.astype(np.float32))
         ids = torch.from_numpy(random.integers(0, c["vocab_size"], (batch, tokens)))
         targets = torch.from_numpy(random.integers(0, c["vocab_size"], (batch, tokens)))

@@ -114,6 +114,7 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	var p hfconfig.Checker
+	d.RefuseBiases(&p)
 	o.refuse(&p, d.Architecture())
 	c := Config{
 		Base:          d.Base(&p),

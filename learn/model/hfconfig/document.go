@@ -96,14 +96,20 @@ func (d Document) refuse(p *Checker) {
 	switch {
 	case d.HiddenAct != nil && *d.HiddenAct != "silu":
 		p.Refuse("hidden_act", *d.HiddenAct)
-	case d.AttentionBias:
-		p.Refuse("attention_bias", true)
-	case d.MLPBias:
-		p.Refuse("mlp_bias", true)
 	case d.AttentionDropout != 0:
 		p.Refuse("attention_dropout", d.AttentionDropout)
 	case len(d.QuantizationConfig) > 0 && string(d.QuantizationConfig) != "null":
 		p.Fail("quantization_config %s is not supported: weights have to be f32, bf16 or f16; convert the model first", clip(d.QuantizationConfig))
+	}
+}
+
+// RefuseBiases is for architectures that have none, or only those that always are there.
+func (d Document) RefuseBiases(p *Checker) {
+	switch {
+	case d.AttentionBias:
+		p.Refuse("attention_bias", true)
+	case d.MLPBias:
+		p.Refuse("mlp_bias", true)
 	}
 }
 

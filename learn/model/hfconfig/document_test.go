@@ -34,6 +34,11 @@ func TestRead(t *testing.T) {
 				Window *int `json:"window"`
 			}
 			d, err := Read([]byte(test.text), &own, types)
+			if err == nil {
+				var p Checker
+				d.RefuseBiases(&p)
+				err = p.Err()
+			}
 			if test.want == "" {
 				if err != nil || d.Architecture() != "NewForCausalLM" {
 					t.Errorf("%q, %v", d.Architecture(), err)

@@ -8,8 +8,12 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// Architecture is the name in config.json's "architectures".
-const Architecture = "LlamaForCausalLM"
+// The names in config.json's "architectures".
+const (
+	Architecture        = "LlamaForCausalLM"
+	ArchitectureMistral = "MistralForCausalLM"
+	ArchitectureQwen2   = "Qwen2ForCausalLM"
+)
 
 // ErrConfig says that a config.json is invalid or asks for what this package has not.
 var ErrConfig = hfconfig.ErrInvalid
@@ -18,11 +22,20 @@ var ErrConfig = hfconfig.ErrInvalid
 // are not read.
 type Config struct {
 	hfconfig.Base
+	Architecture     string
+	Biases           Biases
 	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int // width of one head, even
 	Rope             Rope
 	BOS              TokenIDs
 	EOS              TokenIDs
+}
+
+// Biases says which products have something added to them.
+type Biases struct {
+	QueryKeyValue bool // of the attention
+	Output        bool // of the attention
+	FeedForward   bool // all three
 }
 
 // Rope says how fast the rotary positions turn.
@@ -60,6 +73,7 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 
 // own are the fields that only this architecture has, or knows by these names.
 type own struct {
+	variant
 	HeadDim *int     `json:"head_dim"`
 	BOS     TokenIDs `json:"bos_token_id"`
 	EOS     TokenIDs `json:"eos_token_id"`
@@ -68,15 +82,19 @@ type own struct {
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
-	d, err := hfconfig.Read(data, &o, map[string]string{Architecture: "llama"})
+	d, err := hfconfig.Read(data, &o, modelTypes)
 	if err != nil {
 		return Config{}, err
 	}
 	var p hfconfig.Checker
-	c := Config{Base: d.Base(&p), BOS: o.BOS, EOS: o.EOS}
+	if d.MaxPositionEmbeddings == nil {
+		d.MaxPositionEmbeddings = positions[d.Architecture()]
+	}
+	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), BOS: o.BOS, EOS: o.EOS}
 	if p.Err() != nil {
 		return Config{}, p.Err()
 	}
+	c.vary(&p, d, o.variant)
 	c.heads(&p, d.NumKeyValueHeads, o.HeadDim)
 	c.Rope = rope(&p, d)
 	return c, p.Err()

@@ -13,6 +13,34 @@ import (
 const minimal = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 32, "hidden_size": 16,
 	"intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
 
+// Two architectures that differ little.
+var (
+	mistral = strings.Replace(minimal, "LlamaForCausalLM", "MistralForCausalLM", 1) + `, "model_type": "mistral", "num_key_value_heads": 2`
+	qwen2   = strings.Replace(minimal, "LlamaForCausalLM", "Qwen2ForCausalLM", 1) + `, "model_type": "qwen2", "num_key_value_heads": 2`
+)
+
+// TestVariants wants the defaults of transformers and the parameters that each has.
+func TestVariants(t *testing.T) {
+	layer := 2*(2*16*16+2*8*16+3*16*24+2*16) + 2*32*16 + 16 // of 2 layers, with ends
+	for text, want := range map[string]struct {
+		positions, parameters int
+		biases                llama.Biases
+	}{
+		mistral + `, "sliding_window": null}`: {131072, layer, llama.Biases{}},
+		qwen2 + `}`:                           {32768, layer + 2*(16+8+8), llama.Biases{QueryKeyValue: true}},
+		minimal + `, "num_key_value_heads": 2, "attention_bias": true}`: {2048, layer + 2*(16+8+8+16), llama.Biases{QueryKeyValue: true, Output: true}},
+		minimal + `, "num_key_value_heads": 2, "mlp_bias": true}`:       {2048, layer + 2*(24+24+16), llama.Biases{FeedForward: true}},
+	} {
+		c, err := llama.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.MaxPositionEmbeddings != want.positions || c.Biases != want.biases || llama.NumParameters(c) != int64(want.parameters) {
+			t.Errorf("%s: %d positions, %+v, %d parameters, want %+v", text, c.MaxPositionEmbeddings, c.Biases, llama.NumParameters(c), want)
+		}
+	}
+}
+
 func TestParseConfigDefaults(t *testing.T) {
 	c, err := llama.ParseConfig([]byte(minimal + `, "unheard_of": [1]}`))
 	if err != nil {
@@ -58,8 +86,23 @@ func TestParseConfig(t *testing.T) {
 		{"key heads", minimal + `, "num_key_value_heads": 3}`, "num_key_value_heads 3"},
 		{"too many key heads", minimal + `, "num_key_value_heads": 8}`, "num_key_value_heads is 8"},
 		{"odd head", minimal + `, "head_dim": 5}`, "head_dim 5"},
-		{"attention bias", minimal + `, "attention_bias": true}`, "attention_bias"},
-		{"mlp bias", minimal + `, "mlp_bias": true}`, "mlp_bias"},
+		{"attention bias", minimal + `, "attention_bias": true}`, ""},
+		{"mlp bias", minimal + `, "mlp_bias": true}`, ""},
+		{"layers of two kinds", minimal + `, "layer_types": ["full_attention", "sliding_attention"]}`, `layer_types has "sliding_attention"`},
+		{"layers of one kind", minimal + `, "layer_types": ["full_attention", "full_attention"]}`, ""},
+		{"mistral", mistral + `, "sliding_window": null}`, ""},
+		{"mistral, wide enough", mistral + `, "sliding_window": 4096, "max_position_embeddings": 4096}`, ""},
+		{"mistral, window", mistral + `, "sliding_window": 4096, "max_position_embeddings": 32768}`, "sliding_window 4096 is less than max_position_embeddings 32768, and windows are not computed: texts of up to 4096 tokens are the same without, so write max_position_embeddings 4096"},
+		{"mistral, window by default", mistral + `}`, "sliding_window 4096 is less than max_position_embeddings 131072"},
+		{"mistral, no window", mistral + `, "sliding_window": "wide"}`, "sliding_window: want an integer or null"},
+		{"mistral, zero window", mistral + `, "sliding_window": 0}`, "sliding_window is 0, want at least 1"},
+		{"mistral, biases", mistral + `, "sliding_window": null, "attention_bias": true}`, "attention_bias true is not supported"},
+		{"mistral, key heads", strings.Replace(mistral, `"num_key_value_heads": 2`, `"num_key_value_heads": null`, 1) + `, "sliding_window": null}`, "num_key_value_heads is missing"},
+		{"qwen2", qwen2 + `, "sliding_window": 32, "use_sliding_window": false, "max_window_layers": 1}`, ""},
+		{"qwen2, window", qwen2 + `, "use_sliding_window": true}`, "use_sliding_window true is not supported"},
+		{"qwen2, layers", qwen2 + `, "layer_types": ["sliding_attention"]}`, `layer_types has "sliding_attention"`},
+		{"qwen2, biases", qwen2 + `, "mlp_bias": true}`, "mlp_bias true is not supported"},
+		{"qwen2, other rope", qwen2 + `, "rope_scaling": {"type": "yarn", "factor": 4}}`, `rope_type "yarn" is not supported`},
 		{"activation", minimal + `, "hidden_act": "gelu"}`, "hidden_act"},
 		{"dropout", minimal + `, "attention_dropout": 0.1}`, "attention_dropout"},
 		{"quantized", minimal + `, "quantization_config": {"bits": 4}}`, "quantization_config"},
@@ -92,7 +135,7 @@ func TestTokenIDs(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal + `}`))
-	for _, name := range []string{"llama3", "linear", "tied"} {
+	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2"} {
 		text, err := os.ReadFile("testdata/" + name + "/config.json")
 		if err != nil {
 			f.Fatal(err)

@@ -1,7 +1,8 @@
 // Package llama is the Llama architecture of Hugging Face's LlamaForCausalLM: token
 // embedding, blocks of grouped-query attention with rotary positions and a gated
 // feed-forward layer, each behind an RMSNorm, and a linear head that may share the
-// embedding's weights.
+// embedding's weights. MistralForCausalLM and Qwen2ForCausalLM differ from it little: file
+// variant.go says in what.
 //
 // The main type is [Llama]. The order of calls is [ParseConfig] on a config.json, [Init]
 // for new weights or a checkpoint's, [New] on an engine, then inside the engine's Do

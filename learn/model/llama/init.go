@@ -10,12 +10,14 @@ import (
 )
 
 // Init makes new weights, sorted by name: matrices drawn from a normal distribution of
-// standard deviation InitializerRange, norms one. The same config and seed give the same
+// standard deviation InitializerRange, norms one, biases zero. The same config and seed give the same
 // bits on every machine.
 func Init(c Config, seed uint64) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
-		if len(shape) == 1 {
+		if strings.HasSuffix(name, ".bias") {
+			out = append(out, weights.Zeros(name, shape...))
+		} else if len(shape) == 1 {
 			out = append(out, weights.Ones(name, shape...))
 		} else {
 			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
@@ -64,6 +66,9 @@ func shapes(c Config) map[string][]int64 {
 			"mlp.up_proj.weight":              {inner, hidden},
 			"mlp.down_proj.weight":            {hidden, inner},
 		} {
+			all[layerName(i, name)] = shape
+		}
+		for name, shape := range biasShapes(c) {
 			all[layerName(i, name)] = shape
 		}
 	}

@@ -50,6 +50,12 @@ func TestInit(t *testing.T) {
 	if got := hex.EncodeToString(hash.Sum(nil)); got != golden {
 		t.Errorf("bits of seed 1 hash to %s, want %s", got, golden)
 	}
+	c.Biases = llama.Biases{QueryKeyValue: true, Output: true, FeedForward: true}
+	for _, tensor := range llama.Init(c, 1) {
+		if strings.HasSuffix(tensor.Name, ".bias") && slices.ContainsFunc(tensor.Data, func(b byte) bool { return b != 0 }) {
+			t.Errorf("%s is not zero", tensor.Name)
+		}
+	}
 	if other := llama.Init(c, 2); string(other[0].Data) == string(tensors[0].Data) {
 		t.Error("two seeds give the same weights")
 	}

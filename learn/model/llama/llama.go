@@ -2,14 +2,17 @@ package llama
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 )
+
+// ErrOption says that a model cannot compute as it was asked to.
+var ErrOption = errors.New("unsupported option")
 
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
 type Llama struct {
@@ -31,6 +34,7 @@ type block struct {
 	attention      torch.AttentionWeights
 	norm           *torch.Tensor // [HiddenSize]
 	gate, up, down *torch.Tensor // [IntermediateSize,HiddenSize] twice, and its transpose
+	bias           biases
 }
 
 // Options say how a model computes. The zero value computes in f32.
@@ -39,7 +43,7 @@ type Options struct {
 	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
 	// Recompute keeps only the input of each half layer for the backward pass and
-	// computes the rest a second time (Chen et al., arXiv 1604.06174).
+	// computes the rest a second time (Chen et al., arXiv 1604.06174). Not with biases.
 	Recompute bool
 }
 
@@ -86,6 +90,9 @@ func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Lla
 }
 
 func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
+	if o.Recompute && c.Biases != (Biases{}) {
+		return nil, fmt.Errorf("llama: %w: activations of layers with biases cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
+	}
 	m := &Llama{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
 		source := open(s)
@@ -125,6 +132,7 @@ func (m *Llama) take(source *weights.Source) {
 			},
 			norm: layer("post_attention_layernorm.weight"),
 			gate: pair[0], up: pair[1], down: layer("mlp.down_proj.weight"),
+			bias: m.config.takeBiases(layer),
 		})
 	}
 	m.norm = get("model.norm.weight")
@@ -184,12 +192,11 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			positions, m.config.MaxPositionEmbeddings)})
 	}
 	cos, sin := m.rotations(s, 0, positions)
-	width, epsilon := int64(m.config.HeadDim), m.config.RMSNormEps
 	x := m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
 		b := &m.blocks[i]
-		x = x.AttentionBlock(b.attention, cos, sin, width, 1/math.Sqrt(float64(width)), epsilon, m.options.Recompute)
-		x = x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, epsilon, m.options.Recompute)
+		x = m.attentionBlock(b, x, cos, sin)
+		x = m.feedForwardBlock(b, x, m.options.Recompute)
 	}
-	return x.RMSNorm(m.norm, epsilon)
+	return x.RMSNorm(m.norm, m.config.RMSNormEps)
 }

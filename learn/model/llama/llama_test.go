@@ -2,6 +2,7 @@ package llama_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
 func TestAgainstReference(t *testing.T) {
 	e := torchtest.Engine(t)
 	const tolerance = 1e-4
-	for _, name := range []string{"gqa", "tied", "llama3", "linear", "mha", "long"} {
+	for _, name := range []string{"gqa", "tied", "llama3", "linear", "mha", "long", "biases", "attention_bias", "mistral", "qwen2", "qwen2_tied"} {
 		t.Run(name, func(t *testing.T) {
 			v := readVectors(t, name)
 			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
@@ -196,13 +197,27 @@ func TestTooManyTokens(t *testing.T) {
 	}
 }
 
-func TestWeightsRoundTrip(t *testing.T) {
+// TestBiasesAndRecompute wants no promise of less memory where none is saved.
+func TestBiasesAndRecompute(t *testing.T) {
 	e := torchtest.Engine(t)
-	v := readVectors(t, "gqa")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"biases", "attention_bias", "qwen2"} {
+		v := readVectors(t, name)
+		if _, err := llama.New(t.Context(), e, v.config, llama.Options{Recompute: true}, v.Weights); !errors.Is(err, llama.ErrOption) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
+}
+
+func TestWeightsRoundTrip(t *testing.T) {
+	for _, name := range []string{"gqa", "biases", "mistral", "qwen2"} {
+		t.Run(name, func(t *testing.T) { roundTrip(t, name) })
+	}
+}
+
+func roundTrip(t *testing.T, name string) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, name)
+	m := newModel(t, e, v)
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(m.Parameters()) {
 			if want := v.Weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {

@@ -35,14 +35,9 @@ func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *t
 }
 
 func (m *Llama) nextLayer(s *torch.Scope, layer int, x, cos, sin *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
-	b, width, epsilon := &m.blocks[layer], int64(m.config.HeadDim), m.config.RMSNormEps
-	B, count := x.Dim(0), x.Dim(1)
-	normal := x.RMSNorm(b.attention.Norm, epsilon)
-	heads := func(weight *torch.Tensor) *torch.Tensor {
-		return normal.Linear(weight.To(m.options.Compute)).Reshape(B, count, -1, width)
-	}
-	kept := cache.Append(s, layer, heads(b.attention.Key).RoPE(cos, sin), heads(b.attention.Value))
-	mixed := heads(b.attention.Query).RoPE(cos, sin).CausalAttention(kept[0], kept[1], 1/math.Sqrt(float64(width)))
-	x = x.Add(mixed.Reshape(B, count, -1).Linear(b.attention.Output.To(m.options.Compute)))
-	return x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, epsilon, false)
+	b := &m.blocks[layer]
+	q, k, v := m.project(b, x, cos, sin)
+	kept := cache.Append(s, layer, k, v)
+	x = m.output(b, x, q.CausalAttention(kept[0], kept[1], 1/math.Sqrt(float64(m.config.HeadDim))))
+	return m.feedForwardBlock(b, x, false)
 }

@@ -58,6 +58,8 @@ func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, err
 	case n < 1 || c.NumKeyValueHeads%n != 0 || c.IntermediateSize%n != 0:
 		return nil, fmt.Errorf("%w: num_key_value_heads %d and intermediate_size %d must be multiples of the %d devices",
 			ErrSplit, c.NumKeyValueHeads, c.IntermediateSize, n)
+	case c.Biases != Biases{}:
+		return nil, fmt.Errorf("%w: its layers have biases", ErrSplit)
 	case m.options.Recompute:
 		return nil, fmt.Errorf("%w: it cannot compute activations twice to save memory", ErrSplit)
 	}

@@ -83,6 +83,10 @@ func TestSplitAgainstReference(t *testing.T) {
 func TestSplitThatIsRefused(t *testing.T) {
 	group := engines(t, 3)
 	v := readVectors(t, "gqa")
+	biased := newModel(t, group[0], readVectors(t, "qwen2"))
+	if _, err := biased.Split(t.Context(), group[:2]); !errors.Is(err, llama.ErrSplit) {
+		t.Errorf("biases: %v", err)
+	}
 	for engines, o := range map[int]llama.Options{3: {}, 2: {Recompute: true}, 0: {}} {
 		m, err := llama.New(t.Context(), group[0], v.config, o, v.Weights)
 		if err != nil {
