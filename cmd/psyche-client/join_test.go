@@ -22,8 +22,8 @@ func TestJoinRefusesLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
 	link := testLink().String()
 	fail(t, exitUsage, `expected "<link>"`, "join")
-	fail(t, exitUsage, "a shell that is given no quotes", "join", strings.SplitAfter(link, "&")[0])
-	fail(t, exitUsage, "its run", "join", strings.Replace(link, "/a%20run", "/", 1))
+	fail(t, exitUsage, "a shell that is given no quotes", "join", strings.Split(link, "&")[0])
+	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "unknown flag --run-id", "join", link, "--run-id", "r")
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {

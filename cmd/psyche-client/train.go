@@ -211,7 +211,7 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, err
 	}
-	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time; --keep-identity keeps one", "id", key.ID())
+	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
 	return key, nil
 }
 

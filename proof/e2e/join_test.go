@@ -34,12 +34,12 @@ func TestJoinByLink(t *testing.T) {
 	}
 
 	t.Run("of another server or run", func(t *testing.T) {
-		run, key := link, link
+		run, key, folder := link, link, t.TempDir()
 		run.Run[0]++
 		key.Key[0]++
-		refused(t, n.dir, []string{"is another one than you mean", link.Genesis(), run.Genesis(), "ask whoever gave it"}, clientBinary, n.joining(run.String(), "--ephemeral")...)
-		refused(t, n.dir, []string{"another key", link.Key.String(), key.Key.String(), "ask whoever gave it"}, clientBinary, n.joining(key.String(), "--ephemeral")...)
-		refused(t, n.dir, []string{"genesis", "quotes"}, clientBinary, n.joining(strings.SplitAfter(link.String(), "&")[0], "--ephemeral")...)
+		refused(t, folder, []string{"is another one than you mean", link.Genesis(), run.Genesis(), "ask whoever gave it"}, clientBinary, n.joining(run.String(), "--ephemeral")...)
+		refused(t, folder, []string{"another key", link.Key.String(), key.Key.String(), "ask whoever gave it"}, clientBinary, n.joining(key.String(), "--ephemeral")...)
+		refused(t, folder, []string{"genesis", "quotes"}, clientBinary, n.joining(strings.Split(link.String(), "&")[0], "--ephemeral")...)
 	})
 
 	kept, none := filepath.Join(n.dir, "kept"), filepath.Join(n.dir, "none")
