@@ -71,6 +71,7 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 					members = append(members, w.launch(1, func(o *options) { o.CheckpointDir = away }))
 				}
 				w.until("it has the model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+				synctest.Wait() // until it has said so, too
 				if took := time.Since(begun); took < test.least || took > test.most {
 					t.Errorf("it began after %v, want %v to %v", took, test.least, test.most)
 				}

@@ -185,3 +185,50 @@ func TestModelPartAsResult(t *testing.T) {
 		}
 	})
 }
+
+// falseReporter is a backend whose client says of each model that it holds another one, also of those that
+// it has left behind, and goes and comes in between.
+type falseReporter struct {
+	env.Backend
+	reports atomic.Int64
+}
+
+func (f *falseReporter) Submit(ctx context.Context, a coordinator.Action) error {
+	report, ok := a.(coordinator.ReportCheckpoint)
+	if !ok {
+		return f.Backend.Submit(ctx, a)
+	}
+	f.reports.Add(1)
+	report.Digest = falseModel
+	return f.Backend.Submit(ctx, report)
+}
+
+// TestFalseCommitPoints has a member report models that nobody has: those that the others hold are the commit
+// points all the same, nobody takes another one for the run's, and nothing is lost when the epoch ends early.
+func TestFalseCommitPoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := epochs(4)
+		config.InitMinClients = 3
+		w := newWorld(t, config)
+		honest := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
+		f := &falseReporter{}
+		liar := w.launch(3, func(o *options) { f.Backend, o.Backend = o.Backend, f })
+		for step := uint32(3); step < 8; step++ {
+			w.reach(step, coordinator.RoundWitness)
+			if c := w.host.State().Epoch.Commit; c.Step < step-1 || c.Digest == falseModel {
+				t.Errorf("in step %d the commit point is %x of step %d", step, c.Digest[:4], c.Step)
+			}
+		}
+		liar.cancel()
+		liar.wait()
+		finishEqual(w, honest...)
+		for _, m := range honest {
+			if lost := all[event.Desynchronised](m); len(lost) > 0 {
+				t.Errorf("%+v", lost)
+			}
+		}
+		if s := w.host.State(); f.reports.Load() == 0 || len(s.Lapses) > 0 {
+			t.Errorf("%d false reports, lapses %v", f.reports.Load(), s.Lapses)
+		}
+	})
+}

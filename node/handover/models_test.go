@@ -98,3 +98,34 @@ func TestModelInMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestModelBeforeStays until the one that the run recorded after it is here: those that have that one may be
+// gone, and the run goes on from the one before then.
+func TestModelBeforeStays(t *testing.T) {
+	c := newRig(t)
+	c.inMemory()
+	before := c.models.shares[0]
+	last := &Model{Step: lastStep + 1} // the run did not record it
+	c.must(last.Publish(c.network.Put, c.wrong))
+	c.models.Share(last, before.Digest)
+	recorded := c.request.Definition.Checkpoint
+	s := &coordinator.State{Earlier: []coordinator.Recorded{{Step: before.Step, Digest: before.Digest}}}
+	s.Model.Checkpoint = recorded
+	c.models.Renew(s)
+	if _, err := c.obtain(); err == nil {
+		t.Fatal("somebody has the model")
+	}
+	if c.models.Shared(before.Digest) == nil {
+		t.Error("the model before is gone")
+	}
+	if c.models.Shared(last.Digest) != nil {
+		t.Error("what the run did not record stays")
+	}
+	c.modelAt()
+	a, err := c.obtain()
+	c.must(err)
+	c.check(a)
+	if c.models.Shared(before.Digest) != nil {
+		t.Error("the model before stays although the newer one is here")
+	}
+}
