@@ -269,8 +269,12 @@ func (c *ChainSummary) print(w io.Writer, clients []ClientSummary) {
 	fmt.Fprintf(w, "  on the chain       %d transactions for %s SOL: %.2f and %.9f SOL per client and round\n",
 		c.Transactions, admin.SOL(c.Lamports), c.PerRound, c.LamportRound/admin.LamportsPerSOL)
 	fmt.Fprintf(w, "    ticks            %d, of them out of turn %d\n", c.Ticks, c.OutOfTurn)
-	fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts come back\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
-	fmt.Fprintf(w, "    archive          %s, verified\n", c.Archive)
+	if c.Archive == "" {
+		fmt.Fprintf(w, "    archive          none: the run is not finished; %s SOL in the clients' accounts come back\n", admin.SOL(c.Rent))
+	} else {
+		fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts come back\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
+		fmt.Fprintf(w, "    archive          %s, verified\n", c.Archive)
+	}
 	for i, client := range clients {
 		fmt.Fprintf(w, "    client-%d         %d transactions, %s SOL, %.2f transactions a round\n", i+1, client.Transactions,
 			admin.SOL(client.Lamports), float64(client.Transactions)/float64(max(client.RoundsTrained, 1)))

@@ -253,3 +253,29 @@ func TestRunDirStaysInItsParent(t *testing.T) {
 		made = append(made, dir)
 	}
 }
+
+// TestResumeOfAChain has folders of runs on chains that cannot go on, and options that do not fit them.
+func TestResumeOfAChain(t *testing.T) {
+	for name, test := range map[string]struct {
+		file  string
+		asked Chain
+		used  bool
+		want  string // in the refusal; empty: it is none
+	}{
+		"kept":                {ledgerFile, Chain{}, true, ""},
+		"kept, and named":     {ledgerFile, Chain{Used: true}, true, ""},
+		"kept, a validator's": {ledgerFile, Chain{Used: true, Validator: "v"}, false, "--validator"},
+		"of a validator":      {validatorLedger, Chain{Used: true}, false, "start it by hand with --ledger"},
+		"of a server":         {"run.journal", Chain{Used: true}, false, "--backend solana: the run is not on a chain"},
+		"of a server, unsaid": {"run.journal", Chain{}, false, ""},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, test.file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		used, err := wasOnChain(dir, test.asked)
+		if used != test.used || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %t, %v, want %t, %q", name, used, err, test.used, test.want)
+		}
+	}
+}

@@ -159,12 +159,11 @@ func TestTrackerSumsPayments(t *testing.T) {
 	}
 }
 
-// TestChainChecks refuses what a chain in memory cannot do.
+// TestChainChecks refuses what a chain cannot do.
 func TestChainChecks(t *testing.T) {
 	for want, options := range map[string]Options{
 		"":                        {Chain: Chain{Used: true, SlotMs: 400}},
-		"--resume":                {Chain: Chain{Used: true, SlotMs: 400}, Resume: "dir"},
-		"--kill-server-at-step":   {Chain: Chain{Used: true, SlotMs: 400}, Faults: Faults{KillServerAtStep: 1}},
+		"--kill-server-at-step":   {Chain: Chain{Used: true, SlotMs: 400, Validator: "v"}, Faults: Faults{KillServerAtStep: 1}},
 		"--slot-ms is 0: want 20": {Chain: Chain{Used: true}},
 	} {
 		err := options.Chain.check(options)
