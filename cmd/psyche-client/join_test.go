@@ -128,7 +128,8 @@ func TestKeysByPrecedence(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "psyche")); err == nil {
 		t.Error("a key was made although one is named")
 	}
-	if first := of("", true); first != of("", true) || first == of("", false) || of("", false) == of("", false) {
+	first, fresh, other := of("", true), of("", false), of("", false)
+	if first != of("", true) || first == fresh || fresh == other {
 		t.Error("a kept key is the same at each start, one that is not kept never")
 	}
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
