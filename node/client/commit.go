@@ -68,6 +68,18 @@ func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
+// answerLeaver takes the model that a member which left said to hold, if this client is at its step: the
+// run records it when both say the same, and nothing that counted until then can be lost.
+func (c *commitPoints) answerLeaver(v *view, e *engine, rounds *roundStates) {
+	r := rounds.replica
+	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || !c.isAsked(v.state, r.step) {
+		return
+	}
+	c.takeNow(v, r, e, rounds, func(err error) {
+		c.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
+	})
+}
+
 // takeNow takes the model after the newest applied step, while the trainer does nothing else.
 func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
 	trainer, step := e.trainer, r.step

@@ -103,18 +103,6 @@ func (l *leaving) saidInCooldown() bool {
 	return me.Report.Step == last && !points.busy
 }
 
-// answerLeaver takes the model that a member which left said to hold, if this client is at its step: the
-// run records it when both say the same, and nothing that counted until then can be lost.
-func (n *Node) answerLeaver() {
-	r, points := n.rounds.replica, &n.rounds.points
-	if r == nil || r.closing || r.step < r.epoch.startStep || !n.run.isMember() || !n.engine.Idle() || points.busy || points.has(r.step) || !points.isAsked(n.run.state, r.step) {
-		return
-	}
-	points.takeNow(&n.run, r, &n.engine, &n.rounds, func(err error) {
-		n.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
-	})
-}
-
 // hasWitnessed reports whether this client sent its proof of a round.
 func (l *leaving) hasWitnessed(step uint32) bool {
 	round := l.rounds.of[step]

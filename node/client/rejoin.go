@@ -140,7 +140,7 @@ func (n *Node) beginning() *handover.Model {
 		if r.tries%2 == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
-		n.obtainCommit()
+		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
 		return nil
 	}
 	r.commit = coordinator.Recorded{}
@@ -153,43 +153,42 @@ func (n *Node) beginning() *handover.Model {
 
 // obtainCommit gets the model of the commit point that is tried: from this client's own copy, from an older
 // one by what counted since, or from members that hold it. Whichever way, its digest is the one that a
-// quorum reported.
-func (n *Node) obtainCommit() {
-	r, s := n.seat.rejoin, n.run.state
+// quorum reported. Obtained is called with what became of it.
+func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
+	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
-	definition := n.run.definition()
+	definition := v.definition()
 	definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: commit.Step, Digest: commit.Digest}
-	redefined := n.engine.redefined(definition)
+	redefined := r.engine.redefined(definition)
 	if redefined {
-		n.engine.trainer = nil
+		r.engine.trainer = nil
 	}
-	n.store.Forget(0, 0) // what follows does not go on from there
-	a := n.models.Begin(handover.Request{
-		Definition: definition, Trainer: n.engine.trainer, Redefined: redefined, Running: true,
-		Peers: r.holders, Copy: n.rounds.points.of(commit.Digest).copy, Time: limit,
+	r.store.Forget(0, 0) // what follows does not go on from there
+	a := r.models.Begin(handover.Request{
+		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
+		Peers: r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
 	})
-	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
-		limited, cancel := n.tasks.WithTimeout(ctx, limit)
+	r.engine.start(opLoad, 0, func(ctx context.Context) func() {
+		limited, cancel := r.engine.tasks.WithTimeout(ctx, limit)
 		defer cancel()
 		err := a.Run(limited)
 		cancelled := ctx.Err() != nil
-		return func() { n.obtained(a, err, cancelled) }
+		return func() { obtained(a, err, cancelled) }
 	})
-	n.engine.op.from = s.Model.Checkpoint
+	r.engine.op.from = s.Model.Checkpoint
 }
 
-// obtainedCommit takes note of what became of a commit point that was to be had.
-func (n *Node) obtainedCommit(m *handover.Model, err error, cancelled bool) {
-	r := n.seat.rejoin
+// obtained takes note of what became of a commit point that was to be had.
+func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
 		if r.tries++; r.tries < maxCommitTries {
-			r.notBefore = n.tasks.Now().Add(commitPause << (r.tries - 1))
+			r.notBefore = r.engine.tasks.Now().Add(commitPause << (r.tries - 1))
 		}
-		n.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
 	default:
-		n.rounds.points.add(m)
+		points.add(m)
 	}
 }
 

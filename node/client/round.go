@@ -26,7 +26,7 @@ func (n *Node) roundTrain() {
 	}
 	n.press(l)
 	n.train(l)
-	n.answerLeaver()
+	n.rounds.points.answerLeaver(&n.run, &n.engine, &n.rounds)
 	n.trainAhead(l)
 	n.sendWitness(l, false)
 	n.accuse()
@@ -294,7 +294,7 @@ func (n *Node) roundWitness() {
 	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
 	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
 		n.sendWitness(l, true)
-		n.answerLeaver()
+		n.rounds.points.answerLeaver(&n.run, &n.engine, &n.rounds)
 		n.trainAhead(l)
 	}
 }

@@ -177,7 +177,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	if a.Running {
-		n.obtainedCommit(a.Model, err, cancelled)
+		n.seat.rejoin.obtained(a.Model, &n.rounds.points, err, cancelled)
 		return
 	}
 	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
