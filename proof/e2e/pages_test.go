@@ -19,7 +19,7 @@ const pageTimeout = 5 * time.Minute // of all blocks of a page
 // folders are the test's own.
 func TestPagesRun(t *testing.T) {
 	for page, want := range map[string][]string{
-		"first-steps.md": {"others join with", "the run is finished", "records verified", "all 40 steps"},
+		"first-steps.md": {"psyche://", "the run is finished", "records verified", "all 40 steps"},
 		"server.md":      {"WaitingForMembers", "pauses as soon", "goes on", "records verified", "needs no repair"},
 	} {
 		t.Run(page, func(t *testing.T) {
