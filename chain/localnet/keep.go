@@ -88,7 +88,7 @@ func (k *kept) commit() {
 }
 
 // Keep has the chain append all that happens on it from now on to a log. Replay makes the chain
-// again of the log's entries. What is confirmed is durable; the slot that is open when the process is
+// again of the log's entries. Confirmed slots are durable; the slot that is open when the process is
 // killed is lost, as on a fork. Accounts that SetAccount puts there are not kept.
 func (l *Ledger) Keep(log Log) error {
 	l.mu.Lock()
