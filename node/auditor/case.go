@@ -127,7 +127,7 @@ func (a *Auditor) findResult(q *auditCase) {
 		q.end(unclear, "its result was not to be had")
 		return
 	}
-	root, history := a.past.Previous(&r, a.clientOf(q.Trainer).OptimizerSince)
+	root, history := a.past.Previous(&r)
 	switch history {
 	case lineageUnknown:
 		q.end(unclear, "it is not known here what it goes on from")

@@ -33,7 +33,7 @@ type heldResult struct {
 	Size       uint32
 	Header     codec.Header // where the result was not to be had only its step
 	Counted    bool         // it was applied
-	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it then
+	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it when the round began; 0: not known
 }
 
 // Read reports whether the result itself was read here.
@@ -189,12 +189,11 @@ const (
 
 // Previous says whether a result goes on from its trainer's newest held result, or from zeros where
 // the run knows that its optimizer began not before that one, and returns the root of that result.
-// Since is the first step that the optimizer remembers, as the run knows it now: it may have begun anew
-// since the result was made.
-func (p *past) Previous(r *heldResult, since uint32) (root [32]byte, history lineage) {
+// Where it began is what the run knew in the result's round. What it knows later differs with the hour
+// at which a member looks, and a jury that judges by it ejects an accuser that was right.
+func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 	said := r.Header.Previous
 	newest, at := p.before(r.Owner, r.Header.Step)
-	since = max(since, r.Since)
 	switch {
 	case said != 0 && said == at && newest.Read():
 		return newest.Header.Momentum, lineageAllowed
@@ -206,9 +205,11 @@ func (p *past) Previous(r *heldResult, since uint32) (root [32]byte, history lin
 		return root, lineageBroken
 	case said != 0:
 		return root, lineageUnknown
-	case at >= max(p.since, 1) && at > since, at < p.since && at > since:
+	case r.Since == 0 || r.Since > r.Header.Step:
+		return root, lineageUnknown
+	case at > r.Since:
 		return root, lineageBroken
-	case at < p.since && since < p.since: // results of it may not be known here
+	case at < p.since && r.Since < p.since: // results of it may not be known here
 		return root, lineageUnknown
 	}
 	return root, lineageAllowed

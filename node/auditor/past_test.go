@@ -13,6 +13,7 @@ func held(owner byte, step, previous uint32) heldResult {
 	return heldResult{
 		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
 		Header: codec.Header{Step: step, Previous: previous, Momentum: [32]byte{owner, byte(step), 1}},
+		Since:  1,
 	}
 }
 
@@ -53,10 +54,13 @@ func TestWhatAResultMayGoOnFrom(t *testing.T) {
 		"one of which nothing is known":       {pastOf(10, 20), 3, 20, 0, 1, lineageUnknown},
 		"one that began when it was known":    {pastOf(10, 20), 3, 20, 0, 12, lineageAllowed},
 		"what nobody saw, since then":         {pastOf(10, 20), 3, 20, 12, 1, lineageBroken},
+		"zeros, of whom the run forgot":       {pastOf(1, 20), 2, 20, 0, 0, lineageUnknown},
+		"zeros, and it began anew since":      {pastOf(1, 20), 2, 20, 0, 21, lineageUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := held(c.trainer, c.step, c.previous)
-			root, got := c.past.Previous(&r, c.since)
+			r.Since = c.since
+			root, got := c.past.Previous(&r)
 			if got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
@@ -75,22 +79,23 @@ func TestNewestResultIsKnownForEver(t *testing.T) {
 		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
 	}
 	r := held(2, 200, 18)
-	if _, got := p.Previous(&r, 1); got != lineageAllowed {
+	if _, got := p.Previous(&r); got != lineageAllowed {
 		t.Errorf("from its newest result, long ago: %v", got)
 	}
 	r = held(2, 200, 15)
-	if _, got := p.Previous(&r, 1); got != lineageBroken {
+	if _, got := p.Previous(&r); got != lineageBroken {
 		t.Errorf("from an older one: %v", got)
 	}
 	p.Add(appliedRound{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000)
 	for previous, want := range map[uint32]lineage{18: lineageAllowed, 15: lineageBroken, 250: lineageUnknown, 300: lineageBroken, 0: lineageBroken} {
 		r = held(2, 301, previous)
-		if _, got := p.Previous(&r, 1); got != want {
+		if _, got := p.Previous(&r); got != want {
 			t.Errorf("after a gap, from step %d: %v, want %v", previous, got, want)
 		}
 	}
 	r = held(2, 301, 0)
-	if _, got := p.Previous(&r, 100); got != lineageUnknown {
+	r.Since = 100
+	if _, got := p.Previous(&r); got != lineageUnknown {
 		t.Errorf("from zeros, since a step in the gap: %v", got)
 	}
 }
@@ -102,16 +107,11 @@ func TestResultsThatWereNotHeardOf(t *testing.T) {
 	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
 	r, other := held(2, 23, 21), held(3, 23, 21)
-	if _, got := p.Previous(&r, 1); got != lineageUnknown {
+	if _, got := p.Previous(&r); got != lineageUnknown {
 		t.Errorf("from a result that others hold: %v", got)
 	}
-	if _, got := p.Previous(&other, 1); got != lineageBroken {
+	if _, got := p.Previous(&other); got != lineageBroken {
 		t.Errorf("from a result that nobody holds: %v", got)
-	}
-	r = held(2, 23, 0)
-	r.Since = 20
-	if _, got := p.Previous(&r, 0); got != lineageAllowed {
-		t.Errorf("from zeros, of an optimizer that began anew and that the run has forgotten since: %v", got)
 	}
 }
 

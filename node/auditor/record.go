@@ -16,8 +16,7 @@ type Record struct {
 	counted []*tally.Slot // of the results that are applied
 	depot   *depot
 	trainer env.Auditor
-	since   map[coordinator.ClientID]uint32 // first step that each trainer's optimizer remembers
-	err     error                           // why it is not kept
+	err     error // why it is not kept
 }
 
 // Record begins to note what is held of a round of an epoch with that cold start; nil where nothing is
@@ -29,7 +28,7 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	}
 	r := &Record{
 		round:   appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
-		outcome: o, depot: a.depot, trainer: trainer, since: make(map[coordinator.ClientID]uint32, len(b.Slots)),
+		outcome: o, depot: a.depot, trainer: trainer,
 	}
 	for _, c := range o.Counted {
 		r.counted = append(r.counted, b.Find(c.Batch))
@@ -43,7 +42,6 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	}
 	for i := range b.Slots {
 		owner := b.Slots[i].Owner
-		r.since[owner] = a.clientOf(owner).OptimizerSince
 		if !known[owner] && b.Round.Score(owner) >= int(b.Round.WitnessesNeeded) {
 			r.round.Unheard = append(r.round.Unheard, owner)
 		}
@@ -84,7 +82,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 }
 
 func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: r.since[s.Owner]}
+	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince}
 	result.Header.Step = r.round.Step
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)

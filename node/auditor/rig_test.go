@@ -110,7 +110,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 	if err := r.depot.Put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
-	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true}
+	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}
 }
 
 // run lets a time pass, in which the client calls the auditor ten times a second.

@@ -109,6 +109,11 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 	config := v.state.Config
 	l := &roundState{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
+	for i := range l.Slots {
+		if owner, known := v.state.Member(l.Slots[i].Owner); known {
+			l.Slots[i].OptimizerSince = owner.OptimizerSince
+		}
+	}
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
 	}

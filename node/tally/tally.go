@@ -53,6 +53,10 @@ type Slot struct {
 	Warming    bool // the owner's optimizer is too young for its result to count
 	Candidates []*Candidate
 
+	// OptimizerSince is the first step that the owner's optimizer remembers, as the run knew it when this
+	// client first saw the round; zero: it is not known. What is after the round's step says nothing of it.
+	OptimizerSince uint32
+
 	unshelved bool // peers cannot ask for the newest candidates yet, or get them in another order
 }
 
