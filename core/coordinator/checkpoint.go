@@ -69,8 +69,11 @@ func (s *State) agreesOn(model Recorded) bool {
 			}
 		}
 	}
-	return count >= max(assign.Quorum(voters), (s.Seats()+2)/3)
+	return count >= max(assign.Quorum(voters), s.fewestReports())
 }
+
+// fewestReports returns ⌈n/3⌉ of the n that the epoch began with: no fewer agree on a model.
+func (s *State) fewestReports() int { return (s.Seats() + 2) / 3 }
 
 // agreed returns the model of the epoch's last step that enough members reported.
 func (s *State) agreed() (model Recorded, ok bool) {

@@ -91,3 +91,45 @@ func (r *run) checkModels(t *rapid.T) {
 		}
 	}
 }
+
+// TestAbandonedEpoch has five of seven members leave: what two go on to train could not be recorded, so
+// the epoch ends once the five are gone for as long as rounds are stored, and goes on where one of them
+// returns before.
+func TestAbandonedEpoch(t *testing.T) {
+	for name, c := range map[string]struct {
+		leave  int
+		back   uint32 // round after the departures in which one returns; 0: none does
+		rounds uint32 // that are held after the departures, of 21 that the epoch has left
+	}{
+		"five of seven":                      {5, 0, StoredRounds},
+		"one returns":                        {5, 2, 21},
+		"one returns in the last moment":     {5, StoredRounds, 21},
+		"four of seven, three may record it": {4, 0, 21},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testConfig()
+			config.RoundsPerEpoch, config.InitMinClients, config.MinClients, config.TotalSteps = 26, 7, 1, 100
+			r := newRun(t, config, "a", "b", "c", "d", "e", "f", "g")
+			r.join("a", "b", "c", "d", "e", "f", "g")
+			r.startTraining()
+			for r.Progress.Step < 6 {
+				r.step()
+			}
+			r.witnessAll()
+			for _, leaver := range []string{"g", "f", "e", "d", "c"}[:c.leave] {
+				r.must(leaver, Withdraw{Client: clientID(leaver)})
+			}
+			r.pass()
+			last := r.Progress.Step
+			for r.RunState != Cooldown {
+				if c.back != 0 && r.Progress.Step == last+c.back-1 {
+					r.must("g", Return{Epoch: r.Progress.Epoch})
+				}
+				r.step()
+			}
+			if held := r.Progress.Step - last; held != c.rounds {
+				t.Errorf("%d rounds were held after the departures, want %d", held, c.rounds)
+			}
+		})
+	}
+}

@@ -38,11 +38,25 @@ func (s *State) endsBefore(step uint32) bool {
 		s.Epoch.LastStep != 0 && step > s.Epoch.LastStep,
 		s.HealthyCount() < int(s.Config.MinClients),
 		step > s.Config.TotalSteps,
-		s.PendingPause:
+		s.PendingPause,
+		s.isAbandoned(step):
 		return true
 	default:
 		return false
 	}
+}
+
+// isAbandoned reports whether so many members have been gone for StoredRounds rounds that the others
+// are too few to agree on a model of this epoch: whatever they go on to train would be lost with its
+// end. Until then those that are gone may return.
+func (s *State) isAbandoned(step uint32) bool {
+	gone := 0
+	for i := range s.Epoch.Exited {
+		if s.Epoch.Exited[i].ExitedHeight+StoredRounds < step-s.Epoch.StartStep {
+			gone++
+		}
+	}
+	return s.Seats()-gone < s.fewestReports()
 }
 
 // roundOf returns what is known of the round of a step before it begins: everything but

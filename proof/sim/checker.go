@@ -358,7 +358,22 @@ func (c *checker) roundOver(s *coordinator.State, before stateMark) {
 	if s.RunState == coordinator.RoundTrain && len(round.Witnesses) < quorum {
 		c.violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
 	}
+	if there := presentOf(s); s.RunState == coordinator.RoundTrain && 3*there < s.Seats() {
+		c.violate(CommitKept, "the epoch goes on in step %d with %d of its %d first members: nothing can be recorded", s.Progress.Step, there, s.Seats())
+	}
 	c.chain.extend(round, s.Config)
+}
+
+// presentOf returns how many of the first members are there in a round that begins, or were in one of
+// the four before it.
+func presentOf(s *coordinator.State) int {
+	there := len(s.Epoch.Clients)
+	for i := range s.Epoch.Exited {
+		if height := s.CurrentRound().Height; height <= 4 || s.Epoch.Exited[i].ExitedHeight >= height-4 {
+			there++
+		}
+	}
+	return there
 }
 
 // applied checks what an honest client has just made part of its model.

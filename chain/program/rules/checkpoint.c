@@ -21,12 +21,15 @@ static void count_votes(const struct clients *l, uint32_t step, const struct key
 	}
 }
 
+// state_fewest_reports is State.fewestReports.
+uint32_t state_fewest_reports(const struct state *s) { return (state_seats(s) + 2) / 3; }
+
 // state_agrees_on is State.agreesOn.
 static bool state_agrees_on(const struct state *s, uint32_t step, const struct key *digest) {
-	uint32_t voters = 0, count = 0, third = (state_seats(s) + 2) / 3;
+	uint32_t voters = 0, count = 0;
 	count_votes(&s->epoch.clients, step, digest, &voters, &count);
 	count_votes(&s->epoch.exited, step, digest, &voters, &count);
-	return count >= assign_quorum(voters) && count >= third;
+	return count >= assign_quorum(voters) && count >= state_fewest_reports(s);
 }
 
 // state_commit is State.commit.

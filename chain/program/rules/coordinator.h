@@ -220,6 +220,7 @@ bool round_proved_missing(const struct round *r, uint32_t score);
 uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id);
 bool round_denied(const struct round *r, uint32_t score);
 uint32_t state_seats(const struct state *s);
+uint32_t state_fewest_reports(const struct state *s);
 void state_keep_findings(struct state *s);
 enum code state_health_check(struct state *s, const struct key *from, const struct action *a);
 

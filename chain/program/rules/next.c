@@ -2,12 +2,19 @@
 
 #include "coordinator.h"
 
+// state_is_abandoned is State.isAbandoned.
+static bool state_is_abandoned(const struct state *s, uint32_t step) {
+	uint32_t gone = 0, height = step - s->epoch.start_step;
+	for (uint32_t i = 0; i < s->epoch.exited.count; i++) gone += s->epoch.exited.list[i].exited_height + STORED_ROUNDS < height;
+	return state_seats(s) - gone < state_fewest_reports(s);
+}
+
 // state_ends_before is State.endsBefore.
 bool state_ends_before(const struct state *s, uint32_t step) {
 	const struct config *c = &s->config;
 	return (c->rounds_per_epoch != 0 && step - s->epoch.start_step >= c->rounds_per_epoch) ||
 	       (s->epoch.last_step != 0 && step > s->epoch.last_step) || state_healthy_count(s) < c->min_clients ||
-	       step > c->total_steps || s->pending_pause;
+	       step > c->total_steps || s->pending_pause || state_is_abandoned(s, step);
 }
 
 // state_round_of is State.roundOf, into a round of zeros.

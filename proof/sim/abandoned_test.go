@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// TestAbandonedEpoch has seven of nine members vanish for good, one after the other, where min_clients is
+// one: the epoch ends soon after. A host that lets it go on is found.
+func TestAbandonedEpoch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates runs")
+	}
+	ended, caught := 0, 0
+	for seed := uint64(1); seed <= 4; seed++ {
+		steps, violation := abandon(seed, false)
+		if violation != nil && violation.Assertion != Progress { // those that vanished have no final model
+			t.Errorf("seed %d: %v", seed, violation)
+		}
+		if steps < abandonedRounds {
+			ended++
+		}
+		if _, violation = abandon(seed, true); violation != nil && violation.Assertion == CommitKept {
+			caught++
+		}
+	}
+	t.Logf("%d of 4 epochs ended before their time, %d of 4 that went on were found", ended, caught)
+	if ended != 4 || caught != 4 {
+		t.Error("an epoch went on without those that could record it, or one that did was not found")
+	}
+}
+
+const abandonedRounds = 400
+
+// abandon plays a run and returns how many rounds its first epoch had. A host that goes on takes all that
+// vanished for members that left in this round.
+func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: NoFaults}
+	var w *world
+	o.rules = rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		before := s.RunState
+		changed := false
+		if goesOn && before == coordinator.RoundWitness {
+			changed = tickOfFewer(s, now, draw)
+		} else {
+			changed = s.Tick(now, draw)
+		}
+		if s.Progress.Epoch == 0 && before == coordinator.Warmup && s.RunState == coordinator.RoundTrain {
+			for i := range 7 {
+				w.after(int64(i+1)*25*second, w.machines[i].crash)
+			}
+		}
+		if s.Progress.Epoch == 0 && before != coordinator.Cooldown && s.RunState == coordinator.Cooldown {
+			rounds = s.CurrentRound().Height + 1
+		}
+		return changed
+	}}
+	w = newWorld(o)
+	defer w.workers.close()
+	w.plan.faults = Crash
+	k := &w.plan.config
+	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = abandonedRounds, 0, abandonedRounds, 0
+	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
+	k.InitMinClients, k.MinClients, k.WitnessNodes = 9, 1, 0
+	w.begin()
+	w.loop()
+	return rounds, w.violation
+}
+
+// tickOfFewer ticks as if everybody that left had left in the running round.
+func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
+	changed := s.Clone()
+	for i := range changed.Epoch.Exited {
+		changed.Epoch.Exited[i].ExitedHeight = s.CurrentRound().Height
+	}
+	if !changed.Tick(now, draw) {
+		return false
+	}
+	for i := range s.Epoch.Exited {
+		changed.Epoch.Exited[i].ExitedHeight = s.Epoch.Exited[i].ExitedHeight
+	}
+	*s = changed
+	return true
+}
