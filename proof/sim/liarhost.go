@@ -219,9 +219,9 @@ func (c *checker) told(from, to *process, message []byte, delay int64) {
 	})
 }
 
-// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
-// tell others.
-const forkNoticed = 5 * second
+// forkNoticed is how long a client may need to end that was told of a fork: what the host shows it may be
+// under way for some seconds, and it stays for two to tell others.
+const forkNoticed = 10 * second
 
 // clone returns a checker of another history that has been the same so far.
 func (c *checker) clone(h *host) *checker {
