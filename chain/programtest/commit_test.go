@@ -200,3 +200,54 @@ func heldByAMember(r *pair) error {
 	}
 	return c.err
 }
+
+// abandoned has five of seven members leave: the epoch ends once they are gone for as long as rounds are
+// stored, and goes on as long as one of them returns in time. Of those that left none has the model of its
+// commit point, so the epoch that follows waits for those that have it.
+func abandoned(r *pair) error {
+	for _, returns := range []bool{false, true} {
+		c := begun(r, 7, false)
+		s := c.r.s.Clone()
+		s.Config.MinClients, s.Config.InitMinClients, s.Config.RoundsPerEpoch, s.Config.EpochTime = 1, 1, 20, 0
+		if err := c.r.load(s); err != nil {
+			return err
+		}
+		c.tick(30*second, coordinator.RoundTrain)
+		c.counted(coordinator.RoundTrain)
+		c.report(1, clientID(101), 0, 1, 2, 3, 4)
+		round, proof := c.r.s.CurrentRound(), c.proof(0)
+		for _, member := range round.ElectedWitnesses(c.r.s.Config) {
+			c.must(round.Members[member], proof)
+		}
+		c.tick(second, coordinator.RoundWitness)
+		for i := 2; i < 7; i++ {
+			c.must(clientID(i), coordinator.Withdraw{Client: clientID(i)})
+		}
+		c.tick(5*second, coordinator.RoundTrain)
+		for range coordinator.StoredRounds - 1 {
+			c.counted(coordinator.RoundTrain)
+		}
+		next := coordinator.Cooldown
+		if returns {
+			c.must(clientID(6), coordinator.Return{})
+			next = coordinator.RoundTrain
+		}
+		c.counted(next)
+		if !returns {
+			c.tick(20*second, coordinator.WaitingForMembers)
+			if c.r.s.Model.Checkpoint.Step != 1 {
+				c.fail("the run goes on from %s", c.r.s.String())
+			}
+			c.must(clientID(0), coordinator.Withdraw{Client: clientID(0)})
+			c.must(clientID(1), coordinator.Withdraw{Client: clientID(1)})
+			c.must(clientID(6), coordinator.Join{Epoch: c.r.s.Progress.Epoch})
+			c.tick(second, coordinator.WaitingForMembers)
+			c.tick(29*second, coordinator.WaitingForMembers)
+			c.tick(second, coordinator.Warmup)
+		}
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}

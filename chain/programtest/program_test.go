@@ -29,6 +29,7 @@ func suites(operations int) []suite {
 		{"commit point", commitPoint},
 		{"holds the first", holdsTheFirst},
 		{"few are left", fewAreLeft},
+		{"abandoned", abandoned},
 		{"ends at a commit point", endsAtACommitPoint},
 		{"held by a member", heldByAMember},
 		{"barred at the end", barredAtTheEnd},

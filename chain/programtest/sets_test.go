@@ -8,7 +8,7 @@ import (
 
 // setLimit is what an epoch may take to begin, in compute units, when all lists of clients are full
 // and all who wait are drawn.
-const setLimit = 160_000
+const setLimit = 165_000
 
 // TestSets begins an epoch for as many clients as can wait, after one that as many others left as
 // can, with as many departed before, and wants that to be no dearer than sets make it.

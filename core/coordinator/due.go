@@ -62,7 +62,7 @@ func (s *State) phase() phase {
 		p.over = s.PendingPause || !enough && s.MinimumSince != 0
 		p.endless = !enough
 		p.unnoticed = enough && s.MinimumSince == 0
-		p.since, p.most = s.MinimumSince, s.Config.WaitingForMembersExtraTime
+		p.since, p.most = s.MinimumSince, s.membersTime()
 	case Warmup:
 		healthy := s.HealthyCount()
 		p.over = s.PendingPause || healthy < len(s.Epoch.Clients) || healthy < int(s.Config.MinClients) || s.readyCount() >= healthy

@@ -76,7 +76,7 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 		s.MinimumSince = now
 		return now != 0
 	}
-	if !elapsed(s.MinimumSince, now, s.Config.WaitingForMembersExtraTime) {
+	if !elapsed(s.MinimumSince, now, s.membersTime()) {
 		return false
 	}
 	s.startEpoch(now)

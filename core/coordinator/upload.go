@@ -142,6 +142,20 @@ func printable(text string) bool {
 	return true
 }
 
+// membersTime returns for how many milliseconds an epoch still waits for others once enough clients are
+// there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
+// load one: the run would go on from an older model, while those that hold the newest may be starting
+// again.
+func (s *State) membersTime() uint64 {
+	checkpoint := s.Model.Checkpoint
+	if checkpoint.Kind.isOrigin() ||
+		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) ||
+		slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Digest == checkpoint.Digest && u.Tries < MaxUploadTries }) {
+		return s.Config.WaitingForMembersExtraTime
+	}
+	return max(s.Config.WaitingForMembersExtraTime, s.Config.WarmupTime)
+}
+
 // fallBackIfModelIsGone returns to a model that can still be had when none of the members that
 // an epoch will have holds that of the checkpoint. It is the newest recorded checkpoint that a member
 // said it holds or of which somebody reported an upload, be it the present one, and the run's origin

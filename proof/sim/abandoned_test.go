@@ -83,3 +83,69 @@ func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
 	*s = changed
 	return true
 }
+
+// TestFallingBackWaits has all members crash in Warmup and come back without their model, which nobody has
+// then. A run that goes on from an older one has waited as long as a Warmup lasts. A host that does so at
+// once is found.
+func TestFallingBackWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates runs")
+	}
+	found := 0
+	for seed := uint64(1); seed <= 8; seed++ {
+		if lost, violation := fallBack(seed, rules{reports: true}); violation != nil || !lost {
+			t.Errorf("seed %d: fell back: %t, %v", seed, lost, violation)
+		}
+		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == CommitKept {
+			found++
+		}
+	}
+	if found == 0 { // it may begin with so few that nobody crashes
+		t.Error("a host that falls back at once is not found")
+	}
+}
+
+// fallBack plays that run and reports whether it lost steps.
+func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
+	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: NoFaults, rules: host}
+	tick := host.tick
+	if tick == nil {
+		tick = (*coordinator.State).Tick
+	}
+	var w *world
+	crashed := false
+	o.rules.tick = func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		before := s.RunState
+		changed := tick(s, now, draw)
+		if before == coordinator.WaitingForMembers && s.RunState == coordinator.Warmup && s.Progress.Epoch == 1 && !crashed {
+			crashed = true
+			w.after(0, func() {
+				for _, m := range w.machines {
+					m.crash()
+					w.after(20*second, m.start)
+				}
+			})
+		}
+		lost = lost || len(s.Lapses) > 0
+		return changed
+	}
+	w = newWorld(o)
+	defer w.workers.close()
+	w.plan.faults = Crash
+	k := &w.plan.config
+	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = 4, 0, 12, 0
+	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 60_000, 15_000, 10_000, 1000, 3000
+	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0
+	w.begin()
+	w.loop()
+	return lost, w.violation
+}
+
+// fallsAtOnce waits for nobody once enough are there, be it that none of them holds the model.
+func fallsAtOnce() rules {
+	return instead(coordinator.WaitingForMembers, func(s *coordinator.State) {
+		if len(s.Pending) >= int(s.Config.InitMinClients) {
+			s.MinimumSince = 1
+		}
+	})
+}

@@ -141,6 +141,9 @@ func (c *checker) fellBack(s *coordinator.State, before stateMark) {
 	if after == before.checkpoint {
 		return
 	}
+	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < s.Config.WarmupTime {
+		c.violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
+	}
 	for _, m := range before.waited {
 		if _, seated := s.Member(m.ID); !seated {
 			continue

@@ -18,8 +18,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/8\n"
-	oldMagic   = "psychelog/" // formats 1 to 7: other rules of the coordinator, which would replay to another state
+	magic      = "psychelog/9\n"
+	oldMagic   = "psychelog/" // formats 1 to 8: other rules of the coordinator, which would replay to another state
 	headerSize = 4 + sha256.Size + 4
 )
 

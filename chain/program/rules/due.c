@@ -41,7 +41,7 @@ void state_phase(struct state *s, struct phase *p) {
 		p->endless = !enough;
 		p->unnoticed = enough && s->minimum_since == 0;
 		p->since = s->minimum_since;
-		p->most = s->config.waiting_for_members_extra_time;
+		p->most = state_members_time(s);
 		break;
 	case WARMUP:
 		p->over = s->pending_pause || healthy < s->epoch.clients.count || healthy < s->config.min_clients || state_ready_count(s) >= healthy;

@@ -115,7 +115,7 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 		s->minimum_since = now;
 		return now != 0;
 	}
-	if (!elapsed(s->minimum_since, now, s->config.waiting_for_members_extra_time)) return false;
+	if (!elapsed(s->minimum_since, now, state_members_time(s))) return false;
 	state_start_epoch(s, now, draw);
 	return true;
 }

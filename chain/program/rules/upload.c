@@ -96,6 +96,17 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
+// state_members_time is State.membersTime.
+uint64_t state_members_time(const struct state *s) {
+	const struct checkpoint *checkpoint = &s->model.checkpoint;
+	uint64_t extra = s->config.waiting_for_members_extra_time, warmup = s->config.warmup_time;
+	bool there = is_origin(checkpoint->kind);
+	for (uint32_t i = 0; i < s->pending.count && !there; i++) there = s->pending.list[i].holds_model;
+	for (uint32_t i = 0; i < s->upload_count; i++)
+		there |= key_equal(&s->uploads[i].digest, &checkpoint->digest) && s->uploads[i].tries < MAX_UPLOAD_TRIES;
+	return there || extra > warmup ? extra : warmup;
+}
+
 // state_newest_at_hand finds the newest model that was uploaded or that a member holds: step 0 for none.
 static void state_newest_at_hand(const struct state *s, struct recorded *newest) {
 	host_zero(newest, sizeof *newest);
