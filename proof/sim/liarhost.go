@@ -212,11 +212,17 @@ func (c *checker) told(from, to *process, message []byte, delay int64) {
 	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
 		return
 	}
-	w.after(delay+forkNoticed, func() {
-		if to.alive && !to.ended {
+	var look func()
+	look = func() {
+		switch idle := to.machine.starved - (w.now - forkNoticed); {
+		case !to.alive || to.ended:
+		case !w.healed && idle > 0: // its processor did nothing in that time
+			w.after(idle, look)
+		default:
 			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), own.Step, from.machine.name())
 		}
-	})
+	}
+	w.after(delay+forkNoticed, look)
 }
 
 // forkNoticed is how long a client may need to end that was told of a fork: what the host shows it may be
