@@ -17,14 +17,6 @@ func (s *State) MayReturn(id ClientID) bool {
 	return false
 }
 
-// freeReturns are how many Returns into one epoch cost nothing where results are audited.
-const freeReturns = 1
-
-// countsReturns reports whether a member that returns more often is on probation again. If results
-// are audited, one that is away whenever others ask about its results would have nothing to lose
-// otherwise.
-func (s *State) countsReturns() bool { return s.Config.VerificationPercent > 0 && s.probation() > 0 }
-
 // giveBack gives a client that left the running epoch its own seat back: it is in the members of
 // the rounds that begin from now on. It comes back as late as it left. The epoch's other
 // seats stay as they are.
@@ -56,9 +48,6 @@ func (s *State) giveBack(from ClientID, a Return) error {
 	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
 	client.HoldsEarlier = 0                 // it may have been started again
 	client.OptimizerSince = s.Progress.Step // whatever it remembers, rounds are missing in it
-	if s.countsReturns() && client.Returns > freeReturns {
-		client.ProbationUntil = s.probationEnd()
-	}
 	if client.Lateness == FoundLate {
 		client.Lateness = Late
 	}

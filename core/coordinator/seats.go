@@ -44,7 +44,7 @@ func (s *State) credit(id ClientID) uint32 {
 		switch client := &clients[i]; {
 		case client.isNew() || client.State == Ejected:
 			return 0
-		case client.State == Dropped && (l == 2 || s.wasYoung(client)):
+		case client.State == Dropped && (l == 2 || s.onProbation(client, s.Epoch.StartStep)):
 			return 0
 		case client.State == Dropped:
 			return s.probationEnd()
@@ -53,15 +53,6 @@ func (s *State) credit(id ClientID) uint32 {
 		}
 	}
 	return 0
-}
-
-// wasYoung reports whether a member of the epoch was on probation when it began. Of a member that returned so
-// often that it is on probation again this is not known, and it keeps its seat.
-func (s *State) wasYoung(c *Client) bool {
-	if s.countsReturns() && c.Returns > freeReturns {
-		return false
-	}
-	return s.onProbation(c, s.Epoch.StartStep)
 }
 
 // hasOffice reports whether the key governs the run or hosts it.

@@ -11,9 +11,6 @@ import (
 // maxReturns is how often a member may come back into one epoch.
 const maxReturns = 3
 
-// freeReturns is how often it may where results are audited before it is on probation again.
-const freeReturns = 1
-
 // seats are those that an epoch began with, and how often each was taken back.
 type seats struct {
 	returns map[coordinator.ClientID]int
@@ -63,9 +60,6 @@ func (c *checker) returned(s *coordinator.State, from coordinator.ClientID) {
 		c.violate(OwnSeat, "%s was late: %t, and comes back as if not", name, late)
 	case s.IsPending(from):
 		c.violate(OwnSeat, "%s waits for another seat", name)
-	}
-	if s.Config.VerificationPercent > 0 && s.Config.ProbationSteps > 0 && count+1 > freeReturns {
-		c.probation[from] = s.Progress.Step + s.Config.ProbationSteps
 	}
 	if ok && member.ProbationUntil != c.probation[from] {
 		c.violate(SeatsFair, "%s returns for the %dth time, and is on probation until step %d, not %d", name, count+1, member.ProbationUntil, c.probation[from])

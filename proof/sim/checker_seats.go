@@ -63,7 +63,7 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 		case !member:
 		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
 			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.world.nameOf(id))
-		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began && c.seats.returns[id] <= freeReturns:
+		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began:
 			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.world.nameOf(id))
 		}
 	}

@@ -186,7 +186,6 @@ static enum code state_give_back(struct state *s, const struct key *from, const 
 	client.returns++;
 	client.holds_earlier = 0;
 	client.optimizer_since = s->progress.step;
-	if (state_counts_returns(s) && client.returns > FREE_RETURNS) client.probation_until = state_probation_end(s);
 	if (client.lateness == FOUND_LATE) client.lateness = LATE;
 	client.ready = index_of_key(s->epoch.ready, s->epoch.ready_count, from) >= 0;
 	client_add(&s->epoch.clients, &client);

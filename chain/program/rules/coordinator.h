@@ -243,7 +243,6 @@ bool round_has_quorum(const struct round *r);
 bool client_is_new(const struct client *c);
 uint32_t state_probation(const struct state *s);
 uint32_t state_probation_end(const struct state *s);
-bool state_counts_returns(const struct state *s);
 bool state_on_probation(const struct state *s, const struct client *c, uint32_t step);
 uint32_t state_credit(const struct state *s, const struct key *id);
 bool state_has_office(const struct state *s, const struct key *id);

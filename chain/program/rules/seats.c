@@ -19,15 +19,6 @@ bool state_on_probation(const struct state *s, const struct client *c, uint32_t 
 	return state_probation(s) != 0 && step < c->probation_until;
 }
 
-// state_counts_returns is State.countsReturns.
-bool state_counts_returns(const struct state *s) { return s->config.verification_percent > 0 && state_probation(s) > 0; }
-
-// state_was_young is State.wasYoung.
-static bool state_was_young(const struct state *s, const struct client *c) {
-	if (state_counts_returns(s) && c->returns > FREE_RETURNS) return false;
-	return state_on_probation(s, c, s->epoch.start_step);
-}
-
 // state_credit is State.credit.
 uint32_t state_credit(const struct state *s, const struct key *id) {
 	const struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
@@ -37,7 +28,7 @@ uint32_t state_credit(const struct state *s, const struct key *id) {
 		const struct client *client = &lists[l]->list[i];
 		if (client_is_new(client) || client->state == EJECTED) return 0;
 		if (client->state != DROPPED) return client->probation_until;
-		return l == 2 || state_was_young(s, client) ? 0 : state_probation_end(s);
+		return l == 2 || state_on_probation(s, client, s->epoch.start_step) ? 0 : state_probation_end(s);
 	}
 	return 0;
 }
