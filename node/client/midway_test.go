@@ -29,6 +29,7 @@ type comeback struct {
 	audits  bool
 	damage  bool                            // its own copies are damaged meanwhile
 	slow    bool                            // rounds take a second
+	signed  bool                            // it is killed when it has signed a result of the round, for which the others need longer
 	network func(o *options)                // of its second life; may be nil
 	others  func(i int, o *options)         // may be nil
 	source  []string                        // where the model may come from that it begins with
@@ -67,16 +68,17 @@ func TestReturnFromACommitPoint(t *testing.T) {
 	fromCommit := func(first, killed uint32) bool { return first > killed-6 }
 	fromStart := func(first, killed uint32) bool { return first%25 == 1 }
 	for name, test := range map[string]comeback{
-		"its own":               {killed: 35, lag: 1, disk: true, source: ownCopy, first: fromCommit},
-		"its own, lag 2":        {killed: 35, lag: 2, disk: true, source: ownCopy, first: fromCommit},
-		"its own, an older one": {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
-		"its own, audited":      {killed: 35, lag: 1, disk: true, audits: true, source: ownCopy, first: fromCommit},
-		"a damaged one":         {killed: 35, lag: 1, disk: true, damage: true, source: []string{"results"}, first: fromStart},
-		"a member's":            {killed: 35, lag: 1, source: []string{"peers"}, first: fromCommit},
-		"a member's, lag 2":     {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromCommit},
-		"in the first epoch":    {killed: 10, lag: 1, source: []string{"peers"}, first: fromCommit},
-		"one lies":              {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromCommit},
-		"all lie":               {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
+		"its own":                      {killed: 35, lag: 1, disk: true, source: ownCopy, first: fromCommit},
+		"its own, lag 2":               {killed: 35, lag: 2, disk: true, source: ownCopy, first: fromCommit},
+		"its own, an older one":        {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
+		"its own, audited":             {killed: 35, lag: 1, disk: true, audits: true, source: ownCopy, first: fromCommit},
+		"its own, audited, and signed": {killed: 35, lag: 1, disk: true, audits: true, signed: true, source: ownCopy, first: fromCommit},
+		"a damaged one":                {killed: 35, lag: 1, disk: true, damage: true, source: []string{"results"}, first: fromStart},
+		"a member's":                   {killed: 35, lag: 1, source: []string{"peers"}, first: fromCommit},
+		"a member's, lag 2":            {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromCommit},
+		"in the first epoch":           {killed: 10, lag: 1, source: []string{"peers"}, first: fromCommit},
+		"one lies":                     {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromCommit},
+		"all lie":                      {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
 		"nobody hands it over": {killed: 5, lag: 1, slow: true, source: []string{"initial"}, first: fromStart,
 			network: func(o *options) { o.Network = silentHolders{o.Network} }},
 		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromCommit,
@@ -103,6 +105,9 @@ func (test comeback) check(t *testing.T) {
 			if test.slow {
 				o.trainer.Duration = time.Second
 			}
+			if test.signed && i < 2 {
+				o.trainer.Duration = 2 * time.Second
+			}
 			if test.audits {
 				audited(nil)(o)
 			}
@@ -117,6 +122,9 @@ func (test comeback) check(t *testing.T) {
 	a, b, c := w.launch(0, change(0)), w.launch(1, change(1)), w.launch(2, change(2))
 	w.reach(test.killed, coordinator.RoundTrain)
 	time.Sleep(200 * time.Millisecond)
+	if test.signed {
+		time.Sleep(500 * time.Millisecond)
+	}
 	c.crash()
 	time.Sleep(test.away)
 	if test.damage {
