@@ -194,7 +194,7 @@ func heldByAMember(r *pair) error {
 	c.want(coordinator.ErrDuplicate, clientID(2), coordinator.Join{Holds: clientID(103)})
 	c.must(clientID(2), coordinator.Join{Holds: clientID(102)})
 	c.tick(0, coordinator.WaitingForMembers)
-	c.tick(3*second, coordinator.Warmup)
+	c.tick(30*second, coordinator.Warmup)
 	if m := c.r.s.Epoch.Clients; c.r.s.Model.Checkpoint.Digest != clientID(105) || len(c.r.s.Earlier) != 2 || !m[0].HoldsModel || m[1].HoldsModel {
 		c.fail("the run goes on from %s", c.r.s.String())
 	}

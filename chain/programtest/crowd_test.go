@@ -229,7 +229,7 @@ func (c *crowd) secondEpoch() {
 	c.tick(0, coordinator.WaitingForMembers)
 	if !s.Authority.Permissioned {
 		c.tick(second, coordinator.WaitingForMembers)
-		c.tick(4*second, coordinator.Warmup)
+		c.tick(crowdConfig.WarmupTime, coordinator.Warmup) // nobody of them holds the model
 	}
 }
 

@@ -157,7 +157,7 @@ func backToUpload(r *pair) error {
 	if err := errors.Join(s.Check(), c.r.load(s)); err != nil {
 		return err
 	}
-	c.tick(3*second, coordinator.Warmup)
+	c.tick(30*second, coordinator.Warmup)
 	if r.s.Model.Checkpoint.Digest != clientID(103) || len(r.s.Earlier) != 1 {
 		c.fail("the run goes on from %s", r.s.String())
 	}
