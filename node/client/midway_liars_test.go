@@ -90,3 +90,29 @@ func TestReturnAmongLiars(t *testing.T) {
 		})
 	}
 }
+
+// TestHoldersAreAnybody wants three attempts to get a commit point from members to ask an honest one, wherever
+// among thirty members nine hostile ones say that they hold it too.
+func TestHoldersAreAnybody(t *testing.T) {
+	s := &coordinator.State{}
+	for i := range 31 {
+		s.Epoch.Clients = append(s.Epoch.Clients, coordinator.Client{ID: coordinator.ClientID(clienttest.Key(i).ID()), HoldsEarlier: 7})
+	}
+	for first := range 30 {
+		hostile := make(map[identity.ID]bool)
+		for i := range 9 {
+			hostile[clienttest.Key(1+(first+i)%30).ID()] = true
+		}
+		v := newView(clienttest.Key(0))
+		v.state = s
+		found := false
+		for range 3 {
+			for _, id := range v.holders(7) {
+				found = found || !hostile[id]
+			}
+		}
+		if !found {
+			t.Errorf("with hostile members from the %dth on only they are asked", first)
+		}
+	}
+}
