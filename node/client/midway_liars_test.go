@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,56 +16,94 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// lateNetwork is a network whose client answers questions of one protocol later, and in another way.
-type lateNetwork struct {
+// twisted is a network whose client answers questions of a peer in another way.
+type twisted struct {
 	env.Network
-	protocol string
-	late     time.Duration
-	change   func(answer []byte) []byte
+	protocol string // all: empty
+	twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
 }
 
-func (n lateNetwork) Handle(protocol string, limit int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+func (n twisted) Handle(protocol string, limit int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	n.Network.Handle(protocol, limit, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 		answer, err := handle(ctx, from, request)
-		if err == nil && protocol == n.protocol {
-			select {
-			case <-time.After(n.late):
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			answer = n.change(append([]byte(nil), answer...))
+		if n.protocol == "" || protocol == n.protocol {
+			return n.twist(ctx, slices.Clone(answer), err)
 		}
 		return answer, err
 	})
 }
 
-// otherSizes changes the size of the first result of an answer, which no replica hash covers.
-func otherSizes(answer []byte) []byte {
+// later is an answer that comes late.
+func later(d time.Duration, twist func(answer []byte) []byte) func(ctx context.Context, answer []byte, err error) ([]byte, error) {
+	return func(ctx context.Context, answer []byte, err error) ([]byte, error) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			answer = twist(answer)
+		}
+		return answer, err
+	}
+}
+
+// otherSize changes the size of the first result of an answer, which no replica hash covers.
+func otherSize(answer []byte) []byte {
 	answer[4+4+2+80]++
 	return answer
 }
 
-// TestReturnAmongLiars brings a client back into an epoch while one of three members that it asks says what
-// counted with wrong sizes, later than all others or earlier.
+// largest has each result of an answer be as large as one can be.
+func largest(answer []byte) []byte {
+	for at := 0; at < len(answer); {
+		count := int(binary.LittleEndian.Uint16(answer[at+8:]))
+		at += 10
+		for range count {
+			binary.LittleEndian.PutUint32(answer[at+80:], 1<<10)
+			at += 84
+		}
+	}
+	return answer
+}
+
+func same(answer []byte) []byte { return answer }
+
+// TestReturnAmongLiars brings a client back into an epoch while one of three members that it asks lies, or is
+// late, in all ways: it is back in that epoch before long, and trains on the right model.
 func TestReturnAmongLiars(t *testing.T) {
+	const late = 4900 * time.Millisecond
 	for name, test := range map[string]struct {
-		late, duration time.Duration
+		protocol string
+		quick    bool // rounds take 0.3 s, else 2 s
+		twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
 	}{
-		"the last answer":             {late: time.Second, duration: 2 * time.Second},
-		"the first answer":            {duration: 2 * time.Second},
-		"an answer after many rounds": {late: 4900 * time.Millisecond, duration: 300 * time.Millisecond},
+		"a size, last":           {exchange.ResultsProtocol, false, later(time.Second, otherSize)},
+		"a size, first":          {exchange.ResultsProtocol, false, later(0, otherSize)},
+		"sizes, the largest":     {exchange.ResultsProtocol, true, later(0, largest)},
+		"late results":           {exchange.ResultsProtocol, true, later(late, same)},
+		"no results":             {exchange.ResultsProtocol, true, later(time.Hour, same)},
+		"late manifest":          {exchange.ModelProtocol, true, later(late, same)},
+		"no manifest":            {exchange.ModelProtocol, true, later(time.Hour, same)},
+		"another manifest":       {exchange.ModelProtocol, true, later(0, func(b []byte) []byte { b[len(b)-1]++; return b })},
+		"a huge manifest":        {exchange.ModelProtocol, true, later(0, func([]byte) []byte { return make([]byte, 1<<25) })},
+		"everything is late":     {"", true, later(late, same)},
+		"everything is too late": {"", true, later(time.Hour, same)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := clienttest.Config(4)
-				config.RoundsPerEpoch, config.TotalSteps = 40, 80
+				config.RoundsPerEpoch, config.TotalSteps = 40, 43
 				w := newWorld(t, config, []byte(everyThird)...)
 				change := func(i int) func(o *options) {
 					return func(o *options) {
 						large(o)
-						o.trainer.Duration = test.duration
+						o.trainer.Duration = 2 * time.Second
+						if test.quick {
+							o.trainer.Duration = 300 * time.Millisecond
+						}
 						if i == 1 {
-							o.Network = lateNetwork{o.Network, exchange.ResultsProtocol, test.late, otherSizes}
+							o.Network = twisted{o.Network, test.protocol, test.twist}
 						}
 					}
 				}
@@ -74,14 +114,16 @@ func TestReturnAmongLiars(t *testing.T) {
 				w.reach(10, coordinator.RoundTrain)
 				members[3].crash()
 				died := time.Now()
-				members[3] = w.launch(3, change(3))
+				back := w.launch(3, change(3))
+				members[3] = back
+				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](back)) > 0 })
+				away := time.Since(died)
 				finishEqual(w, members...)
 				checkNobodyAccused(t, w, members)
-				back := members[3]
-				if rejoined := all[event.Rejoined](back); len(rejoined) != 1 || rejoined[0].Epoch != 0 {
+				rejoined := all[event.Rejoined](back)
+				t.Logf("back in step %d after %v", rejoined[0].Step, away)
+				if len(rejoined) != 1 || rejoined[0].Epoch != 0 {
 					t.Fatalf("rejoined: %+v", rejoined)
-				} else {
-					t.Logf("back in step %d, away since %v", rejoined[0].Step, died)
 				}
 				if ready := all[event.Ready](back); ready[0].Source != "peers" {
 					t.Errorf("ready: %+v", ready)

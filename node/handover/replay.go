@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/node/env"
@@ -34,14 +32,6 @@ type Replayed struct {
 	Before  [32]byte // after the one before it
 	Fetched uint64   // bytes
 	Blobs   [][32]byte
-}
-
-// account is what peers say was counted: rounds that lead to a wanted replica hash. No hash covers whose the
-// results are, and how large: so accounts differ if somebody lies.
-type account struct {
-	Replayed
-	answer  [32]byte      // hash of what the peers said
-	holders []identity.ID // who said it
 }
 
 // Follow carries a plan out: it asks peers what was counted, takes only a list
@@ -78,41 +68,16 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 	return w, trainer.ResetOptimizer(ctx) // what it remembers, if anything, is of an earlier step
 }
 
-// errAgreed ends the questions: enough peers say the same.
-var errAgreed = errors.New("enough peers say the same")
-
-// plan asks peers which results were counted. It returns their accounts, the one that most of them gave
-// first. Who answers late is not waited for once two thirds say the same: rounds go on meanwhile.
-func (m *Models) plan(ctx context.Context, p ReplayPlan) (accounts []account, err error) {
-	ctx, cancel := m.options.Tasks.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	peers := p.Peers[:min(len(p.Peers), maxAsked)]
-	var mu sync.Mutex
-	_ = m.options.Tasks.Each(ctx, m.options.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
-		said, err := p.ask(ctx, m.options.Network, peers[i])
-		if err != nil {
-			m.options.Log.Debug("ask for the results of the running epoch", "peer", peers[i].Short(), "err", err)
-			return nil // others are asked
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if !p.Wanted(said.Hash) {
-			return nil
-		}
-		known := slices.IndexFunc(accounts, func(a account) bool { return a.answer == said.answer })
-		if known < 0 {
-			known, accounts = len(accounts), append(accounts, said)
-		}
-		same := &accounts[known]
-		if same.holders = append(same.holders, peers[i]); 3*len(same.holders) >= 2*len(peers) {
-			return errAgreed
-		}
-		return nil
+// plan asks peers which results were counted, and returns what leads to a wanted replica hash. No hash covers
+// whose results are, and how large they are: who lies about that gives another account.
+func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
+	accounts := m.options.accounts(ctx, p.Peers, func(ctx context.Context, peer identity.ID) (account, bool, error) {
+		said, err := p.ask(ctx, m.options.Network, peer)
+		return said, err == nil && p.Wanted(said.Hash), err
 	})
 	if len(accounts) == 0 {
-		return nil, fmt.Errorf("%w: %d members were asked for steps %d to %d", ErrNoReplay, len(peers), p.After+1, p.Until)
+		return nil, fmt.Errorf("%w: %d members were asked for steps %d to %d", ErrNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
 	}
-	slices.SortStableFunc(accounts, func(a, b account) int { return len(b.holders) - len(a.holders) })
 	return accounts, nil
 }
 
