@@ -137,3 +137,12 @@ func TestKeysByPrecedence(t *testing.T) {
 		t.Error("the key of the environment does not come before the one that is kept")
 	}
 }
+
+// TestErrorsAreShownPlainly wants a run's definition to do nothing to the terminal of who is refused.
+func TestErrorsAreShownPlainly(t *testing.T) {
+	var shown strings.Builder
+	report(terminal{Err: &shown}, missingModel("\x1b]52;c;eA==\a", errors.New("there is none")), exitFailure)
+	if strings.ContainsFunc(shown.String(), func(r rune) bool { return r < ' ' && r != '\n' }) {
+		t.Errorf("%q", shown.String())
+	}
+}
