@@ -146,3 +146,21 @@ func TestErrorsAreShownPlainly(t *testing.T) {
 		t.Errorf("%q", shown.String())
 	}
 }
+
+// TestStateFolderIsForItsUser wants what join keeps to be in a folder for nobody else, whatever is put there first.
+func TestStateFolderIsForItsUser(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var out strings.Builder
+	code := run(t.Context(), []string{"join", testLink().String(), "--server-timeout", "1ms"}, terminal{Out: &out, Err: &out})
+	if code != exitConnection {
+		t.Fatalf("exit %d: %s", code, out.String())
+	}
+	for _, path := range []string{"", "identity.json"} {
+		info, err := os.Stat(filepath.Join(state, "psyche", path))
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%q: %v, %v", path, info.Mode().Perm(), err)
+		}
+	}
+}
