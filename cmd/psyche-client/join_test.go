@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -162,5 +163,33 @@ func TestStateFolderIsForItsUser(t *testing.T) {
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%q: %v, %v", path, info.Mode().Perm(), err)
 		}
+	}
+}
+
+// TestFirstStartsAtOnce wants processes that start for the first time together to be the same member.
+func TestFirstStartsAtOnce(t *testing.T) {
+	dir := kept(filepath.Join(t.TempDir(), "psyche"))
+	keys, made := make([]identity.Key, 16), make([]bool, 16)
+	var starts sync.WaitGroup
+	for i := range keys {
+		starts.Go(func() {
+			var err error
+			if keys[i], made[i], err = dir.key(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	count := 0
+	for i := range keys {
+		if keys[i].ID() != keys[0].ID() {
+			t.Errorf("start %d has another key", i)
+		}
+		if made[i] {
+			count++
+		}
+	}
+	if left, err := os.ReadDir(string(dir)); err != nil || len(left) != 1 || count != 1 {
+		t.Errorf("made %d keys, left %v, %v", count, left, err)
 	}
 }
