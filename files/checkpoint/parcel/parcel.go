@@ -45,6 +45,9 @@ type Parcel struct {
 // Open makes a parcel of a folder. All of the folder is read once: it has to be a model that can be read, and
 // the parcel says by which hashes its files are known.
 func Open(ctx context.Context, dir string) (*Parcel, error) {
+	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
+		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
+	}
 	if err := checkpoint.CheckDir(dir); err != nil {
 		return nil, err
 	}
