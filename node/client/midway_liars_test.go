@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,4 +159,85 @@ func TestHoldersAreAnybody(t *testing.T) {
 			t.Errorf("with hostile members from the %dth on only they are asked", first)
 		}
 	}
+}
+
+// narrow is a network with little room for blobs. What its client makes has room in any case, as in package blob.
+type narrow struct {
+	env.Network
+	room int
+
+	mu   sync.Mutex
+	held map[[32]byte]int
+}
+
+func (n *narrow) Put(data []byte) ([32]byte, error) {
+	hash, err := n.Network.Put(data)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held[hash] = len(data)
+	return hash, err
+}
+
+func (n *narrow) Drop(hash [32]byte) {
+	n.Network.Drop(hash)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.held, hash)
+}
+
+func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	n.mu.Lock()
+	used := int(size)
+	if _, here := n.held[hash]; here {
+		used = math.MinInt
+	}
+	for _, held := range n.held {
+		used += held
+	}
+	if n.mu.Unlock(); used > n.room {
+		return nil, env.ErrNoRoom
+	}
+	data, err := n.Network.Fetch(ctx, hash, size, holders)
+	if err == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held[hash] = len(data)
+	}
+	return data, err
+}
+
+// TestHandingOverHarmsNobody brings a client back among members whose room for what they share holds the results
+// of some rounds, but no model beside them: none of them ends, or waits, for want of room.
+func TestHandingOverHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(4)
+		config.RoundsPerEpoch, config.TotalSteps = 40, 40
+		w := newWorld(t, config, []byte(everyThird)...)
+		change := func(i int) func(o *options) {
+			return func(o *options) {
+				large(o)
+				o.trainer.Duration = 300 * time.Millisecond
+				if i < 3 {
+					o.ResultMemory, o.Network = 2000, &narrow{Network: o.Network, room: 6000, held: make(map[[32]byte]int)}
+				}
+			}
+		}
+		var members []*member
+		for i := range 4 {
+			members = append(members, w.launch(i, change(i)))
+		}
+		w.reach(10, coordinator.RoundTrain)
+		members[3].crash()
+		began := time.Now()
+		members[3] = w.launch(3, change(3))
+		finishEqual(w, members...)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("30 rounds of 0.3 s took %v", took)
+		}
+		for _, m := range members {
+			if lost := all[event.Desynchronised](m); len(lost) > 0 {
+				t.Errorf("%s: %+v", m.id.Short(), lost)
+			}
+		}
+	})
 }
