@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -135,5 +136,60 @@ func TestKeysByPrecedence(t *testing.T) {
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
 	if of("", true) != identity.FromSeed([32]byte([]byte(strings.Repeat("\x09", 32)))).ID() {
 		t.Error("the key of the environment does not come before the one that is kept")
+	}
+}
+
+// TestErrorsAreShownPlainly wants a run's definition to do nothing to the terminal of who is refused.
+func TestErrorsAreShownPlainly(t *testing.T) {
+	var shown strings.Builder
+	report(terminal{Err: &shown}, missingModel("\x1b]52;c;eA==\a", errors.New("there is none")), exitFailure)
+	if strings.ContainsFunc(shown.String(), func(r rune) bool { return r < ' ' && r != '\n' }) {
+		t.Errorf("%q", shown.String())
+	}
+}
+
+// TestStateFolderIsForItsUser wants what join keeps to be in a folder for nobody else, whatever is put there first.
+func TestStateFolderIsForItsUser(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var out strings.Builder
+	code := run(t.Context(), []string{"join", testLink().String(), "--server-timeout", "1ms"}, terminal{Out: &out, Err: &out})
+	if code != exitConnection {
+		t.Fatalf("exit %d: %s", code, out.String())
+	}
+	for _, path := range []string{"", "identity.json"} {
+		info, err := os.Stat(filepath.Join(state, "psyche", path))
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%q: %v, %v", path, info.Mode().Perm(), err)
+		}
+	}
+}
+
+// TestFirstStartsAtOnce wants processes that start for the first time together to be the same member.
+func TestFirstStartsAtOnce(t *testing.T) {
+	dir := kept(filepath.Join(t.TempDir(), "psyche"))
+	keys, made := make([]identity.Key, 16), make([]bool, 16)
+	var starts sync.WaitGroup
+	for i := range keys {
+		starts.Go(func() {
+			var err error
+			if keys[i], made[i], err = dir.key(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	count := 0
+	for i := range keys {
+		if keys[i].ID() != keys[0].ID() {
+			t.Errorf("start %d has another key", i)
+		}
+		if made[i] {
+			count++
+		}
+	}
+	if left, err := os.ReadDir(string(dir)); err != nil || len(left) != 1 || count != 1 {
+		t.Errorf("made %d keys, left %v, %v", count, left, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/lmittmann/tint"
 
+	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -155,6 +156,6 @@ func exitCode(err error) int {
 }
 
 func report(t terminal, err error, code int) int {
-	_, _ = fmt.Fprintln(t.Err, "psyche-client:", err)
+	_, _ = fmt.Fprintln(t.Err, "psyche-client:", plain.Text(err.Error()))
 	return code
 }

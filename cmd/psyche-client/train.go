@@ -90,11 +90,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
-	if err := c.checkCheckpointDir(logger); err != nil {
+	key, err := c.key(logger) // before anything else is put into the folder where it is kept, which is for nobody else
+	if err != nil {
 		return err
 	}
-	key, err := c.key(logger)
-	if err != nil {
+	if err := c.checkCheckpointDir(logger); err != nil {
 		return err
 	}
 	seen, err := c.observe(ctx, key, logger)

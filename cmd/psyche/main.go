@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
@@ -144,11 +145,11 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %v\nTry: psyche --help\n", err)
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: psyche --help\n", plain.Text(err.Error()))
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %v\n", err)
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\n", plain.Text(err.Error()))
 		return exitCode(ctx, err)
 	}
 	return exitOK

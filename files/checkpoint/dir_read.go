@@ -19,14 +19,57 @@ import (
 // files, and the tensors of model.safetensors or of the shards that the index names.
 // The tensors are checked against config.json as far as every architecture allows.
 func ReadDir(dir string) (Snapshot, error) {
-	s, err := readDir(dir)
+	s, err := readDir(dir, safetensors.Read)
+	if err == nil {
+		err = s.Validate()
+	}
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("read checkpoint %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func readDir(dir string) (Snapshot, error) {
+// CheckDir returns what would keep ReadDir from reading a folder. It reads of the tensors what their files begin
+// with.
+func CheckDir(dir string) error {
+	s, err := readDir(dir, readHeader)
+	if err == nil {
+		err = s.manifestWithout().Validate()
+	}
+	if err != nil {
+		return fmt.Errorf("check checkpoint %s: %w", dir, err)
+	}
+	return nil
+}
+
+// tensorReader reads a file of tensors, and its metadata.
+type tensorReader func(path string) ([]safetensors.Tensor, map[string]string, error)
+
+// readHeader is a tensorReader whose tensors have no data.
+func readHeader(path string) (tensors []safetensors.Tensor, metadata map[string]string, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%w: %s is no regular file", ErrInvalid, path)
+	}
+	header, err := safetensors.ReadHeader(file, info.Size())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+	}
+	for _, e := range header.Tensors {
+		tensors = append(tensors, safetensors.Tensor{Name: e.Name, DType: e.DType, Shape: e.Shape})
+	}
+	return tensors, header.Metadata, nil
+}
+
+func readDir(dir string, read tensorReader) (Snapshot, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return Snapshot{}, err
@@ -46,19 +89,16 @@ func readDir(dir string) (Snapshot, error) {
 	if _, found := s.File(ConfigFile); !found {
 		return Snapshot{}, fmt.Errorf("%w: %s is missing; a model folder has config.json and model.safetensors", ErrInvalid, ConfigFile)
 	}
-	if err := s.readTensors(dir); err != nil {
+	if err := s.readTensors(dir, read); err != nil {
 		return Snapshot{}, err
 	}
 	s.Sort()
-	if err := s.Validate(); err != nil {
-		return Snapshot{}, err
-	}
 	return s, checkConfig(s)
 }
 
-func (s *Snapshot) readTensors(dir string) error {
+func (s *Snapshot) readTensors(dir string, read tensorReader) error {
 	path := filepath.Join(dir, singleFile)
-	tensors, metadata, err := safetensors.Read(path)
+	tensors, metadata, err := read(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
 			return err
@@ -74,18 +114,18 @@ func (s *Snapshot) readTensors(dir string) error {
 	if err != nil {
 		return err
 	}
-	return s.readShards(dir, data)
+	return s.readShards(dir, data, read)
 }
 
 // readShards wants the shards to hold exactly the tensors that the index says.
-func (s *Snapshot) readShards(dir string, data []byte) error {
+func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error {
 	index, err := parseIndex(data)
 	if err != nil {
 		return err
 	}
 	for i, name := range index.files() {
 		path := filepath.Join(dir, name)
-		tensors, metadata, err := safetensors.Read(path)
+		tensors, metadata, err := read(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s names a shard that is missing: %w", ErrInvalid, indexFile, err)
 		}

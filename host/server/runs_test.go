@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -248,6 +250,53 @@ func TestReadModel(t *testing.T) {
 	reach.Addr = servertest.Start(t, options("")).Address
 	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
 		t.Errorf("of a server that has none: %v", err)
+	}
+}
+
+// cutting listens in front of a server, and cuts each connection when so many bytes of the server have passed.
+func cutting(t *testing.T, server string, after int64) (address string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passing sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); passing.Wait() })
+	passing.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			passing.Go(func() {
+				defer func() { _ = near.Close() }()
+				far, err := net.Dial("tcp", server)
+				if err != nil {
+					return
+				}
+				passing.Go(func() { _, _ = io.Copy(far, near) })
+				_, _ = io.CopyN(near, far, after)
+				_ = far.Close()
+			})
+		}
+	})
+	return listener.Addr().String()
+}
+
+// TestReadModelOverABadLine gets a model although each connection breaks before its second part is here.
+func TestReadModelOverABadLine(t *testing.T) {
+	want := bytes.Repeat([]byte("model"), 3*frame.MaxLogPart/5+7)
+	o := options("")
+	o.Models = map[string]server.Model{runID: sized{bytes.NewReader(want)}}
+	r := servertest.Start(t, o)
+	reach := tcp.Options{Addr: cutting(t, r.Address, frame.MaxLogPart*3/2), RunID: runID, Key: backendtest.Key(2)}
+	var got bytes.Buffer
+	nothing := func(uint64, uint64) {}
+	if err := tcp.ReadModel(t.Context(), reach, 1<<20, &got, nothing); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
+	}
+	reach.Addr = cutting(t, r.Address, frame.MaxLogPart/2)
+	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); err == nil {
+		t.Error("over a line on which no part comes through there is no end")
 	}
 }
 

@@ -115,31 +115,55 @@ func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error
 }
 
 // ReadModel writes the model that the run begins with to w, as package parcel has it, at most limit
-// bytes. Arrives is told how much is here. There is one attempt.
+// bytes. Arrives is told how much is here. When the connection breaks it goes on with the next part over another
+// one, until none brings any more.
 func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
-	err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error {
-		for offset, size := uint64(0), uint64(1); offset < size; {
-			part, err := s.readPart(frame.TypeReadModel, frame.TypeModel, offset)
-			switch size = part.Size; {
-			case err != nil:
-				return err
-			case size == 0:
-				return ErrNoModel
-			case size > limit:
-				return fmt.Errorf("the server hands out a model of %d bytes, at most %d are taken", size, limit)
-			case len(part.Part) == 0 || uint64(len(part.Part)) > size-offset:
-				return fmt.Errorf("%w: %d bytes at %d of %d", frame.ErrMalformed, len(part.Part), offset, size)
-			}
-			if _, err := w.Write(part.Part); err != nil {
-				return err
-			}
-			offset += uint64(len(part.Part))
-			arrives(offset, size)
+	r := &modelReader{limit: limit, w: w, arrives: arrives}
+	for {
+		before := r.offset
+		err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error { return r.read(s) })
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil, r.refused, r.offset == before, isPermanent(err):
+			return fmt.Errorf("get the model of run %s from server %s: %w", o.RunID, o.Addr, err)
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("get the model of run %s from server %s: %w", o.RunID, o.Addr, err)
+	}
+}
+
+// modelReader is how far a model is here.
+type modelReader struct {
+	limit        uint64
+	w            io.Writer
+	arrives      func(done, all uint64)
+	offset, size uint64
+	refused      bool // another connection would bring the same
+}
+
+// read goes on reading over a connection.
+func (r *modelReader) read(s *session) error {
+	for r.offset == 0 || r.offset < r.size {
+		part, err := s.readPart(frame.TypeReadModel, frame.TypeModel, r.offset)
+		if err != nil {
+			return err
+		}
+		r.refused = true
+		switch {
+		case part.Size == 0:
+			return ErrNoModel
+		case part.Size > r.limit:
+			return fmt.Errorf("the server hands out a model of %d bytes, at most %d are taken", part.Size, r.limit)
+		case r.offset > 0 && part.Size != r.size:
+			return fmt.Errorf("the server hands out another model than before: %d bytes, not %d", part.Size, r.size)
+		case len(part.Part) == 0 || uint64(len(part.Part)) > part.Size-r.offset:
+			return fmt.Errorf("%w: %d bytes at %d of %d", frame.ErrMalformed, len(part.Part), r.offset, part.Size)
+		}
+		if _, err := r.w.Write(part.Part); err != nil {
+			return err
+		}
+		r.refused = false
+		r.offset, r.size = r.offset+uint64(len(part.Part)), part.Size
+		r.arrives(r.offset, r.size)
 	}
 	return nil
 }

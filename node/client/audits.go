@@ -31,7 +31,7 @@ func newAuditor(n *Node) *auditor.Auditor {
 func (a auditedNode) State() *coordinator.State { return a.node.run.state }
 
 // Members implements auditor.Client.
-func (a auditedNode) Members() []identity.ID { return a.node.run.members(a.node.fetcher.Rotation.Next) }
+func (a auditedNode) Members() []identity.ID { return a.node.run.members() }
 
 // SettleTime implements auditor.Client.
 func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a.node.SettleTimeout) }

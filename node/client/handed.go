@@ -18,7 +18,11 @@ type handed struct {
 	digest [32]byte // zero: none
 	until  time.Time
 	busy   bool
+	narrow uint32 // first step of an epoch in which there was no room for it beside the results of rounds; 0: none
 }
+
+// giveWay ends the sharing for as long as an epoch runs: the rounds that run come before members that were away.
+func (h *handed) giveWay(epochStart uint32) { h.until, h.narrow = time.Time{}, epochStart }
 
 // handOver shares the run's commit point when a member asks for it, and ends that.
 func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchange.Store, network env.Network) {
@@ -31,7 +35,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 		h.digest = [32]byte{}
 	}
 	var offered [32]byte
-	if running && !h.busy && commit.Step != 0 && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
+	if running && !h.busy && h.narrow != s.Epoch.StartStep && commit.Step != 0 && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
 		offered = commit.Digest
 	}
 	if !store.Shelf.Offer(offered) {
@@ -57,7 +61,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 			switch {
 			case err != nil:
 				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
-			case v.epoch() == epoch && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
+			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
 				h.digest, h.until = m.Digest, c.tasks.Now().Add(v.handOver())
 				models.Share(m, s.Model.Checkpoint.Digest)
 				c.report.log.Info("hands the commit point over to a member that came back", "step", commit.Step)

@@ -56,7 +56,7 @@ func New(o Options) (*Node, error) {
 	n := &Node{
 		Options: o,
 		tasks:   tasks,
-		run:     view{me: o.Key.ID()},
+		run:     newView(o.Key),
 		engine:  engine{tasks: tasks},
 		rounds:  roundStates{of: make(map[uint32]*roundState)},
 		store:   exchange.NewStore(o.Network.Drop),

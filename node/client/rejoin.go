@@ -126,7 +126,7 @@ func (n *Node) rejoin() {
 	}
 	round, said, ok := replicaOf(n.run.state, n.engine.Lag())
 	if ok && round-n.engine.Lag() > r.step {
-		r.replay(&n.run, round, said, n.run.members(n.fetcher.Rotation.Next), n.run.settleTime(n.SettleTimeout))
+		r.replay(&n.run, round, said, n.run.members(), n.run.settleTime(n.SettleTimeout))
 	}
 }
 
@@ -192,18 +192,10 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 	}
 }
 
-// holders returns members that said that they hold the model of a commit point; other ones for each client.
-func (v *view) holders(step uint32) (ids []identity.ID) {
-	for i := range v.state.Epoch.Clients {
-		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && c.HoldsEarlier == step && !v.is(*c) {
-			ids = append(ids, identity.ID(c.ID))
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	first := int(v.me[0]) % len(ids)
-	return slices.Concat(ids[first:], ids[:first])[:min(len(ids), askedHolders)]
+// holders returns members that said that they hold the model of a commit point; other ones each time.
+func (v *view) holders(step uint32) []identity.ID {
+	ids := v.drawn(func(c *coordinator.Client) bool { return c.HoldsEarlier == step })
+	return ids[:min(len(ids), askedHolders)]
 }
 
 // replicaOf returns what a quorum of a round's witnesses says of its replica, and the step of the

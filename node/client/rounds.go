@@ -387,7 +387,12 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 }
 
 // NoRoom implements fetch.Owner: the rounds that run come before members that were away.
-func (f fetched) NoRoom() { f.store.Forget(0, 0) }
+func (f fetched) NoRoom() {
+	f.store.Forget(0, 0)
+	if r := f.rounds.replica; r != nil {
+		f.rounds.points.handed.giveWay(r.epoch.startStep)
+	}
+}
 
 // Drop implements fetch.Owner.
 func (f fetched) Drop(hashes ...[32]byte) { f.store.Drop(hashes...) }

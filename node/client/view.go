@@ -1,6 +1,9 @@
 package client
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 // view is what this client knows of the run: the newest state and where its peers are.
 type view struct {
 	me      identity.ID
+	chance  *rand.Rand         // nobody else knows what it draws
 	state   *coordinator.State // nil: none yet; never modified
 	peers   []backend.Peer
 	genesis []byte                        // that the run began with, signed; nil where nobody signs it
@@ -25,6 +29,16 @@ type view struct {
 	slow    map[coordinator.ClientID]bool // those of them that nobody waits for
 	next    foretold                      // newest
 	lie     error                         // of the host, with which the client ends in a moment
+}
+
+// domainPeers keeps what decides which peers are asked apart from what else a key's secrets are derived for.
+const domainPeers = "psyche/peers/v1"
+
+// newView returns what a client knows of a run of which it has seen nothing.
+func newView(key identity.Key) view {
+	mac := hmac.New(sha256.New, key.Private().Seed())
+	mac.Write([]byte(domainPeers))
+	return view{me: key.ID(), chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
 }
 
 // renew takes over a newer state and reports whether those changed whom this client may
@@ -125,20 +139,21 @@ func (v *view) admitted() []backend.Peer {
 	return admitted
 }
 
-// members returns the healthy members but this one, beginning with another one in every
-// turn.
-func (v *view) members(next func() int) []identity.ID {
-	var ids []identity.ID
+// members returns the healthy members but this one, in another order each time.
+func (v *view) members() []identity.ID {
+	return v.drawn(func(*coordinator.Client) bool { return true })
+}
+
+// drawn returns those of the healthy members but this one that are meant, in an order that nobody can
+// foresee: or else hostile ones could stand where they are all that are asked.
+func (v *view) drawn(meant func(c *coordinator.Client) bool) (ids []identity.ID) {
 	for i := range v.state.Epoch.Clients {
-		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) {
+		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) && meant(c) {
 			ids = append(ids, identity.ID(c.ID))
 		}
 	}
-	if len(ids) < 2 {
-		return ids
-	}
-	first := next() % len(ids)
-	return slices.Concat(ids[first:], ids[:first])
+	v.chance.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids
 }
 
 // othersHold reports whether another client may hold the run's model.

@@ -151,7 +151,7 @@ func (n *Node) obtainModel() {
 	}
 	n.store.Forget(0, 0) // what follows does not go on from there
 	a := n.models.Begin(handover.Request{
-		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
+		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
 		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {

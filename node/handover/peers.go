@@ -48,21 +48,30 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 	return snapshot, nil
 }
 
-// manifest asks all members and returns the manifest and the members that have it.
+// manifest asks all members and returns the manifest and the members that have it. Who is late is not waited
+// for once two thirds have answered and one of them has it: what it is the digest proves. Nor is it where all
+// said before that they hold the model, and may only need a moment to have it ready.
 func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
 	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var mu sync.Mutex
+	answered := 0
 	_ = a.Tasks.Each(ctx, a.ParameterRequests, len(a.Peers), func(ctx context.Context, i int) error {
 		peer := a.Peers[i]
 		response, err := exchange.AskModel(ctx, a.Network, peer, a.checkpoint().Digest)
-		if err != nil {
-			a.Log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
-			return nil // others are asked
+		if ctx.Err() != nil {
+			return nil // it was not waited for
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		manifest, holders = response, append(holders, peer)
+		if answered++; err == nil {
+			manifest, holders = response, append(holders, peer)
+		} else { // others are asked
+			a.Log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
+		}
+		if 3*answered >= 2*len(a.Peers) && (a.Running || len(holders) > 0) {
+			return errAnswered
+		}
 		return nil
 	})
 	return manifest, holders

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/node/env"
@@ -39,13 +38,23 @@ type Replayed struct {
 // that leads to the wanted replica hash, and applies it. Once something was applied an error
 // leaves the trainer with weights of no step.
 func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) (w Replayed, err error) {
-	w, holders, err := m.plan(ctx, p)
+	accounts, err := m.plan(ctx, p)
 	if err != nil {
 		return w, err
 	}
-	a := &Attempt{Options: m.options, Model: &Model{}}
-	payloads, err := results{}.payloads(ctx, a, trainer, w.Rounds, holders)
-	w.Fetched, w.Blobs = a.Model.Fetched, a.results
+	var payloads [][]byte
+	var blobs [][32]byte
+	for _, said := range accounts {
+		a := &Attempt{Options: m.options, Model: &Model{}}
+		payloads, err = results{}.payloads(ctx, a, trainer, said.Rounds, said.holders)
+		blobs = append(blobs, a.results...)
+		w = said.Replayed
+		w.Fetched, w.Blobs = a.Model.Fetched, blobs
+		if err == nil {
+			break
+		}
+		m.options.Log.Debug("get the results of the running epoch", "as said by", len(said.holders), "err", err)
+	}
 	if err != nil {
 		return w, fmt.Errorf("%w: %w", ErrNoReplay, err)
 	}
@@ -59,47 +68,33 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 	return w, trainer.ResetOptimizer(ctx) // what it remembers, if anything, is of an earlier step
 }
 
-// plan asks peers which results were counted. It returns the rounds that lead to a wanted replica hash,
-// and the peers that named them.
-func (m *Models) plan(ctx context.Context, p ReplayPlan) (w Replayed, holders []identity.ID, err error) {
-	ctx, cancel := m.options.Tasks.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	peers := p.Peers[:min(len(p.Peers), maxAsked)]
-	var mu sync.Mutex
-	_ = m.options.Tasks.Each(ctx, m.options.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
-		said, err := p.ask(ctx, m.options.Network, peers[i])
-		if err != nil {
-			m.options.Log.Debug("ask for the results of the running epoch", "peer", peers[i].Short(), "err", err)
-			return nil // others are asked
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if p.Wanted(said.Hash) {
-			w = said // sizes and owners are looked at when the results are fetched
-			holders = append(holders, peers[i])
-		}
-		return nil
+// plan asks peers which results were counted, and returns what leads to a wanted replica hash. No hash covers
+// whose results are, and how large they are: who lies about that gives another account.
+func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
+	accounts := m.options.accounts(ctx, p.Peers, func(ctx context.Context, peer identity.ID) (account, bool, error) {
+		said, err := p.ask(ctx, m.options.Network, peer)
+		return said, err == nil && p.Wanted(said.Hash), err
 	})
-	if len(holders) == 0 {
-		return w, nil, fmt.Errorf("%w: %d members were asked for steps %d to %d", ErrNoReplay, len(peers), p.After+1, p.Until)
+	if len(accounts) == 0 {
+		return nil, fmt.Errorf("%w: %d members were asked for steps %d to %d", ErrNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
 	}
-	return w, holders, nil
+	return accounts, nil
 }
 
 // ask asks a peer what was counted and, in the middle of an epoch, from which replica hash on. Each hash of
 // the chain is made from the one before: what ends in one that a quorum said began where that one did.
-func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer identity.ID) (w Replayed, err error) {
+func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer identity.ID) (said account, err error) {
 	hash := p.Hash
 	if hash == ([32]byte{}) {
 		if hash, err = exchange.AskReplica(ctx, network, peer, p.After); err != nil {
-			return w, err
+			return said, err
 		}
 	}
-	rounds, _, err := exchange.AskResults(ctx, network, peer, p.After, p.Until, p.From)
+	rounds, answer, err := exchange.AskResults(ctx, network, peer, p.After, p.Until, p.From)
 	if err != nil {
-		return w, err
+		return said, err
 	}
-	return p.along(hash, rounds), nil
+	return account{Replayed: p.along(hash, rounds), answer: answer}, nil
 }
 
 // along works out where a list of rounds leads from a replica hash.

@@ -20,6 +20,9 @@ const (
 	maxAsked       = 8               // peers that are asked what was counted
 )
 
+// errAnswered ends questions that enough peers have answered.
+var errAnswered = errors.New("enough peers have answered")
+
 // errNoBase says that no earlier model of the run is held here.
 var errNoBase = errors.New("no earlier model of the run is held here")
 
@@ -107,45 +110,52 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 // counted asks peers which results were counted since a model. It returns the rounds that most of them
 // name, and the peers that name them.
 func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
-	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
+	accounts := a.accounts(ctx, a.Peers, func(ctx context.Context, peer identity.ID) (said account, meant bool, err error) {
+		said.Rounds, said.answer, err = exchange.AskResults(ctx, a.Network, peer, from.step, a.checkpoint().Step, from.digest)
+		return said, true, err
+	})
+	if len(accounts) == 0 {
+		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", min(len(a.Peers), maxAsked), from.step)
+	}
+	return accounts[0].Rounds, accounts[0].holders, nil
+}
+
+// account is what peers say was counted.
+type account struct {
+	Replayed
+	answer  [32]byte      // hash of what they said
+	holders []identity.ID // who said it
+}
+
+// accounts asks peers what was counted and returns what they say, as far as it is meant, what most of them say
+// first. Who is late is not waited for once two thirds say the same: rounds go on meanwhile.
+func (o *Options) accounts(ctx context.Context, peers []identity.ID, ask func(ctx context.Context, peer identity.ID) (said account, meant bool, err error)) (all []account) {
+	ctx, cancel := o.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	peers := a.Peers[:min(len(a.Peers), maxAsked)]
-	until := a.checkpoint().Step
+	peers = peers[:min(len(peers), maxAsked)]
 	var mu sync.Mutex
-	said := make([][32]byte, len(peers)) // hash of the valid answer; zero: none
-	lists := make(map[[32]byte][]exchange.AppliedRound)
-	_ = a.Tasks.Each(ctx, a.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
-		rounds, answer, err := exchange.AskResults(ctx, a.Network, peers[i], from.step, until, from.digest)
+	_ = o.Tasks.Each(ctx, o.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
+		said, meant, err := ask(ctx, peers[i])
 		if err != nil {
-			a.Log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
+			o.Log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
+		}
+		if err != nil || !meant {
 			return nil // others are asked
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		said[i] = answer
-		lists[said[i]] = rounds
+		known := slices.IndexFunc(all, func(other account) bool { return other.answer == said.answer })
+		if known < 0 {
+			known, all = len(all), append(all, said)
+		}
+		same := &all[known]
+		if same.holders = append(same.holders, peers[i]); 3*len(same.holders) >= 2*len(peers) {
+			return errAnswered
+		}
 		return nil
 	})
-	var holders []identity.ID
-	var chosen [32]byte
-	for _, hash := range said {
-		if hash == ([32]byte{}) {
-			continue
-		}
-		var same []identity.ID
-		for i := range peers {
-			if said[i] == hash {
-				same = append(same, peers[i])
-			}
-		}
-		if len(same) > len(holders) {
-			chosen, holders = hash, same
-		}
-	}
-	if len(holders) == 0 {
-		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", len(peers), from.step)
-	}
-	return lists[chosen], holders, nil
+	slices.SortStableFunc(all, func(a, b account) int { return len(b.holders) - len(a.holders) })
+	return all
 }
 
 // applied brings the trainer from a model to the one after the rounds.

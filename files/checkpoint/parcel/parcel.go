@@ -42,13 +42,13 @@ type Parcel struct {
 	size  int64
 }
 
-// Open makes a parcel of a folder. All of the folder is read once: it has to be a model, and the
-// parcel says by which hashes its files are known.
+// Open makes a parcel of a folder. All of the folder is read once: it has to be a model that can be read, and
+// the parcel says by which hashes its files are known.
 func Open(ctx context.Context, dir string) (*Parcel, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
 	}
-	if _, err := checkpoint.DigestDir(ctx, dir); err != nil {
+	if err := checkpoint.CheckDir(dir); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(dir) // ascending by name
@@ -125,7 +125,7 @@ func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
 	}
 	for _, f := range p.files {
 		if at := offset + int64(n); n < len(b) && at >= start && at < start+f.size {
-			end := min(len(b), n+int(start+f.size-at))
+			end := n + int(min(int64(len(b)-n), start+f.size-at))
 			if err := p.readFile(f.name, b[n:end], at-start); err != nil {
 				return n, err
 			}
@@ -164,7 +164,7 @@ func Unpack(r io.Reader, dir string) error {
 		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("%w: it goes on behind its last file", ErrParcel), err)
 		}
-		if _, err := checkpoint.DigestDir(context.Background(), temporary); err != nil {
+		if err := checkpoint.CheckDir(temporary); err != nil {
 			return fmt.Errorf("%w: %w", ErrParcel, err)
 		}
 		return nil

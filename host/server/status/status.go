@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -222,7 +223,7 @@ func configOf(c coordinator.Config) Config {
 func (r Run) Print(to io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	line := func(name, format string, values ...any) {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(fmt.Sprintf(format, values...))) // Flush has the error
 	}
 	line("run", "%s", r.RunID)
 	if r.RunHash != "" {

@@ -83,3 +83,16 @@ func TestPrint(t *testing.T) {
 		t.Errorf("of a run that has all its steps: %v\n%s", err, text.String())
 	}
 }
+
+// TestPrintMovesNoCursor wants what members and definitions name to do nothing to a terminal.
+func TestPrintMovesNoCursor(t *testing.T) {
+	run := status.Of(inWarmup(t), [32]byte{7})
+	run.Checkpoint.Repo, run.Uploads = "\x1b]52;c;eA==\a", []status.Upload{{Repo: "\x1b[2J"}}
+	var shown strings.Builder
+	if err := run.Print(&shown, time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsFunc(shown.String(), func(r rune) bool { return r < ' ' && r != '\n' }) {
+		t.Errorf("%q", shown.String())
+	}
+}

@@ -1,0 +1,243 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// twisted is a network whose client answers questions of a peer in another way.
+type twisted struct {
+	env.Network
+	protocol string // all: empty
+	twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
+}
+
+func (n twisted) Handle(protocol string, limit int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	n.Network.Handle(protocol, limit, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+		answer, err := handle(ctx, from, request)
+		if n.protocol == "" || protocol == n.protocol {
+			return n.twist(ctx, slices.Clone(answer), err)
+		}
+		return answer, err
+	})
+}
+
+// later is an answer that comes late.
+func later(d time.Duration, twist func(answer []byte) []byte) func(ctx context.Context, answer []byte, err error) ([]byte, error) {
+	return func(ctx context.Context, answer []byte, err error) ([]byte, error) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			answer = twist(answer)
+		}
+		return answer, err
+	}
+}
+
+// otherSize changes the size of the first result of an answer, which no replica hash covers.
+func otherSize(answer []byte) []byte {
+	answer[4+4+2+80]++
+	return answer
+}
+
+// largest has each result of an answer be as large as one can be.
+func largest(answer []byte) []byte {
+	for at := 0; at < len(answer); {
+		count := int(binary.LittleEndian.Uint16(answer[at+8:]))
+		at += 10
+		for range count {
+			binary.LittleEndian.PutUint32(answer[at+80:], 1<<10)
+			at += 84
+		}
+	}
+	return answer
+}
+
+func same(answer []byte) []byte { return answer }
+
+// TestReturnAmongLiars brings a client back into an epoch while one of three members that it asks lies, or is
+// late, in all ways: it is back in that epoch before long, and trains on the right model.
+func TestReturnAmongLiars(t *testing.T) {
+	const late = 4900 * time.Millisecond
+	for name, test := range map[string]struct {
+		protocol string
+		quick    bool // rounds take 0.3 s, else 2 s
+		twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
+	}{
+		"a size, last":           {exchange.ResultsProtocol, false, later(time.Second, otherSize)},
+		"a size, first":          {exchange.ResultsProtocol, false, later(0, otherSize)},
+		"sizes, the largest":     {exchange.ResultsProtocol, true, later(0, largest)},
+		"late results":           {exchange.ResultsProtocol, true, later(late, same)},
+		"no results":             {exchange.ResultsProtocol, true, later(time.Hour, same)},
+		"late manifest":          {exchange.ModelProtocol, true, later(late, same)},
+		"no manifest":            {exchange.ModelProtocol, true, later(time.Hour, same)},
+		"another manifest":       {exchange.ModelProtocol, true, later(0, func(b []byte) []byte { b[len(b)-1]++; return b })},
+		"a huge manifest":        {exchange.ModelProtocol, true, later(0, func([]byte) []byte { return make([]byte, 1<<25) })},
+		"everything is late":     {"", true, later(late, same)},
+		"everything is too late": {"", true, later(time.Hour, same)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := clienttest.Config(4)
+				config.RoundsPerEpoch, config.TotalSteps = 40, 43
+				w := newWorld(t, config, []byte(everyThird)...)
+				change := func(i int) func(o *options) {
+					return func(o *options) {
+						large(o)
+						o.trainer.Duration = 2 * time.Second
+						if test.quick {
+							o.trainer.Duration = 300 * time.Millisecond
+						}
+						if i == 1 {
+							o.Network = twisted{o.Network, test.protocol, test.twist}
+						}
+					}
+				}
+				var members []*member
+				for i := range 4 {
+					members = append(members, w.launch(i, change(i)))
+				}
+				w.reach(10, coordinator.RoundTrain)
+				members[3].crash()
+				died := time.Now()
+				back := w.launch(3, change(3))
+				members[3] = back
+				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](back)) > 0 })
+				away := time.Since(died)
+				finishEqual(w, members...)
+				checkNobodyAccused(t, w, members)
+				rejoined := all[event.Rejoined](back)
+				t.Logf("back in step %d after %v", rejoined[0].Step, away)
+				if len(rejoined) != 1 || rejoined[0].Epoch != 0 {
+					t.Fatalf("rejoined: %+v", rejoined)
+				}
+				if ready := all[event.Ready](back); ready[0].Source != "peers" {
+					t.Errorf("ready: %+v", ready)
+				}
+			})
+		})
+	}
+}
+
+// TestHoldersAreAnybody wants three attempts to get a commit point from members to ask an honest one, wherever
+// among thirty members nine hostile ones say that they hold it too.
+func TestHoldersAreAnybody(t *testing.T) {
+	s := &coordinator.State{}
+	for i := range 31 {
+		s.Epoch.Clients = append(s.Epoch.Clients, coordinator.Client{ID: coordinator.ClientID(clienttest.Key(i).ID()), HoldsEarlier: 7})
+	}
+	for first := range 30 {
+		hostile := make(map[identity.ID]bool)
+		for i := range 9 {
+			hostile[clienttest.Key(1+(first+i)%30).ID()] = true
+		}
+		v := newView(clienttest.Key(0))
+		v.state = s
+		found := false
+		for range 3 {
+			for _, id := range v.holders(7) {
+				found = found || !hostile[id]
+			}
+		}
+		if !found {
+			t.Errorf("with hostile members from the %dth on only they are asked", first)
+		}
+	}
+}
+
+// narrow is a network with little room for blobs. What its client makes has room in any case, as in package blob.
+type narrow struct {
+	env.Network
+	room int
+
+	mu   sync.Mutex
+	held map[[32]byte]int
+}
+
+func (n *narrow) Put(data []byte) ([32]byte, error) {
+	hash, err := n.Network.Put(data)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held[hash] = len(data)
+	return hash, err
+}
+
+func (n *narrow) Drop(hash [32]byte) {
+	n.Network.Drop(hash)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.held, hash)
+}
+
+func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	n.mu.Lock()
+	used := int(size)
+	if _, here := n.held[hash]; here {
+		used = math.MinInt
+	}
+	for _, held := range n.held {
+		used += held
+	}
+	if n.mu.Unlock(); used > n.room {
+		return nil, env.ErrNoRoom
+	}
+	data, err := n.Network.Fetch(ctx, hash, size, holders)
+	if err == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.held[hash] = len(data)
+	}
+	return data, err
+}
+
+// TestHandingOverHarmsNobody brings a client back among members whose room for what they share holds the results
+// of some rounds, but no model beside them: none of them ends, or waits, for want of room.
+func TestHandingOverHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(4)
+		config.RoundsPerEpoch, config.TotalSteps = 40, 40
+		w := newWorld(t, config, []byte(everyThird)...)
+		change := func(i int) func(o *options) {
+			return func(o *options) {
+				large(o)
+				o.trainer.Duration = 300 * time.Millisecond
+				if i < 3 {
+					o.ResultMemory, o.Network = 2000, &narrow{Network: o.Network, room: 6000, held: make(map[[32]byte]int)}
+				}
+			}
+		}
+		var members []*member
+		for i := range 4 {
+			members = append(members, w.launch(i, change(i)))
+		}
+		w.reach(10, coordinator.RoundTrain)
+		members[3].crash()
+		began := time.Now()
+		members[3] = w.launch(3, change(3))
+		finishEqual(w, members...)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("30 rounds of 0.3 s took %v", took)
+		}
+		for _, m := range members {
+			if lost := all[event.Desynchronised](m); len(lost) > 0 {
+				t.Errorf("%s: %+v", m.id.Short(), lost)
+			}
+		}
+	})
+}
