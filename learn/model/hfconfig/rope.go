@@ -63,6 +63,11 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 	return r
 }
 
+// WantsYarn reports whether the rope is of type yarn.
+func (d Document) WantsYarn() bool {
+	return d.written("", d.RopeScaling).Type == "yarn" || d.written("", d.RopeParameters).Type == "yarn"
+}
+
 // refusePartial refuses rotary positions for a part of each head, wherever they are asked for.
 func (d Document) refusePartial(p *Checker) {
 	refuse := func(field string, factor *float64) {

@@ -3,9 +3,9 @@ package llama
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
+	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
 // The names in config.json's "architectures".
@@ -26,7 +26,7 @@ type Config struct {
 	Biases           Biases
 	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int // width of one head, even
-	Rope             Rope
+	Rope             rotary.Rope
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -36,18 +36,6 @@ type Biases struct {
 	QueryKeyValue bool // of the attention
 	Output        bool // of the attention
 	FeedForward   bool // all three
-}
-
-// Rope says how fast the rotary positions turn.
-type Rope struct {
-	Theta float64
-	Type  string  // "default", "linear" or "llama3"
-	Scale float64 // of linear and llama3: by how much the context is stretched
-
-	// Of llama3: wavelengths shorter than OriginalContext/HighFreqFactor stay, longer
-	// than OriginalContext/LowFreqFactor are stretched by Scale, those between in part.
-	LowFreqFactor, HighFreqFactor float64
-	OriginalContext               float64 // tokens
 }
 
 // TokenIDs is a token id or a list of them in JSON.
@@ -96,7 +84,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	c.vary(&p, d, o.variant)
 	c.heads(&p, d.NumKeyValueHeads, o.HeadDim)
-	c.Rope = rope(&p, d)
+	c.Rope = rotary.Parse(&p, d, c.MaxPositionEmbeddings, "default", "linear", "llama3", "yarn")
 	return c, p.Err()
 }
 
@@ -114,23 +102,4 @@ func (c *Config) heads(p *hfconfig.Checker, keyValueHeads, headDim *int) {
 	if p.Err() == nil && c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
 		p.Fail("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
 	}
-}
-
-func rope(p *hfconfig.Checker, d hfconfig.Document) Rope {
-	written := d.Rope(p, 1, "default", "linear", "llama3")
-	scaling, field := written.Scaling, written.Field
-	r := Rope{Theta: written.Theta, Type: written.Type}
-	const missing = math.SmallestNonzeroFloat64 // below every lower bound
-	if r.Type == "linear" || r.Type == "llama3" {
-		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
-	}
-	if r.Type == "llama3" {
-		r.LowFreqFactor = p.Number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
-		r.HighFreqFactor = p.Number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
-		r.OriginalContext = p.Number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
-		if p.Err() == nil && r.HighFreqFactor <= r.LowFreqFactor {
-			p.Fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
-		}
-	}
-	return r
 }
