@@ -8,13 +8,6 @@ import (
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
-// The names in config.json's "architectures".
-const (
-	Architecture        = "LlamaForCausalLM"
-	ArchitectureMistral = "MistralForCausalLM"
-	ArchitectureQwen2   = "Qwen2ForCausalLM"
-)
-
 // ErrConfig says that a config.json is invalid or asks for what this package has not.
 var ErrConfig = hfconfig.ErrInvalid
 
@@ -27,6 +20,13 @@ type Config struct {
 	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int // width of one head, even
 	Rope             rotary.Rope
+	LocalRope        rotary.Rope // of layers whose Layer.Local is set
+	Norms            Norms
+	Scales           Scales
+	GELU             bool    // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
+	Layers           []Layer // in what each layer differs from others; nil: in nothing
+	Experts          Experts
+	Packed           bool // checkpoints have queries, keys and values in one tensor, and so gate and up
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -36,6 +36,53 @@ type Biases struct {
 	QueryKeyValue bool // of the attention
 	Output        bool // of the attention
 	FeedForward   bool // all three
+}
+
+// Norms says where RMSNorms are.
+type Norms struct {
+	After   bool // of what attention and feed-forward layer give, before it is added
+	NotIn   bool // and none of what goes into them
+	Heads   bool // of each head of queries and keys
+	All     bool // of all heads of queries together, and of keys
+	OneMore bool // they multiply with their weights and one
+}
+
+// Scales are what numbers of the network are multiplied with.
+type Scales struct {
+	Embedding float64 // rows of the embedding
+	Score     float64 // products of queries and keys
+	Residual  float64 // what half a layer adds
+	Logits    float64
+
+	ScoreCap, LogitCap float64 // c·tanh(v/c) takes the place of scores and logits v; 0: it does not
+}
+
+// Layer is in what a layer differs from others.
+type Layer struct {
+	Window int  // a token sees itself and so many before it, less one; 0: all
+	Still  bool // queries and keys are not turned by positions
+	Local  bool // they turn as LocalRope says
+}
+
+// Experts says in which layers a token uses a few experts, and which.
+type Experts struct {
+	Count            int // to choose among; 0: there are none
+	PerToken         int
+	IntermediateSize int  // width inside one
+	Normalize        bool // the chosen scores are divided by their sum
+	Sparse           []bool
+	Names            expertNames
+}
+
+// sparse tells whether a layer has experts.
+func (c Config) sparse(layer int) bool { return c.Experts.Count > 0 && c.Experts.Sparse[layer] }
+
+// layer is in what a layer differs.
+func (c Config) layer(i int) Layer {
+	if c.Layers == nil {
+		return Layer{}
+	}
+	return c.Layers[i]
 }
 
 // TokenIDs is a token id or a list of them in JSON.
@@ -59,14 +106,6 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// own are the fields that only this architecture has, or knows by these names.
-type own struct {
-	variant
-	HeadDim *int     `json:"head_dim"`
-	BOS     TokenIDs `json:"bos_token_id"`
-	EOS     TokenIDs `json:"eos_token_id"`
-}
-
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
@@ -75,16 +114,19 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	var p hfconfig.Checker
-	if d.MaxPositionEmbeddings == nil {
-		d.MaxPositionEmbeddings = positions[d.Architecture()]
-	}
-	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), BOS: o.BOS, EOS: o.EOS}
+	k := kinds[d.Architecture()]
+	k.defaults(&d, &o)
+	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), GELU: k.gelu, BOS: o.BOS, EOS: o.EOS}
+	d.RefuseActivation(&p, k.activation())
 	if p.Err() != nil {
 		return Config{}, p.Err()
 	}
-	c.vary(&p, d, o.variant)
 	c.heads(&p, d.NumKeyValueHeads, o.HeadDim)
-	c.Rope = rotary.Parse(&p, d, c.MaxPositionEmbeddings, "default", "linear", "llama3", "yarn")
+	c.Scales = Scales{Embedding: 1, Score: c.scoreScale(), Residual: 1, Logits: 1}
+	k.vary(&c, &p, d, o)
+	if c.Rope.Type == "" {
+		c.Rope = rotary.Parse(&p, d, c.MaxPositionEmbeddings, ropes...)
+	}
 	return c, p.Err()
 }
 

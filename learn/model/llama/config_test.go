@@ -19,6 +19,11 @@ var (
 	qwen2   = strings.Replace(minimal, "LlamaForCausalLM", "Qwen2ForCausalLM", 1) + `, "model_type": "qwen2", "num_key_value_heads": 2`
 )
 
+// as is minimal of another architecture.
+func as(architecture, modelType, more string) string {
+	return strings.Replace(minimal, "LlamaForCausalLM", architecture, 1) + `, "model_type": "` + modelType + `", ` + more + `}`
+}
+
 // TestVariants wants the defaults of transformers and the parameters that each has.
 func TestVariants(t *testing.T) {
 	layer := 2*(2*16*16+2*8*16+3*16*24+2*16) + 2*32*16 + 16 // of 2 layers, with ends
@@ -92,14 +97,45 @@ func TestParseConfig(t *testing.T) {
 		{"layers of one kind", minimal + `, "layer_types": ["full_attention", "full_attention"]}`, ""},
 		{"mistral", mistral + `, "sliding_window": null}`, ""},
 		{"mistral, wide enough", mistral + `, "sliding_window": 4096, "max_position_embeddings": 4096}`, ""},
-		{"mistral, window", mistral + `, "sliding_window": 4096, "max_position_embeddings": 32768}`, "sliding_window 4096 is less than max_position_embeddings 32768, and windows are not computed: texts of up to 4096 tokens are the same without, so write max_position_embeddings 4096"},
-		{"mistral, window by default", mistral + `}`, "sliding_window 4096 is less than max_position_embeddings 131072"},
+		{"mistral, window", mistral + `, "sliding_window": 4096, "max_position_embeddings": 32768}`, ""},
+		{"mistral, window by default", mistral + `}`, ""},
 		{"mistral, no window", mistral + `, "sliding_window": "wide"}`, "sliding_window: want an integer or null"},
 		{"mistral, zero window", mistral + `, "sliding_window": 0}`, "sliding_window is 0, want at least 1"},
 		{"mistral, biases", mistral + `, "sliding_window": null, "attention_bias": true}`, "attention_bias true is not supported"},
 		{"mistral, key heads", strings.Replace(mistral, `"num_key_value_heads": 2`, `"num_key_value_heads": null`, 1) + `, "sliding_window": null}`, "num_key_value_heads is missing"},
 		{"qwen2", qwen2 + `, "sliding_window": 32, "use_sliding_window": false, "max_window_layers": 1}`, ""},
-		{"qwen2, window", qwen2 + `, "use_sliding_window": true}`, "use_sliding_window true is not supported"},
+		{"qwen2, window", qwen2 + `, "use_sliding_window": true, "max_window_layers": 1}`, ""},
+		{"qwen2, layers without a window", qwen2 + `, "use_sliding_window": true, "sliding_window": null, "layer_types": ["sliding_attention", "full_attention"]}`, "there is no sliding_window"},
+		{"qwen2, too few layers", qwen2 + `, "use_sliding_window": true, "layer_types": ["sliding_attention"]}`, "layer_types has 1 entries for num_hidden_layers 2"},
+		{"qwen2, other layers", qwen2 + `, "use_sliding_window": true, "layer_types": ["chunked_attention", "full_attention"]}`, `layer_types has "chunked_attention"`},
+		{"qwen3, key heads", as("Qwen3ForCausalLM", "qwen3", `"head_dim": 4`), "num_key_value_heads is missing"},
+		{"qwen3, bias", as("Qwen3ForCausalLM", "qwen3", `"num_key_value_heads": 2, "mlp_bias": true`), "mlp_bias true is not supported"},
+		{"qwen3, layers", as("Qwen3ForCausalLM", "qwen3", `"num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"]`), "only full_attention is computed"},
+		{"qwen3_moe", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "router_aux_loss_coef": 0.001`), ""},
+		{"qwen3_moe, window", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "use_sliding_window": true`), "use_sliding_window true is not supported"},
+		{"qwen3_moe, balance", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "output_router_logits": true`), "output_router_logits true is not supported"},
+		{"qwen3_moe, chosen", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "num_experts": 4`), "num_experts_per_tok 8 is more than num_experts 4"},
+		{"qwen3_moe, experts", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "num_experts": 0`), "num_experts is 0"},
+		{"mixtral", as("MixtralForCausalLM", "mixtral", `"num_key_value_heads": 2`), ""},
+		{"mixtral, noise", as("MixtralForCausalLM", "mixtral", `"num_key_value_heads": 2, "router_jitter_noise": 0.1`), "router_jitter_noise 0.1 is not supported"},
+		{"olmo2", as("Olmo2ForCausalLM", "olmo2", `"attention_bias": true`), ""},
+		{"olmo2, bias", as("Olmo2ForCausalLM", "olmo2", `"mlp_bias": true`), "mlp_bias true is not supported"},
+		{"gemma2", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_act": "gelu_pytorch_tanh"`), ""},
+		{"gemma2, activation", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_activation": "gelu"`), "hidden_activation gelu is not supported"},
+		{"gemma2, other activation", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_act": "silu"`), "hidden_act silu is not supported"},
+		{"gemma2, cap", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "final_logit_softcapping": 0`), "final_logit_softcapping is 0"},
+		{"gemma2, cap is text", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "final_logit_softcapping": "no"`), "softcapping: want a number or null"},
+		{"gemma3, both ways", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "use_bidirectional_attention": true`), "use_bidirectional_attention true is not supported"},
+		{"gemma3, scores", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "attn_logit_softcapping": 50`), "attn_logit_softcapping 50 is not supported"},
+		{"gemma3, two ropes", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both there"},
+		{"gemma3, local rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"sliding_attention": {"rope_type": "longrope"}}`), `rope_type "longrope" is not supported`},
+		{"smollm3", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1, 0]`), ""},
+		{"smollm3, layers", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1]`), "no_rope_layers has 1 entries for num_hidden_layers 2"},
+		{"phi3, dropout", as("Phi3ForCausalLM", "phi3", `"resid_pdrop": 0.1`), "resid_pdrop 0.1 is not supported"},
+		{"phi3, embedding dropout", as("Phi3ForCausalLM", "phi3", `"embd_pdrop": 0.1`), "embd_pdrop 0.1 is not supported"},
+		{"phi3, rope", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "longrope"}`), `rope_type "longrope" is not supported`},
+		{"phi3, part", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.75`), "partial_rotary_factor 0.75 is not supported"},
+		{"granite, no logits", as("GraniteForCausalLM", "granite", `"logits_scaling": 0`), "logits_scaling is 0"},
 		{"qwen2, layers", qwen2 + `, "layer_types": ["sliding_attention"]}`, `layer_types has "sliding_attention"`},
 		{"qwen2, biases", qwen2 + `, "mlp_bias": true}`, "mlp_bias true is not supported"},
 		{"qwen2, yarn", qwen2 + `, "rope_scaling": {"type": "yarn", "factor": 4}}`, ""},
@@ -136,7 +172,7 @@ func TestTokenIDs(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal + `}`))
-	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2"} {
+	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "granite"} {
 		text, err := os.ReadFile("testdata/" + name + "/config.json")
 		if err != nil {
 			f.Fatal(err)
