@@ -2,6 +2,7 @@ package llama_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -42,6 +43,34 @@ func TestVariants(t *testing.T) {
 		}
 		if c.MaxPositionEmbeddings != want.positions || c.Biases != want.biases || llama.NumParameters(c) != int64(want.parameters) {
 			t.Errorf("%s: %d positions, %+v, %d parameters, want %+v", text, c.MaxPositionEmbeddings, c.Biases, llama.NumParameters(c), want)
+		}
+	}
+}
+
+// TestPublishedSizes counts the parameters of published models, as their pages do.
+func TestPublishedSizes(t *testing.T) {
+	config := func(architecture string, vocabulary, hidden, inner, layers, heads, keys int, more string) string {
+		return fmt.Sprintf(`{"architectures": [%q], "vocab_size": %d, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d, "num_key_value_heads": %d%s}`,
+			architecture, vocabulary, hidden, inner, layers, heads, keys, more)
+	}
+	for text, want := range map[string]int64{
+		config("MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, ``):                                                                     7_241_732_096,
+		config("Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, `, "tie_word_embeddings": true`):                                          596_049_920,
+		config("Qwen3MoeForCausalLM", 151936, 2048, 6144, 48, 32, 4, `, "head_dim": 128, "num_experts": 128, "moe_intermediate_size": 768`): 30_532_122_624,
+		config("MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, ``):                                                                     46_702_792_704,
+		config("Olmo2ForCausalLM", 100352, 4096, 11008, 32, 32, 32, ``):                                                                     7_298_617_344,
+		config("Gemma2ForCausalLM", 256000, 2304, 9216, 26, 8, 4, ``):                                                                       2_614_341_888,
+		config("Gemma3ForCausalLM", 262144, 1152, 6912, 26, 4, 1, ``):                                                                       999_885_952,
+		config("SmolLM3ForCausalLM", 128256, 2048, 11008, 36, 16, 4, ``):                                                                    3_075_098_624,
+		config("Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 32, ``):                                                                        3_821_079_552,
+		config("GraniteForCausalLM", 49155, 4096, 12800, 40, 32, 8, `, "tie_word_embeddings": true`):                                        8_170_848_256,
+	} {
+		c, err := llama.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := llama.NumParameters(c); got != want {
+			t.Errorf("%s: %d parameters, published are %d", c.Architecture, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package llama_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,4 +133,31 @@ func writeCheckpoint(t *testing.T, e *torch.Engine, m *llama.Llama, folder strin
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		return safetensors.Write(filepath.Join(written, "model.safetensors"), weights.Export(m.Parameters()), map[string]string{"format": "pt"})
 	})
+}
+
+// TestVariantsInBF16 wants every kind of layer to compute in bf16, as far from f32 as that type is.
+func TestVariantsInBF16(t *testing.T) {
+	e := torchtest.Engine(t)
+	for _, name := range variants {
+		v := readVectors(t, name)
+		m, err := llama.New(t.Context(), e, v.config, llama.Options{Compute: torch.BF16}, v.Weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, targets := v.Other["ids"], v.Other["targets"]
+		torchtest.Do(t, e, true, func(s *torch.Scope) error {
+			loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
+			loss.Backward()
+			if off := math.Abs(loss.Item()/float64(modeltest.Float32s(t, v.Other["loss"])[0]) - 1); off > 0.02 {
+				t.Errorf("%s: loss is off by %.3f of it", name, off)
+			}
+			return nil
+		})
+		if got := greedy(t, e, m, ints(v.Other["greedy"])[:5], 10); len(got) != 10 {
+			t.Errorf("%s: wrote %v", name, got)
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }
