@@ -72,15 +72,15 @@ func (c *Config) gemma(p *hfconfig.Checker, d hfconfig.Document, o own, every in
 	c.windows(p, o, tokens, func(layer int) bool { return (layer+1)%every != 0 })
 }
 
-// varyGemma2: scores and logits are capped, and every second layer has a window.
+// varyGemma2 caps scores and logits, and gives every second layer a window.
 func varyGemma2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.gemma(p, d, o, 2)
 	c.Scales.ScoreCap = o.ScoreCap.or(p, "attn_logit_softcapping", 50)
 	c.Scales.LogitCap = o.LogitCap.or(p, "final_logit_softcapping", 30)
 }
 
-// varyGemma3: norms of each head of queries and keys; layers with windows, most of them, turn by
-// positions as models without scaling do.
+// varyGemma3 adds norms of each head of queries and keys. Layers with windows, most of them, turn by
+// positions of their own.
 func varyGemma3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.gemma(p, d, o, p.Size("sliding_window_pattern", o.Pattern, 6, 1<<12))
 	c.Norms.Heads = true

@@ -146,8 +146,8 @@ func (w window) or(p *hfconfig.Checker, tokens int) int {
 	return *w.tokens
 }
 
-// windows gives the layers of that type in layer_types a window; where there is no layer_types, wide
-// says which have one.
+// windows gives a window of so many tokens to the layers that layer_types names; where there is no
+// layer_types, windowed says which have one.
 func (c *Config) windows(p *hfconfig.Checker, o own, tokens int, windowed func(layer int) bool) {
 	if o.LayerTypes != nil && len(o.LayerTypes) != c.NumHiddenLayers {
 		p.Fail("layer_types has %d entries for num_hidden_layers %d", len(o.LayerTypes), c.NumHiddenLayers)
@@ -186,6 +186,7 @@ func noWindows(p *hfconfig.Checker, o own) {
 	}
 }
 
+// varyLlama is Llama itself, which may have biases.
 func varyLlama(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias, FeedForward: d.MLPBias}

@@ -209,8 +209,15 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	x := m.embed(ids)
 	for i := range m.blocks {
 		b := &m.blocks[i]
-		x = m.attentionBlock(s, b, x, at)
-		x = m.feedForwardBlock(s, b, x, m.options.Recompute)
+		if b.fusedAttention && b.fusedFeed {
+			x = m.attentionBlock(s, b, x, at)
+			x = m.feedForwardBlock(s, b, x, m.options.Recompute)
+			continue
+		}
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at), m.options.Recompute))
+			return nil
+		})
 	}
 	return m.scaledHidden(x)
 }

@@ -5,7 +5,7 @@ import "github.com/psyche-go/psyche/learn/model/hfconfig"
 // defaultWindow is the sliding_window of a Mistral whose config.json has none.
 const defaultWindow = 4096
 
-// varyMistral: all layers have the same window.
+// varyMistral gives all layers the same window.
 func varyMistral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)
@@ -14,7 +14,7 @@ func varyMistral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
 }
 
-// varyMixtral: experts in every layer, chosen by softmax, whose shares add up to one.
+// varyMixtral puts experts into every layer, chosen by softmax, whose shares add up to one.
 func varyMixtral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)

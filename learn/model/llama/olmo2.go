@@ -2,8 +2,8 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/model/hfconfig"
 
-// varyOLMo2: what attention and feed-forward layer give has a norm, and not what goes in; queries and
-// keys have one over all heads.
+// varyOLMo2 puts norms behind attention and feed-forward layer in place of before them, and one over all
+// heads of queries and of keys.
 func varyOLMo2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
 	c.Norms = Norms{After: true, NotIn: true, All: true}

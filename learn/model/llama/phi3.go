@@ -14,7 +14,8 @@ type phiFields struct {
 	EmbeddingDropout float64 `json:"embd_pdrop"`
 }
 
-// varyPhi3: queries, keys and values come of one matrix, and gate and up; all layers have the same window.
+// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up, and gives all layers
+// the same window.
 func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)

@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// varyQwen2: biases of queries, keys and values, and windows in the upper layers where they are asked for.
+// varyQwen2 adds biases of queries, keys and values, and windows in the upper layers where they are asked for.
 func varyQwen2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	requireKeyValueHeads(p, d)
@@ -14,7 +14,7 @@ func varyQwen2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.upperWindows(p, o)
 }
 
-// varyQwen3: norms of each head of queries and keys, and biases of the attention where they are asked for.
+// varyQwen3 adds norms of each head of queries and keys, and biases of the attention where they are asked for.
 func varyQwen3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.qwen3(p, d)
 	c.upperWindows(p, o)
@@ -29,7 +29,7 @@ func (c *Config) qwen3(p *hfconfig.Checker, d hfconfig.Document) {
 	}
 }
 
-// varyQwen3MoE: Qwen 3 with experts in most layers.
+// varyQwen3MoE is Qwen 3 with experts in most layers.
 func varyQwen3MoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.qwen3(p, d)
 	noWindows(p, o)

@@ -8,7 +8,7 @@ type smolFields struct {
 	Still  *int  `json:"no_rope_layer_interval"`
 }
 
-// varySmolLM3: in some layers positions do not count, and these may have windows.
+// varySmolLM3 leaves positions out of some layers, which may have windows.
 func varySmolLM3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	requireKeyValueHeads(p, d)
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias, FeedForward: d.MLPBias}
