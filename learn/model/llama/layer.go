@@ -103,8 +103,10 @@ func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 
 // fuse says which halves of a layer are those of Llama, which libtorch's side computes in one piece.
 func (b *block) fuse(c Config) {
-	plain := c.Norms == Norms{} && c.Scales.Residual == 1 && !c.Packed
-	b.fusedAttention = plain && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
+	around := c.Norms
+	around.Heads, around.All = false, false
+	plain := around == Norms{} && c.Scales.Residual == 1 && !c.Packed
+	b.fusedAttention = plain && c.Norms == Norms{} && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
 	b.fusedFeed = plain && !c.Biases.FeedForward && !c.GELU && b.experts == nil
 }
 
