@@ -157,6 +157,8 @@ func TestParseConfig(t *testing.T) {
 		{"gemma3, both ways", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "use_bidirectional_attention": true`), "use_bidirectional_attention true is not supported"},
 		{"gemma3, scores", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "attn_logit_softcapping": 50`), "attn_logit_softcapping 50 is not supported"},
 		{"gemma3, two ropes", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both there"},
+		{"gemma3, one rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"rope_theta": 5e5}`), "rope_parameters are those of all layers"},
+		{"two kinds of ropes", minimal + `, "rope_parameters": {"full_attention": {"rope_theta": 5e5}}}`, "rope_parameters for each kind of layers"},
 		{"gemma3, local rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"sliding_attention": {"rope_type": "longrope"}}`), `rope_type "longrope" is not supported`},
 		{"smollm3", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1, 0]`), ""},
 		{"smollm3, layers", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1]`), "no_rope_layers has 1 entries for num_hidden_layers 2"},
