@@ -174,7 +174,7 @@ SMALL = dict(vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_lay
 CASES = {
     "yarn": ("llama", dict(rope_scaling={**YARN, "beta_fast": 16.0}), 1, 40),
     "mistral_window": ("mistral", dict(head_dim=6, sliding_window=5, rope_scaling=None), 2, 12),
-    "qwen2_window": ("qwen2", dict(sliding_window=4, max_window_layers=1, rope_scaling=None), 1, 11),
+    "qwen2_window": ("qwen2", dict(sliding_window=4, max_window_layers=1, rope_scaling=None), 1, 40),
     "qwen3": ("qwen3", dict(head_dim=8, use_sliding_window=False, attention_bias=False, tie_word_embeddings=True, rope_scaling=None), 2, 9),
     "qwen3_yarn": ("qwen3", dict(head_dim=6, use_sliding_window=False, attention_bias=True, rope_scaling=YARN), 1, 40),
     "qwen3_moe": (

@@ -11,13 +11,31 @@ func (b *block) slides(tokens int64) bool {
 	return b.layer.Window > 0 && tokens > int64(b.layer.Window)
 }
 
+// leastBlock is how many queries with a window are computed at once, or as many as the window has tokens.
+const leastBlock = 16
+
 // attend is what the heads of q [B,T,H,D] get of keys and values [B,S,KV,D], of which the last T are
 // of the same tokens.
 func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
-	scales := m.config.Scales
-	if scales.ScoreCap == 0 && !b.slides(k.Dim(1)) {
-		return q.CausalAttention(k, v, scales.Score)
+	if m.config.Scales.ScoreCap == 0 && !b.slides(k.Dim(1)) {
+		return q.CausalAttention(k, v, m.config.Scales.Score)
 	}
+	T, S, size := q.Dim(1), k.Dim(1), max(int64(b.layer.Window), leastBlock)
+	if b.layer.Window == 0 || T <= size {
+		return m.attendAtOnce(s, b, q, k, v)
+	}
+	var blocks []*torch.Tensor // which together hold fewer scores than all pairs of tokens
+	for first := int64(0); first < T; first += size {
+		count := min(size, T-first)
+		seen := S - T + first + count
+		blocks = append(blocks, m.attendAtOnce(s, b, q.Narrow(1, first, count), k.Narrow(1, 0, seen), v.Narrow(1, 0, seen)))
+	}
+	return s.Cat(1, blocks...)
+}
+
+// attendAtOnce is attend with the scores of all queries.
+func (m *Llama) attendAtOnce(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
+	scales := m.config.Scales
 	B, T, H, D := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3)
 	S, KV := k.Dim(1), k.Dim(2)
 	if past := S - T; b.layer.Window > 0 && past >= int64(b.layer.Window) { // which no query sees
