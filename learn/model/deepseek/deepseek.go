@@ -145,7 +145,7 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 		a.queries = layer("self_attn.q_proj.weight")
 	}
 	if !c.sparse(i) {
-		b.dense = experts.FeedForward{layer("mlp.gate_proj.weight"), layer("mlp.up_proj.weight"), layer("mlp.down_proj.weight")}
+		b.dense = feedForward(layer, "mlp.")
 		return b
 	}
 	b.experts = &mixture{gate: layer("mlp.gate.weight")}
@@ -153,15 +153,19 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 		b.experts.correction = source.TakeBuffer(layerName(i, correctionName), shapes[correctionName]...)
 	}
 	if c.Experts.Shared > 0 {
-		b.experts.shared = experts.FeedForward{layer("mlp.shared_experts.gate_proj.weight"),
-			layer("mlp.shared_experts.up_proj.weight"), layer("mlp.shared_experts.down_proj.weight")}
+		b.experts.shared = feedForward(layer, "mlp.shared_experts.")
 	}
 	ofExpert := expertShapes(c)
 	for j := range c.NumExperts {
 		get := func(name string) *torch.Tensor { return source.Take(expertName(i, j, name), ofExpert[name]...) }
-		b.experts.routed = append(b.experts.routed, experts.FeedForward{get("gate_proj.weight"), get("up_proj.weight"), get("down_proj.weight")})
+		b.experts.routed = append(b.experts.routed, feedForward(get, ""))
 	}
 	return b
+}
+
+// feedForward gets the matrices of a layer whose names begin with prefix.
+func feedForward(get func(name string) *torch.Tensor, prefix string) experts.FeedForward {
+	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
 
 // Canonical gives a checkpoint's tensors the names and shapes of the model's own.
