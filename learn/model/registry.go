@@ -59,15 +59,15 @@ type architecture struct {
 }
 
 // architectures are all models, by the name in config.json's "architectures".
-var architectures = map[string]architecture{
-	llama.Architecture:        dense,
-	llama.ArchitectureMistral: dense,
-	llama.ArchitectureQwen2:   dense,
-	deepseek.ArchitectureV2:   deepSeek,
-	deepseek.ArchitectureV3:   deepSeek,
-}
+var architectures = func() map[string]architecture {
+	all := map[string]architecture{deepseek.ArchitectureV2: deepSeek, deepseek.ArchitectureV3: deepSeek}
+	for _, name := range llama.Architectures() {
+		all[name] = dense
+	}
+	return all
+}()
 
-// dense are Llama and those that differ little from it.
+// dense are Llama and those that are told from it by few features, some of them experts.
 var dense = architecture{
 	describe: func(config []byte) (Description, error) {
 		c, err := llama.ParseConfig(config)

@@ -115,6 +115,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	var p hfconfig.Checker
 	d.RefuseBiases(&p)
+	d.RefuseActivation(&p, "silu")
 	o.refuse(&p, d.Architecture())
 	c := Config{
 		Base:          d.Base(&p),

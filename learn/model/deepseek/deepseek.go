@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/experts"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -44,13 +45,10 @@ type DeepSeek struct {
 // block holds the weights of one layer.
 type block struct {
 	attention attention
-	norm      *torch.Tensor // [HiddenSize], before the feed-forward part
-	dense     feedForward   // of a dense layer
-	experts   *experts      // nil in a dense layer
+	norm      *torch.Tensor       // [HiddenSize], before the feed-forward part
+	dense     experts.FeedForward // of a dense layer
+	experts   *mixture            // nil in a dense layer
 }
-
-// feedForward holds matrices [inner,HiddenSize] twice and [HiddenSize,inner].
-type feedForward struct{ gate, up, down *torch.Tensor }
 
 // New makes a model of the config on the engine, with f32 copies of the weights, which
 // must be exactly those of the config (F32, BF16 or F16) once they are canonical.
@@ -147,23 +145,27 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 		a.queries = layer("self_attn.q_proj.weight")
 	}
 	if !c.sparse(i) {
-		b.dense = feedForward{layer("mlp.gate_proj.weight"), layer("mlp.up_proj.weight"), layer("mlp.down_proj.weight")}
+		b.dense = feedForward(layer, "mlp.")
 		return b
 	}
-	b.experts = &experts{gate: layer("mlp.gate.weight")}
+	b.experts = &mixture{gate: layer("mlp.gate.weight")}
 	if c.v3() {
 		b.experts.correction = source.TakeBuffer(layerName(i, correctionName), shapes[correctionName]...)
 	}
 	if c.Experts.Shared > 0 {
-		b.experts.shared = feedForward{layer("mlp.shared_experts.gate_proj.weight"),
-			layer("mlp.shared_experts.up_proj.weight"), layer("mlp.shared_experts.down_proj.weight")}
+		b.experts.shared = feedForward(layer, "mlp.shared_experts.")
 	}
 	ofExpert := expertShapes(c)
 	for j := range c.NumExperts {
 		get := func(name string) *torch.Tensor { return source.Take(expertName(i, j, name), ofExpert[name]...) }
-		b.experts.routed = append(b.experts.routed, feedForward{get("gate_proj.weight"), get("up_proj.weight"), get("down_proj.weight")})
+		b.experts.routed = append(b.experts.routed, feedForward(get, ""))
 	}
 	return b
+}
+
+// feedForward gets the matrices of a layer whose names begin with prefix.
+func feedForward(get func(name string) *torch.Tensor, prefix string) experts.FeedForward {
+	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
 
 // Canonical gives a checkpoint's tensors the names and shapes of the model's own.
@@ -252,7 +254,7 @@ func (m *DeepSeek) checkLength(positions int64) {
 // feed is the feed-forward half of a layer.
 func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
 	if b.experts == nil {
-		return x.FeedForwardBlock(b.norm, b.dense.gate, b.dense.up, b.dense.down, m.config.RMSNormEps, false), nil
+		return x.FeedForwardBlock(b.norm, b.dense.Gate, b.dense.Up, b.dense.Down, m.config.RMSNormEps, false), nil
 	}
 	mixed, balance := m.mix(s, b.experts, x.RMSNorm(b.norm, m.config.RMSNormEps))
 	return x.Add(mixed), balance

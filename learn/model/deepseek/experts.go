@@ -1,21 +1,24 @@
 package deepseek
 
-import "github.com/psyche-go/psyche/learn/torch"
+import (
+	"github.com/psyche-go/psyche/learn/model/experts"
+	"github.com/psyche-go/psyche/learn/torch"
+)
 
-// experts holds the weights of a layer of which each token uses a part.
-type experts struct {
+// mixture holds the weights of a layer of which each token uses a part.
+type mixture struct {
 	gate *torch.Tensor // [NumExperts,HiddenSize], the router
 	// correction [NumExperts] is added to V3's scores for the choice alone. It gets no
 	// gradient. DeepSeek moves it by the load of each expert in the whole batch, which no
 	// member of a run knows; here it stays as the checkpoint has it, the same for all.
 	correction *torch.Tensor
-	shared     feedForward // for all tokens; nil without
-	routed     []feedForward
+	shared     experts.FeedForward // for all tokens; nil without
+	routed     []experts.FeedForward
 }
 
 // mix is the feed-forward part of a layer with experts: x [B,T,HiddenSize], behind the
 // norm, to the same; and the loss that balances the experts, if the config wants one.
-func (m *DeepSeek) mix(s *torch.Scope, e *experts, x *torch.Tensor) (y, balance *torch.Tensor) {
+func (m *DeepSeek) mix(s *torch.Scope, e *mixture, x *torch.Tensor) (y, balance *torch.Tensor) {
 	c := m.config
 	rows := x.Reshape(-1, x.Dim(-1))
 	tokens, chosen := rows.Dim(0), int64(c.Experts.PerToken)
@@ -30,12 +33,12 @@ func (m *DeepSeek) mix(s *torch.Scope, e *experts, x *torch.Tensor) (y, balance 
 	if e.correction != nil {
 		correction = e.correction.CopyFloat32s()
 	}
-	newRouter(c).choose(scores.CopyFloat32s(), correction, choices)
+	c.router().Choose(scores.CopyFloat32s(), correction, choices)
 
 	share := c.shares(scores.Gather(1, s.FromInt64s(choices, tokens, chosen)))
-	y = m.dispatch(s, e.routed, rows, choices).Reshape(tokens, chosen, -1).Mul(share.To(rows.DType()).Unsqueeze(2)).SumDim(1, false)
-	if e.shared.gate != nil {
-		y = y.Add(m.expert(e.shared, rows))
+	y = experts.Mix(s, e.routed, rows, choices, share)
+	if e.shared.Gate != nil {
+		y = y.Add(e.shared.Of(rows))
 	}
 	if c.Experts.BalanceLoss > 0 {
 		balance = m.balance(s, scores, choices, x.Dim(0))
@@ -56,24 +59,9 @@ func (c Config) shares(scores *torch.Tensor) *torch.Tensor {
 	}
 }
 
-// dispatch gives the output of every choice [tokens·chosen,HiddenSize]. Each expert sees
-// all its tokens at once.
-func (m *DeepSeek) dispatch(s *torch.Scope, routed []feedForward, rows *torch.Tensor, choices []int64) *torch.Tensor {
-	d := newDispatch(choices, m.config.Experts.PerToken, m.config.NumExperts)
-	sorted := rows.IndexSelect(0, s.FromInt64s(d.rows, int64(len(d.rows))))
-	var parts []*torch.Tensor
-	first := int64(0)
-	for i, count := range d.counts {
-		if count > 0 {
-			parts = append(parts, m.expert(routed[i], sorted.Narrow(0, first, count)))
-			first += count
-		}
-	}
-	return s.Cat(0, parts...).IndexSelect(0, s.FromInt64s(d.back, int64(len(d.back))))
-}
-
-func (m *DeepSeek) expert(f feedForward, x *torch.Tensor) *torch.Tensor {
-	return m.linear(m.linear(x, f.gate).SwiGLU(m.linear(x, f.up)), f.down)
+func (c Config) router() experts.Router {
+	e := c.Experts
+	return experts.Router{Experts: c.NumExperts, Groups: e.Groups, TopGroups: e.TopGroups, Chosen: e.PerToken, Pairs: c.v3()}
 }
 
 // balance is BalanceLoss times the sum over experts of load times mean score, which is
@@ -89,6 +77,6 @@ func (m *DeepSeek) balance(s *torch.Scope, scores *torch.Tensor, choices []int64
 		scores = scores.Div(scores.SumDim(1, true).AddScalar(1e-20))
 	}
 	n := int64(c.NumExperts)
-	load := s.FromFloat32s(loads(choices, int(sequences), c.NumExperts), sequences, n)
+	load := s.FromFloat32s(experts.Loads(choices, int(sequences), c.NumExperts), sequences, n)
 	return scores.Reshape(sequences, -1, n).MeanDim(1, false).Mul(load).Sum().MulScalar(c.Experts.BalanceLoss / float64(sequences))
 }

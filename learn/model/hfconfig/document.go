@@ -26,7 +26,7 @@ type Document struct {
 	MaxPositionEmbeddings *int     `json:"max_position_embeddings"`
 	RMSNormEps            *float64 `json:"rms_norm_eps"`
 	InitializerRange      *float64 `json:"initializer_range"`
-	TieWordEmbeddings     bool     `json:"tie_word_embeddings"`
+	TieWordEmbeddings     *bool    `json:"tie_word_embeddings"`
 
 	RopeTheta      *float64     `json:"rope_theta"`
 	RopeScaling    *RopeScaling `json:"rope_scaling"`
@@ -94,12 +94,17 @@ func oneOf(names []string) string {
 // refuse refuses what no model here computes.
 func (d Document) refuse(p *Checker) {
 	switch {
-	case d.HiddenAct != nil && *d.HiddenAct != "silu":
-		p.Refuse("hidden_act", *d.HiddenAct)
 	case d.AttentionDropout != 0:
 		p.Refuse("attention_dropout", d.AttentionDropout)
 	case len(d.QuantizationConfig) > 0 && string(d.QuantizationConfig) != "null":
 		p.Fail("quantization_config %s is not supported: weights have to be f32, bf16 or f16; convert the model first", clip(d.QuantizationConfig))
+	}
+}
+
+// RefuseActivation refuses a hidden_act other than that one, if there is any.
+func (d Document) RefuseActivation(p *Checker, want string) {
+	if d.HiddenAct != nil && *d.HiddenAct != want {
+		p.Refuse("hidden_act", *d.HiddenAct)
 	}
 }
 
@@ -137,6 +142,6 @@ func (d Document) Base(p *Checker) Base {
 		MaxPositionEmbeddings: p.Size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
 		RMSNormEps:            p.Number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
 		InitializerRange:      p.Number("initializer_range", d.InitializerRange, 0.02, 0, 100),
-		TieWordEmbeddings:     d.TieWordEmbeddings,
+		TieWordEmbeddings:     d.TieWordEmbeddings != nil && *d.TieWordEmbeddings,
 	}
 }

@@ -37,6 +37,7 @@ func TestRead(t *testing.T) {
 			if err == nil {
 				var p Checker
 				d.RefuseBiases(&p)
+				d.RefuseActivation(&p, "silu")
 				err = p.Err()
 			}
 			if test.want == "" {

@@ -25,7 +25,13 @@ type RopeScaling struct {
 	MScaleAllDim    *float64 `json:"mscale_all_dim"`
 	AttentionFactor *float64 `json:"attention_factor"`
 	Truncate        *bool    `json:"truncate"`
+
+	Full    *struct{} `json:"full_attention"` // of models whose kinds of layers turn differently
+	Sliding *struct{} `json:"sliding_attention"`
 }
+
+// nested reports whether it says something for each kind of layers.
+func (s *RopeScaling) nested() bool { return s != nil && (s.Full != nil || s.Sliding != nil) }
 
 // Rope says how fast rotary positions turn.
 type Rope struct {
@@ -43,6 +49,9 @@ var stretched = []string{"llama3", "yarn"}
 // the same.
 func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 	d.refusePartial(p)
+	if d.RopeScaling.nested() || d.RopeParameters.nested() {
+		p.Fail("rope_parameters for each kind of layers (full_attention, sliding_attention) are not supported here")
+	}
 	r := d.written("rope_parameters", d.RopeParameters)
 	if d.RopeScaling != nil || d.RopeParameters == nil {
 		scaling := d.written("rope_scaling", d.RopeScaling)
@@ -61,6 +70,11 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 		p.Fail("%s.rope_type %q is not supported (%s)", r.Field, r.Type, strings.Join(types, ", "))
 	}
 	return r
+}
+
+// WantsYarn reports whether the rope is of type yarn.
+func (d Document) WantsYarn() bool {
+	return d.written("", d.RopeScaling).Type == "yarn" || d.written("", d.RopeParameters).Type == "yarn"
 }
 
 // refusePartial refuses rotary positions for a part of each head, wherever they are asked for.

@@ -3,16 +3,9 @@ package llama
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
-)
-
-// The names in config.json's "architectures".
-const (
-	Architecture        = "LlamaForCausalLM"
-	ArchitectureMistral = "MistralForCausalLM"
-	ArchitectureQwen2   = "Qwen2ForCausalLM"
+	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
 // ErrConfig says that a config.json is invalid or asks for what this package has not.
@@ -26,7 +19,14 @@ type Config struct {
 	Biases           Biases
 	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int // width of one head, even
-	Rope             Rope
+	Rope             rotary.Rope
+	LocalRope        rotary.Rope // of layers whose Layer.Local is set
+	Norms            Norms
+	Scales           Scales
+	GELU             bool    // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
+	Layers           []Layer // in what each layer differs from others; nil: in nothing
+	Experts          Experts
+	Packed           bool // checkpoints have queries, keys and values in one tensor, and so gate and up
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -38,16 +38,51 @@ type Biases struct {
 	FeedForward   bool // all three
 }
 
-// Rope says how fast the rotary positions turn.
-type Rope struct {
-	Theta float64
-	Type  string  // "default", "linear" or "llama3"
-	Scale float64 // of linear and llama3: by how much the context is stretched
+// Norms says where RMSNorms are.
+type Norms struct {
+	After   bool // of what attention and feed-forward layer give, before it is added
+	NotIn   bool // and none of what goes into them
+	Heads   bool // of each head of queries and keys
+	All     bool // of all heads of queries together, and of keys
+	OneMore bool // they multiply with their weights and one
+}
 
-	// Of llama3: wavelengths shorter than OriginalContext/HighFreqFactor stay, longer
-	// than OriginalContext/LowFreqFactor are stretched by Scale, those between in part.
-	LowFreqFactor, HighFreqFactor float64
-	OriginalContext               float64 // tokens
+// Scales are what numbers of the network are multiplied with.
+type Scales struct {
+	Embedding float64 // rows of the embedding
+	Score     float64 // products of queries and keys
+	Residual  float64 // what half a layer adds
+	Logits    float64
+
+	ScoreCap, LogitCap float64 // c·tanh(v/c) takes the place of scores and logits v; 0: it does not
+}
+
+// Layer is in what a layer differs from others.
+type Layer struct {
+	Window int  // a token sees itself and so many before it, less one; 0: all
+	Still  bool // queries and keys are not turned by positions
+	Local  bool // they turn as LocalRope says
+}
+
+// Experts says in which layers a token uses a few experts, and which.
+type Experts struct {
+	Count            int // to choose among; 0: there are none
+	PerToken         int
+	IntermediateSize int  // width inside one
+	Normalize        bool // the chosen scores are divided by their sum
+	Sparse           []bool
+	Names            expertNames
+}
+
+// sparse tells whether a layer has experts.
+func (c Config) sparse(layer int) bool { return c.Experts.Count > 0 && c.Experts.Sparse[layer] }
+
+// layer is in what a layer differs.
+func (c Config) layer(i int) Layer {
+	if c.Layers == nil {
+		return Layer{}
+	}
+	return c.Layers[i]
 }
 
 // TokenIDs is a token id or a list of them in JSON.
@@ -71,14 +106,6 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// own are the fields that only this architecture has, or knows by these names.
-type own struct {
-	variant
-	HeadDim *int     `json:"head_dim"`
-	BOS     TokenIDs `json:"bos_token_id"`
-	EOS     TokenIDs `json:"eos_token_id"`
-}
-
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
@@ -87,16 +114,19 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	var p hfconfig.Checker
-	if d.MaxPositionEmbeddings == nil {
-		d.MaxPositionEmbeddings = positions[d.Architecture()]
-	}
-	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), BOS: o.BOS, EOS: o.EOS}
+	k := kinds[d.Architecture()]
+	k.defaults(&d, &o)
+	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), GELU: k.gelu, BOS: o.BOS, EOS: o.EOS}
+	d.RefuseActivation(&p, k.activation())
 	if p.Err() != nil {
 		return Config{}, p.Err()
 	}
-	c.vary(&p, d, o.variant)
 	c.heads(&p, d.NumKeyValueHeads, o.HeadDim)
-	c.Rope = rope(&p, d)
+	c.Scales = Scales{Embedding: 1, Score: c.scoreScale(), Residual: 1, Logits: 1}
+	k.vary(&c, &p, d, o)
+	if c.Rope.Type == "" {
+		c.Rope = rotary.Parse(&p, d, c.MaxPositionEmbeddings, ropes...)
+	}
 	return c, p.Err()
 }
 
@@ -114,23 +144,4 @@ func (c *Config) heads(p *hfconfig.Checker, keyValueHeads, headDim *int) {
 	if p.Err() == nil && c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
 		p.Fail("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
 	}
-}
-
-func rope(p *hfconfig.Checker, d hfconfig.Document) Rope {
-	written := d.Rope(p, 1, "default", "linear", "llama3")
-	scaling, field := written.Scaling, written.Field
-	r := Rope{Theta: written.Theta, Type: written.Type}
-	const missing = math.SmallestNonzeroFloat64 // below every lower bound
-	if r.Type == "linear" || r.Type == "llama3" {
-		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
-	}
-	if r.Type == "llama3" {
-		r.LowFreqFactor = p.Number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
-		r.HighFreqFactor = p.Number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
-		r.OriginalContext = p.Number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
-		if p.Err() == nil && r.HighFreqFactor <= r.LowFreqFactor {
-			p.Fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
-		}
-	}
-	return r
 }

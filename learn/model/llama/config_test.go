@@ -2,6 +2,7 @@ package llama_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,11 @@ var (
 	mistral = strings.Replace(minimal, "LlamaForCausalLM", "MistralForCausalLM", 1) + `, "model_type": "mistral", "num_key_value_heads": 2`
 	qwen2   = strings.Replace(minimal, "LlamaForCausalLM", "Qwen2ForCausalLM", 1) + `, "model_type": "qwen2", "num_key_value_heads": 2`
 )
+
+// as is minimal of another architecture.
+func as(architecture, modelType, more string) string {
+	return strings.Replace(minimal, "LlamaForCausalLM", architecture, 1) + `, "model_type": "` + modelType + `", ` + more + `}`
+}
 
 // TestVariants wants the defaults of transformers and the parameters that each has.
 func TestVariants(t *testing.T) {
@@ -37,6 +43,34 @@ func TestVariants(t *testing.T) {
 		}
 		if c.MaxPositionEmbeddings != want.positions || c.Biases != want.biases || llama.NumParameters(c) != int64(want.parameters) {
 			t.Errorf("%s: %d positions, %+v, %d parameters, want %+v", text, c.MaxPositionEmbeddings, c.Biases, llama.NumParameters(c), want)
+		}
+	}
+}
+
+// TestPublishedSizes counts the parameters of published models, as their pages do.
+func TestPublishedSizes(t *testing.T) {
+	config := func(architecture string, vocabulary, hidden, inner, layers, heads, keys int, more string) string {
+		return fmt.Sprintf(`{"architectures": [%q], "vocab_size": %d, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d, "num_key_value_heads": %d%s}`,
+			architecture, vocabulary, hidden, inner, layers, heads, keys, more)
+	}
+	for text, want := range map[string]int64{
+		config("MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, ``):                                                                     7_241_732_096,
+		config("Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, `, "tie_word_embeddings": true`):                                          596_049_920,
+		config("Qwen3MoeForCausalLM", 151936, 2048, 6144, 48, 32, 4, `, "head_dim": 128, "num_experts": 128, "moe_intermediate_size": 768`): 30_532_122_624,
+		config("MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, ``):                                                                     46_702_792_704,
+		config("Olmo2ForCausalLM", 100352, 4096, 11008, 32, 32, 32, ``):                                                                     7_298_617_344,
+		config("Gemma2ForCausalLM", 256000, 2304, 9216, 26, 8, 4, ``):                                                                       2_614_341_888,
+		config("Gemma3ForCausalLM", 262144, 1152, 6912, 26, 4, 1, ``):                                                                       999_885_952,
+		config("SmolLM3ForCausalLM", 128256, 2048, 11008, 36, 16, 4, ``):                                                                    3_075_098_624,
+		config("Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 32, ``):                                                                        3_821_079_552,
+		config("GraniteForCausalLM", 49155, 4096, 12800, 40, 32, 8, `, "tie_word_embeddings": true`):                                        8_170_848_256,
+	} {
+		c, err := llama.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := llama.NumParameters(c); got != want {
+			t.Errorf("%s: %d parameters, published are %d", c.Architecture, got, want)
 		}
 	}
 }
@@ -92,22 +126,56 @@ func TestParseConfig(t *testing.T) {
 		{"layers of one kind", minimal + `, "layer_types": ["full_attention", "full_attention"]}`, ""},
 		{"mistral", mistral + `, "sliding_window": null}`, ""},
 		{"mistral, wide enough", mistral + `, "sliding_window": 4096, "max_position_embeddings": 4096}`, ""},
-		{"mistral, window", mistral + `, "sliding_window": 4096, "max_position_embeddings": 32768}`, "sliding_window 4096 is less than max_position_embeddings 32768, and windows are not computed: texts of up to 4096 tokens are the same without, so write max_position_embeddings 4096"},
-		{"mistral, window by default", mistral + `}`, "sliding_window 4096 is less than max_position_embeddings 131072"},
+		{"mistral, window", mistral + `, "sliding_window": 4096, "max_position_embeddings": 32768}`, ""},
+		{"mistral, window by default", mistral + `}`, ""},
 		{"mistral, no window", mistral + `, "sliding_window": "wide"}`, "sliding_window: want an integer or null"},
 		{"mistral, zero window", mistral + `, "sliding_window": 0}`, "sliding_window is 0, want at least 1"},
 		{"mistral, biases", mistral + `, "sliding_window": null, "attention_bias": true}`, "attention_bias true is not supported"},
 		{"mistral, key heads", strings.Replace(mistral, `"num_key_value_heads": 2`, `"num_key_value_heads": null`, 1) + `, "sliding_window": null}`, "num_key_value_heads is missing"},
 		{"qwen2", qwen2 + `, "sliding_window": 32, "use_sliding_window": false, "max_window_layers": 1}`, ""},
-		{"qwen2, window", qwen2 + `, "use_sliding_window": true}`, "use_sliding_window true is not supported"},
+		{"qwen2, window", qwen2 + `, "use_sliding_window": true, "max_window_layers": 1}`, ""},
+		{"qwen2, layers without a window", qwen2 + `, "use_sliding_window": true, "sliding_window": null, "layer_types": ["sliding_attention", "full_attention"]}`, "there is no sliding_window"},
+		{"qwen2, too few layers", qwen2 + `, "use_sliding_window": true, "layer_types": ["sliding_attention"]}`, "layer_types has 1 entries for num_hidden_layers 2"},
+		{"qwen2, other layers", qwen2 + `, "use_sliding_window": true, "layer_types": ["chunked_attention", "full_attention"]}`, `layer_types has "chunked_attention"`},
+		{"qwen3, key heads", as("Qwen3ForCausalLM", "qwen3", `"head_dim": 4`), "num_key_value_heads is missing"},
+		{"qwen3, bias", as("Qwen3ForCausalLM", "qwen3", `"num_key_value_heads": 2, "mlp_bias": true`), "mlp_bias true is not supported"},
+		{"qwen3, layers", as("Qwen3ForCausalLM", "qwen3", `"num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"]`), "only full_attention is computed"},
+		{"qwen3_moe", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "router_aux_loss_coef": 0.001`), ""},
+		{"qwen3_moe, window", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "use_sliding_window": true`), "use_sliding_window true is not supported"},
+		{"qwen3_moe, balance", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "output_router_logits": true`), "output_router_logits true is not supported"},
+		{"qwen3_moe, chosen", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "num_experts": 4`), "num_experts_per_tok 8 is more than num_experts 4"},
+		{"qwen3_moe, experts", as("Qwen3MoeForCausalLM", "qwen3_moe", `"num_key_value_heads": 2, "num_experts": 0`), "num_experts is 0"},
+		{"mixtral", as("MixtralForCausalLM", "mixtral", `"num_key_value_heads": 2`), ""},
+		{"mixtral, noise", as("MixtralForCausalLM", "mixtral", `"num_key_value_heads": 2, "router_jitter_noise": 0.1`), "router_jitter_noise 0.1 is not supported"},
+		{"olmo2", as("Olmo2ForCausalLM", "olmo2", `"attention_bias": true`), ""},
+		{"olmo2, bias", as("Olmo2ForCausalLM", "olmo2", `"mlp_bias": true`), "mlp_bias true is not supported"},
+		{"gemma2", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_act": "gelu_pytorch_tanh"`), ""},
+		{"gemma2, activation", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_activation": "gelu"`), "hidden_activation gelu is not supported"},
+		{"gemma2, other activation", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "hidden_act": "silu"`), "hidden_act silu is not supported"},
+		{"gemma2, cap", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "final_logit_softcapping": 0`), "final_logit_softcapping is 0"},
+		{"gemma2, cap is text", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "final_logit_softcapping": "no"`), "softcapping: want a number or null"},
+		{"gemma3, both ways", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "use_bidirectional_attention": true`), "use_bidirectional_attention true is not supported"},
+		{"gemma3, scores", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "attn_logit_softcapping": 50`), "attn_logit_softcapping 50 is not supported"},
+		{"gemma3, two ropes", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both there"},
+		{"gemma3, one rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"rope_theta": 5e5}`), "rope_parameters are those of all layers"},
+		{"two kinds of ropes", minimal + `, "rope_parameters": {"full_attention": {"rope_theta": 5e5}}}`, "rope_parameters for each kind of layers"},
+		{"gemma3, local rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"sliding_attention": {"rope_type": "longrope"}}`), `rope_type "longrope" is not supported`},
+		{"smollm3", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1, 0]`), ""},
+		{"smollm3, layers", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1]`), "no_rope_layers has 1 entries for num_hidden_layers 2"},
+		{"phi3, dropout", as("Phi3ForCausalLM", "phi3", `"resid_pdrop": 0.1`), "resid_pdrop 0.1 is not supported"},
+		{"phi3, embedding dropout", as("Phi3ForCausalLM", "phi3", `"embd_pdrop": 0.1`), "embd_pdrop 0.1 is not supported"},
+		{"phi3, rope", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "longrope"}`), `rope_type "longrope" is not supported`},
+		{"phi3, part", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.75`), "partial_rotary_factor 0.75 is not supported"},
+		{"granite, no logits", as("GraniteForCausalLM", "granite", `"logits_scaling": 0`), "logits_scaling is 0"},
 		{"qwen2, layers", qwen2 + `, "layer_types": ["sliding_attention"]}`, `layer_types has "sliding_attention"`},
 		{"qwen2, biases", qwen2 + `, "mlp_bias": true}`, "mlp_bias true is not supported"},
-		{"qwen2, other rope", qwen2 + `, "rope_scaling": {"type": "yarn", "factor": 4}}`, `rope_type "yarn" is not supported`},
+		{"qwen2, yarn", qwen2 + `, "rope_scaling": {"type": "yarn", "factor": 4}}`, ""},
+		{"qwen2, other rope", qwen2 + `, "rope_scaling": {"type": "longrope", "factor": 4}}`, `rope_type "longrope" is not supported`},
 		{"activation", minimal + `, "hidden_act": "gelu"}`, "hidden_act"},
 		{"dropout", minimal + `, "attention_dropout": 0.1}`, "attention_dropout"},
 		{"quantized", minimal + `, "quantization_config": {"bits": 4}}`, "quantization_config"},
 		{"partial rope", minimal + `, "partial_rotary_factor": 0.5}`, "partial_rotary_factor"},
-		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "yarn"}}`, `rope_scaling.rope_type "yarn"`},
+		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "dynamic"}}`, `rope_scaling.rope_type "dynamic"`},
 		{"linear without factor", minimal + `, "rope_scaling": {"type": "linear"}}`, "rope_scaling.factor is missing"},
 		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, "high_freq_factor 1"},
 		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, "rms_norm_eps is -1"},
@@ -135,7 +203,7 @@ func TestTokenIDs(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal + `}`))
-	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2"} {
+	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "granite"} {
 		text, err := os.ReadFile("testdata/" + name + "/config.json")
 		if err != nil {
 			f.Fatal(err)

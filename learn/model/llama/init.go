@@ -17,8 +17,10 @@ func Init(c Config, seed uint64) []safetensors.Tensor {
 	for name, shape := range shapes(c) {
 		if strings.HasSuffix(name, ".bias") {
 			out = append(out, weights.Zeros(name, shape...))
-		} else if len(shape) == 1 {
+		} else if len(shape) == 1 && !c.Norms.OneMore {
 			out = append(out, weights.Ones(name, shape...))
+		} else if len(shape) == 1 {
+			out = append(out, weights.Zeros(name, shape...))
 		} else {
 			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
 		}
@@ -44,9 +46,7 @@ func layerName(layer int, name string) string { return fmt.Sprintf("model.layers
 
 // shapes gives the shape of every parameter by its name in a checkpoint.
 func shapes(c Config) map[string][]int64 {
-	vocabulary, hidden, inner := int64(c.VocabSize), int64(c.HiddenSize), int64(c.IntermediateSize)
-	queries := int64(c.NumAttentionHeads) * int64(c.HeadDim)
-	keys := int64(c.NumKeyValueHeads) * int64(c.HeadDim)
+	vocabulary, hidden := int64(c.VocabSize), int64(c.HiddenSize)
 	all := map[string][]int64{
 		"model.embed_tokens.weight": {vocabulary, hidden},
 		"model.norm.weight":         {hidden},
@@ -55,22 +55,44 @@ func shapes(c Config) map[string][]int64 {
 		all["lm_head.weight"] = []int64{vocabulary, hidden}
 	}
 	for i := range c.NumHiddenLayers {
-		for name, shape := range map[string][]int64{
-			"input_layernorm.weight":          {hidden},
-			"self_attn.q_proj.weight":         {queries, hidden},
-			"self_attn.k_proj.weight":         {keys, hidden},
-			"self_attn.v_proj.weight":         {keys, hidden},
-			"self_attn.o_proj.weight":         {hidden, queries},
-			"post_attention_layernorm.weight": {hidden},
-			"mlp.gate_proj.weight":            {inner, hidden},
-			"mlp.up_proj.weight":              {inner, hidden},
-			"mlp.down_proj.weight":            {hidden, inner},
-		} {
-			all[layerName(i, name)] = shape
+		for _, shapes := range []map[string][]int64{attentionShapes(c), normShapes(c), biasShapes(c), feedForwardShapes(c, i)} {
+			for name, shape := range shapes {
+				all[layerName(i, name)] = shape
+			}
 		}
-		for name, shape := range biasShapes(c) {
-			all[layerName(i, name)] = shape
-		}
+	}
+	return all
+}
+
+// attentionShapes are the shapes of the matrices of a layer's attention by their names.
+func attentionShapes(c Config) map[string][]int64 {
+	hidden, width := int64(c.HiddenSize), int64(c.HeadDim)
+	queries, keys := int64(c.NumAttentionHeads)*width, int64(c.NumKeyValueHeads)*width
+	all := map[string][]int64{
+		"self_attn.q_proj.weight": {queries, hidden},
+		"self_attn.k_proj.weight": {keys, hidden},
+		"self_attn.v_proj.weight": {keys, hidden},
+		"self_attn.o_proj.weight": {hidden, queries},
+	}
+	if c.Packed {
+		pack(packedAttention, all, "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+	}
+	return all
+}
+
+// feedForwardShapes are those of its feed-forward layer, or of its experts.
+func feedForwardShapes(c Config, layer int) map[string][]int64 {
+	if c.sparse(layer) {
+		return expertShapes(c)
+	}
+	hidden, inner := int64(c.HiddenSize), int64(c.IntermediateSize)
+	all := map[string][]int64{
+		"mlp.gate_proj.weight": {inner, hidden},
+		"mlp.up_proj.weight":   {inner, hidden},
+		"mlp.down_proj.weight": {hidden, inner},
+	}
+	if c.Packed {
+		pack(packedFeed, all, "mlp.gate_proj.weight", "mlp.up_proj.weight")
 	}
 	return all
 }

@@ -50,6 +50,12 @@ func TestInit(t *testing.T) {
 	if got := hex.EncodeToString(hash.Sum(nil)); got != golden {
 		t.Errorf("bits of seed 1 hash to %s, want %s", got, golden)
 	}
+	c.Norms.OneMore = true // then a weight of zero changes nothing
+	for _, tensor := range llama.Init(c, 1) {
+		if len(tensor.Shape) == 1 && slices.ContainsFunc(tensor.Data, func(b byte) bool { return b != 0 }) {
+			t.Errorf("%s is not zero", tensor.Name)
+		}
+	}
 	c.Biases = llama.Biases{QueryKeyValue: true, Output: true, FeedForward: true}
 	for _, tensor := range llama.Init(c, 1) {
 		if strings.HasSuffix(tensor.Name, ".bias") && slices.ContainsFunc(tensor.Data, func(b byte) bool { return b != 0 }) {

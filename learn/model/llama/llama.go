@@ -26,7 +26,7 @@ type Llama struct {
 	norm      *torch.Tensor // [HiddenSize]
 	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
 
-	rotation rotary.Table
+	rotation, localRotation rotary.Table
 }
 
 // block holds the weights of one layer.
@@ -35,6 +35,12 @@ type block struct {
 	norm           *torch.Tensor // [HiddenSize]
 	gate, up, down *torch.Tensor // [IntermediateSize,HiddenSize] twice, and its transpose
 	bias           biases
+	extra          extras
+	layer          Layer
+	experts        *mixture // nil in a dense layer
+	packed         packed   // what stands for some of the above, which are nil then
+
+	fusedAttention, fusedFeed bool
 }
 
 // Options say how a model computes. The zero value computes in f32.
@@ -43,7 +49,7 @@ type Options struct {
 	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
 	// Recompute keeps only the input of each half layer for the backward pass and
-	// computes the rest a second time (Chen et al., arXiv 1604.06174). Not with biases.
+	// computes the rest a second time (Chen et al., arXiv 1604.06174). Only for what is as in Llama.
 	Recompute bool
 }
 
@@ -90,8 +96,8 @@ func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Lla
 }
 
 func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
-	if o.Recompute && c.Biases != (Biases{}) {
-		return nil, fmt.Errorf("llama: %w: activations of layers with biases cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
+	if why := c.notLlama(); o.Recompute && why != "" {
+		return nil, fmt.Errorf("llama: %w: activations of layers with %s cannot be computed twice to save memory; use smaller micro-batches", ErrOption, why)
 	}
 	m := &Llama{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
@@ -123,17 +129,25 @@ func (m *Llama) take(source *weights.Source) {
 			return source.TakeTogether(wanted...)
 		}
 		// Those that are multiplied with the same input lie together, for one product.
-		qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
-		pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
-		m.blocks = append(m.blocks, block{
-			attention: torch.AttentionWeights{
-				Norm: layer("input_layernorm.weight"), Query: qkv[0], Key: qkv[1], Value: qkv[2],
-				Output: layer("self_attn.o_proj.weight"),
-			},
-			norm: layer("post_attention_layernorm.weight"),
-			gate: pair[0], up: pair[1], down: layer("mlp.down_proj.weight"),
-			bias: m.config.takeBiases(layer),
-		})
+		b := block{layer: m.config.layer(i), bias: m.config.takeBiases(layer)}
+		if m.config.Packed {
+			b.packed = packed{attention: layer(packedAttention), feed: layer(packedFeed)}
+			b.down = layer("mlp.down_proj.weight")
+		} else {
+			qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+			b.attention.Query, b.attention.Key, b.attention.Value = qkv[0], qkv[1], qkv[2]
+		}
+		b.attention.Output = layer("self_attn.o_proj.weight")
+		switch {
+		case m.config.sparse(i):
+			b.experts = m.config.takeExperts(layer)
+		case !m.config.Packed:
+			pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
+			b.gate, b.up, b.down = pair[0], pair[1], layer("mlp.down_proj.weight")
+		}
+		m.config.takeNorms(&b, layer)
+		b.fuse(m.config)
+		m.blocks = append(m.blocks, b)
 	}
 	m.norm = get("model.norm.weight")
 	m.head = m.embedding
@@ -153,6 +167,7 @@ func (m *Llama) Close(ctx context.Context) error {
 		weights.Free(m.parameters)
 		m.parameters = nil
 		m.rotation.Free()
+		m.localRotation.Free()
 		return nil
 	})
 }
@@ -174,14 +189,13 @@ func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
 
 // Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 func (m *Llama) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
-	return m.hidden(s, ids).Linear(m.head.To(m.options.Compute))
+	return m.logits(m.hidden(s, ids))
 }
 
 // Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
 // [B,T]; the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
 func (m *Llama) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
-	hidden := m.hidden(s, ids).Reshape(-1, int64(m.config.HiddenSize))
-	return hidden.LinearCrossEntropy(m.head, targets.Reshape(-1))
+	return m.crossEntropy(m.hidden(s, ids), targets.Reshape(-1))
 }
 
 // hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
@@ -191,12 +205,19 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			positions, m.config.MaxPositionEmbeddings)})
 	}
-	cos, sin := m.rotations(s, 0, positions)
-	x := m.embedding.Embed(ids, m.options.Compute)
+	at := m.rotations(s, 0, positions)
+	x := m.embed(ids)
 	for i := range m.blocks {
 		b := &m.blocks[i]
-		x = m.attentionBlock(b, x, cos, sin)
-		x = m.feedForwardBlock(b, x, m.options.Recompute)
+		if b.fusedAttention && b.fusedFeed {
+			x = m.attentionBlock(s, b, x, at)
+			x = m.feedForwardBlock(s, b, x, m.options.Recompute)
+			continue
+		}
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at), m.options.Recompute))
+			return nil
+		})
 	}
-	return x.RMSNorm(m.norm, m.config.RMSNormEps)
+	return m.scaledHidden(x)
 }

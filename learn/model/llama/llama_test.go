@@ -197,10 +197,10 @@ func TestTooManyTokens(t *testing.T) {
 	}
 }
 
-// TestBiasesAndRecompute wants no promise of less memory where none is saved.
-func TestBiasesAndRecompute(t *testing.T) {
+// TestRecomputeThatIsRefused wants no promise of less memory where none is saved.
+func TestRecomputeThatIsRefused(t *testing.T) {
 	e := torchtest.Engine(t)
-	for _, name := range []string{"biases", "attention_bias", "qwen2"} {
+	for _, name := range []string{"biases", "attention_bias", "qwen2", "qwen3", "mixtral", "olmo2", "gemma3", "phi3", "granite", "smollm3", "mistral_window"} {
 		v := readVectors(t, name)
 		if _, err := llama.New(t.Context(), e, v.config, llama.Options{Recompute: true}, v.Weights); !errors.Is(err, llama.ErrOption) {
 			t.Errorf("%s: %v", name, err)

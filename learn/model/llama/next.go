@@ -2,7 +2,6 @@ package llama
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -21,23 +20,23 @@ func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *t
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			past+count, m.config.MaxPositionEmbeddings)})
 	}
-	cos, sin := m.rotations(s, past, count)
-	x := m.embedding.Embed(ids, m.options.Compute)
+	at := m.rotations(s, past, count)
+	x := m.embed(ids)
 	for i := range m.blocks {
 		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
-			x = s.Lift(m.nextLayer(s, i, x, cos, sin, cache))
+			x = s.Lift(m.nextLayer(s, i, x, at, cache))
 			return nil
 		})
 	}
 	cache.Advance(count)
-	x = x.Narrow(1, count-1, 1).RMSNorm(m.norm, m.config.RMSNormEps)
-	return x.Linear(m.head.To(m.options.Compute)).Reshape(-1, int64(m.config.VocabSize)).To(torch.F32)
+	x = m.scaledHidden(x.Narrow(1, count-1, 1))
+	return m.logits(x).Reshape(-1, int64(m.config.VocabSize)).To(torch.F32)
 }
 
-func (m *Llama) nextLayer(s *torch.Scope, layer int, x, cos, sin *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
+func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned, cache *kvcache.Cache) *torch.Tensor {
 	b := &m.blocks[layer]
-	q, k, v := m.project(b, x, cos, sin)
+	q, k, v := m.project(b, x, at)
 	kept := cache.Append(s, layer, k, v)
-	x = m.output(b, x, q.CausalAttention(kept[0], kept[1], 1/math.Sqrt(float64(m.config.HeadDim))))
-	return m.feedForwardBlock(b, x, false)
+	x = m.add(x, m.output(b, m.attend(s, b, q, kept[0], kept[1])), b.extra.afterAttention)
+	return m.feedForwardBlock(s, b, x, false)
 }

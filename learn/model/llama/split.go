@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,15 +28,10 @@ type Split struct {
 // shard is the part of one engine, with views of the whole model's weights that have
 // gradients of their own.
 type shard struct {
-	model  *Llama // for its engine, its rotary tables and, on the first, the ends
+	// model has the engine, the rotary tables, of every layer the part (rows of all matrices,
+	// columns of output and down) and, on the first engine, the ends.
+	model  *Llama
 	pieces []piece
-	layers []shardLayer
-}
-
-// shardLayer holds the part of a layer: rows of all matrices, columns of output and down.
-type shardLayer struct {
-	norm, query, key, value, output *torch.Tensor
-	feedNorm, gate, up, down        *torch.Tensor
 }
 
 // piece is a view of the parameter of that name: of the whole, or from first on along a
@@ -58,8 +52,8 @@ func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, err
 	case n < 1 || c.NumKeyValueHeads%n != 0 || c.IntermediateSize%n != 0:
 		return nil, fmt.Errorf("%w: num_key_value_heads %d and intermediate_size %d must be multiples of the %d devices",
 			ErrSplit, c.NumKeyValueHeads, c.IntermediateSize, n)
-	case c.Biases != Biases{}:
-		return nil, fmt.Errorf("%w: its layers have biases", ErrSplit)
+	case c.whole() != "":
+		return nil, fmt.Errorf("%w: it has %s", ErrSplit, c.whole())
 	case m.options.Recompute:
 		return nil, fmt.Errorf("%w: it cannot compute activations twice to save memory", ErrSplit)
 	}
@@ -93,17 +87,21 @@ func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 	}
 	for l := range m.blocks {
 		b, name := &m.blocks[l], func(rest string) string { return layerName(l, rest) }
-		s.layers = append(s.layers, shardLayer{
-			norm:     whole(name("input_layernorm.weight"), b.attention.Norm),
-			query:    part(name("self_attn.q_proj.weight"), b.attention.Query, 0),
-			key:      part(name("self_attn.k_proj.weight"), b.attention.Key, 0),
-			value:    part(name("self_attn.v_proj.weight"), b.attention.Value, 0),
-			output:   part(name("self_attn.o_proj.weight"), b.attention.Output, 1),
-			feedNorm: whole(name("post_attention_layernorm.weight"), b.norm),
-			gate:     part(name("mlp.gate_proj.weight"), b.gate, 0),
-			up:       part(name("mlp.up_proj.weight"), b.up, 0),
-			down:     part(name("mlp.down_proj.weight"), b.down, 1),
-		})
+		own := block{layer: b.layer, attention: torch.AttentionWeights{
+			Norm:   whole(name("input_layernorm.weight"), b.attention.Norm),
+			Query:  part(name("self_attn.q_proj.weight"), b.attention.Query, 0),
+			Key:    part(name("self_attn.k_proj.weight"), b.attention.Key, 0),
+			Value:  part(name("self_attn.v_proj.weight"), b.attention.Value, 0),
+			Output: part(name("self_attn.o_proj.weight"), b.attention.Output, 1),
+		}}
+		own.norm = whole(name("post_attention_layernorm.weight"), b.norm)
+		own.gate = part(name("mlp.gate_proj.weight"), b.gate, 0)
+		own.up = part(name("mlp.up_proj.weight"), b.up, 0)
+		own.down = part(name("mlp.down_proj.weight"), b.down, 1)
+		if m.config.Norms.Heads {
+			own.extra.query, own.extra.key = whole(name(queryNorm), b.extra.query), whole(name(keyNorm), b.extra.key)
+		}
+		s.model.blocks = append(s.model.blocks, own)
 	}
 	if i > 0 {
 		return
@@ -124,6 +122,7 @@ func (p *Split) Close(ctx context.Context) error {
 		}
 		s.pieces = nil
 		s.model.rotation.Free()
+		s.model.localRotation.Free()
 		return nil
 	})
 }
@@ -139,25 +138,12 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 	return group.Wait()
 }
 
-// attention is the shard's part of the attention of a layer, x [B,T,HiddenSize] to the
-// same, without the residual.
-func (s *shard) attention(scope *torch.Scope, layer int, x *torch.Tensor) *torch.Tensor {
-	l, c := &s.layers[layer], s.model.config
-	B, T, width := x.Dim(0), x.Dim(1), int64(c.HeadDim)
-	cos, sin := s.model.rotations(scope, 0, T)
-	normal := x.RMSNorm(l.norm, c.RMSNormEps)
-	heads := func(weight *torch.Tensor) *torch.Tensor { return s.linear(normal, weight).Reshape(B, T, -1, width) }
-	mixed := heads(l.query).RoPE(cos, sin).CausalAttention(heads(l.key).RoPE(cos, sin), heads(l.value), 1/math.Sqrt(float64(width)))
-	return s.linear(mixed.Reshape(B, T, -1), l.output)
-}
-
-// feedForward is the shard's part of the feed-forward layer, likewise.
-func (s *shard) feedForward(layer int, x *torch.Tensor) *torch.Tensor {
-	l := &s.layers[layer]
-	normal := x.RMSNorm(l.feedNorm, s.model.config.RMSNormEps)
-	return s.linear(s.linear(normal, l.gate).SwiGLU(s.linear(normal, l.up)), l.down)
-}
-
-func (s *shard) linear(x, weight *torch.Tensor) *torch.Tensor {
-	return x.Linear(weight.To(s.model.options.Compute))
+// whole names what of the model cannot be divided; empty: nothing.
+func (c Config) whole() string {
+	plain := Scales{Embedding: 1, Score: c.Scales.Score, Residual: 1, Logits: 1}
+	c.Norms.Heads = false
+	if why := c.notLlama(); why != "" || c.Scales == plain {
+		return why
+	}
+	return "scales that Llama has not"
 }

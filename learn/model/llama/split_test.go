@@ -38,7 +38,7 @@ func TestSplitAgainstReference(t *testing.T) {
 		tolerance float64
 	}{
 		{"gqa", 2, torch.F32, 1e-5}, {"tied", 2, torch.F32, 1e-5}, {"mha", 4, torch.F32, 1e-5}, {"long", 2, torch.F32, 1e-5},
-		{"gqa", 1, torch.F32, 1e-5}, {"gqa", 2, torch.BF16, 0.05},
+		{"gqa", 1, torch.F32, 1e-5}, {"gqa", 2, torch.BF16, 0.05}, {"qwen3", 2, torch.F32, 1e-5},
 	} {
 		v, group := readVectors(t, test.name), engines(t, test.engines)
 		m, err := llama.New(t.Context(), group[0], v.config, llama.Options{Compute: test.compute}, v.Weights)
@@ -83,9 +83,11 @@ func TestSplitAgainstReference(t *testing.T) {
 func TestSplitThatIsRefused(t *testing.T) {
 	group := engines(t, 3)
 	v := readVectors(t, "gqa")
-	biased := newModel(t, group[0], readVectors(t, "qwen2"))
-	if _, err := biased.Split(t.Context(), group[:2]); !errors.Is(err, llama.ErrSplit) {
-		t.Errorf("biases: %v", err)
+	for _, name := range []string{"qwen2", "mixtral", "olmo2", "gemma3", "phi3", "granite", "smollm3", "mistral_window"} {
+		whole := newModel(t, group[0], readVectors(t, name))
+		if _, err := whole.Split(t.Context(), group[:1]); !errors.Is(err, llama.ErrSplit) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for engines, o := range map[int]llama.Options{3: {}, 2: {Recompute: true}, 0: {}} {
 		m, err := llama.New(t.Context(), group[0], v.config, o, v.Weights)

@@ -72,9 +72,9 @@ func (a *pass) forward(ctx context.Context, h int) error {
 		in := scope.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
 		x, out := in.To(s.model.options.Compute), (*torch.Tensor)(nil)
 		if h%2 == 0 {
-			out = s.attention(scope, h/2, x)
+			out = s.model.attention(scope, &s.model.blocks[h/2], x, s.model.rotations(scope, 0, x.Dim(1)))
 		} else {
-			out = s.feedForward(h/2, x)
+			out = s.model.feedForward(scope, &s.model.blocks[h/2], x)
 		}
 		out = out.To(torch.F32).Contiguous()
 		parts[i] = out.Float32s()

@@ -24,7 +24,12 @@ type Vectors struct {
 // Read reads the folder of that name in testdata.
 func Read(t testing.TB, name string) Vectors {
 	t.Helper()
-	dir := filepath.Join("testdata", name)
+	return ReadFolder(t, filepath.Join("testdata", name))
+}
+
+// ReadFolder reads a folder.
+func ReadFolder(t testing.TB, dir string) Vectors {
+	t.Helper()
 	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package deepseek
+package experts
 
 import (
 	"math"
@@ -13,11 +13,11 @@ func TestRouterChoosesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size, groups := rapid.IntRange(2, 5).Draw(t, "size"), rapid.IntRange(1, 5).Draw(t, "groups")
 		top := rapid.IntRange(1, groups).Draw(t, "top groups")
-		r := router{size * groups, groups, top, rapid.IntRange(1, top*size).Draw(t, "chosen"), rapid.Bool().Draw(t, "pairs")}
+		r := Router{size * groups, groups, top, rapid.IntRange(1, top*size).Draw(t, "chosen"), rapid.Bool().Draw(t, "pairs")}
 		// Few different values: ties are what goes wrong.
-		scores := rapid.SliceOfN(rapid.Map(rapid.IntRange(-3, 3), func(v int) float32 { return float32(v) }), r.experts, r.experts).Draw(t, "scores")
-		got := make([]int64, r.chosen)
-		r.choose(scores, nil, got)
+		scores := rapid.SliceOfN(rapid.Map(rapid.IntRange(-3, 3), func(v int) float32 { return float32(v) }), r.Experts, r.Experts).Draw(t, "scores")
+		got := make([]int64, r.Chosen)
+		r.Choose(scores, nil, got)
 
 		best := func(score func(i int) float32, n, count int) []int {
 			order := make([]int, n)
@@ -37,7 +37,7 @@ func TestRouterChoosesTheBest(t *testing.T) {
 		}
 		allowed := best(func(g int) float32 {
 			group := slices.Sorted(slices.Values(scores[g*size : (g+1)*size]))
-			if r.pairs {
+			if r.Pairs {
 				return group[size-1] + group[size-2]
 			}
 			return group[size-1]
@@ -47,7 +47,7 @@ func TestRouterChoosesTheBest(t *testing.T) {
 				return float32(math.Inf(-1))
 			}
 			return scores[i]
-		}, r.experts, r.chosen)
+		}, r.Experts, r.Chosen)
 		for i := range want {
 			if got[i] != int64(want[i]) {
 				t.Fatalf("%+v of %v chose %v, want %v", r, scores, got, want)
@@ -60,9 +60,9 @@ func TestRouterChoosesTheBest(t *testing.T) {
 func TestRouterWithoutNumbers(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, pairs := range []bool{false, true} {
-		r := router{experts: 6, groups: 3, topGroups: 2, chosen: 4, pairs: pairs}
+		r := Router{Experts: 6, Groups: 3, TopGroups: 2, Chosen: 4, Pairs: pairs}
 		got := make([]int64, 8)
-		r.choose([]float32{nan, nan, nan, nan, nan, nan, nan, 1, nan, 2, nan, nan}, nil, got)
+		r.Choose([]float32{nan, nan, nan, nan, nan, nan, nan, 1, nan, 2, nan, nan}, nil, got)
 		for _, choice := range [][]int64{got[:4], got[4:]} {
 			if sorted := slices.Sorted(slices.Values(choice)); len(slices.Compact(sorted)) != 4 || sorted[0] < 0 || sorted[3] > 5 {
 				t.Errorf("chose %v", choice)
@@ -75,9 +75,9 @@ func TestRouterWithoutNumbers(t *testing.T) {
 }
 
 func TestCorrectionCountsForTheChoiceOnly(t *testing.T) {
-	r := router{experts: 3, groups: 1, topGroups: 1, chosen: 1}
+	r := Router{Experts: 3, Groups: 1, TopGroups: 1, Chosen: 1}
 	scores, got := []float32{0.5, 0.4, 0.1}, make([]int64, 1)
-	r.choose(scores, []float32{0, 0, 1}, got)
+	r.Choose(scores, []float32{0, 0, 1}, got)
 	if got[0] != 2 || scores[2] != 0.1 {
 		t.Errorf("chose %d, scores are %v", got[0], scores)
 	}
@@ -99,7 +99,7 @@ func TestDispatch(t *testing.T) {
 			}
 		}
 		sum := float32(0)
-		for _, load := range loads(choices, 1, experts) {
+		for _, load := range Loads(choices, 1, experts) {
 			sum += load
 		}
 		if math.Abs(float64(sum)-float64(experts)) > 1e-4 {

@@ -1,52 +1,48 @@
-package deepseek
+package experts
 
 import "math"
 
-// router chooses the experts of a token.
-type router struct {
-	experts, groups, topGroups, chosen int
-	// pairs: a group is as good as its two best experts together (V3), else as its best.
-	pairs bool
+// Router chooses the experts of a token.
+type Router struct {
+	Experts, Groups, TopGroups, Chosen int
+	// Pairs: a group is as good as its two best experts together (DeepSeek-V3), else as its best.
+	Pairs bool
 }
 
-func newRouter(c Config) router {
-	return router{c.NumExperts, c.Experts.Groups, c.Experts.TopGroups, c.Experts.PerToken, c.v3()}
-}
-
-// choose writes the experts of each token to out [tokens,chosen], best first. scores is
+// Choose writes the experts of each token to out [tokens,chosen], best first. scores is
 // [tokens,experts] and not changed; correction, if any, is added to each token's. Of
 // equal scores the lower index is the better one, and a score that is not a number is the
 // worst.
-func (r router) choose(scores, correction []float32, out []int64) {
-	token, group := newRanking(r.experts), newRanking(r.groups)
-	size := r.experts / r.groups
-	for ; len(scores) > 0; scores, out = scores[r.experts:], out[r.chosen:] {
+func (r Router) Choose(scores, correction []float32, out []int64) {
+	token, group := newRanking(r.Experts), newRanking(r.Groups)
+	size := r.Experts / r.Groups
+	for ; len(scores) > 0; scores, out = scores[r.Experts:], out[r.Chosen:] {
 		token.reset()
-		for i, score := range scores[:r.experts] {
+		for i, score := range scores[:r.Experts] {
 			if correction != nil {
 				score += correction[i]
 			}
 			token.scores[i] = score
 		}
-		if r.topGroups < r.groups {
+		if r.TopGroups < r.Groups {
 			group.reset()
-			for g := range r.groups {
+			for g := range r.Groups {
 				group.scores[g] = r.groupScore(token.scores[g*size : (g+1)*size])
 			}
-			for range r.topGroups {
+			for range r.TopGroups {
 				group.take()
 			}
 			for i := range token.gone {
 				token.gone[i] = !group.gone[i/size]
 			}
 		}
-		for i := range r.chosen {
+		for i := range r.Chosen {
 			out[i] = int64(token.take())
 		}
 	}
 }
 
-func (r router) groupScore(scores []float32) float32 {
+func (r Router) groupScore(scores []float32) float32 {
 	first, second := float32(math.Inf(-1)), float32(math.Inf(-1))
 	for _, score := range scores {
 		switch {
@@ -56,7 +52,7 @@ func (r router) groupScore(scores []float32) float32 {
 			second = score
 		}
 	}
-	if r.pairs {
+	if r.Pairs {
 		return first + second
 	}
 	return first
@@ -87,7 +83,7 @@ func (r ranking) take() int {
 // dispatch is the order in which experts get their tokens: all of expert 0, all of 1, …
 type dispatch struct {
 	rows   []int64 // token of each place, [tokens·chosen]
-	back   []int64 // place of each choice, in the order of choose's out
+	back   []int64 // place of each choice, in the order of Choose's out
 	counts []int64 // places of each expert
 }
 
@@ -109,10 +105,10 @@ func newDispatch(choices []int64, chosen, experts int) dispatch {
 	return d
 }
 
-// loads gives, for each of so many sequences of equal length, the share of each expert
+// Loads gives, for each of so many sequences of equal length, the share of each expert
 // in its choices, times the number of experts: [sequences,experts], 1 everywhere when all
 // are used alike.
-func loads(choices []int64, sequences, experts int) []float32 {
+func Loads(choices []int64, sequences, experts int) []float32 {
 	out := make([]float32, sequences*experts)
 	length := len(choices) / sequences
 	for i, expert := range choices {

@@ -1,0 +1,39 @@
+package llama
+
+import "github.com/psyche-go/psyche/learn/torch"
+
+// embed is the residual stream of ids i64 [B,T] before the first layer.
+func (m *Llama) embed(ids *torch.Tensor) *torch.Tensor {
+	x := m.embedding.Embed(ids, m.options.Compute)
+	if scale := m.config.Scales.Embedding; scale != 1 {
+		x = x.MulScalar(scale)
+	}
+	return x
+}
+
+// scaledHidden is the residual stream behind the last layer, ready for the head.
+func (m *Llama) scaledHidden(x *torch.Tensor) *torch.Tensor {
+	x = m.normal(x, m.norm)
+	if scale := m.config.Scales.Logits; scale != 1 {
+		x = x.MulScalar(scale)
+	}
+	return x
+}
+
+// logits are those of what scaledHidden gives.
+func (m *Llama) logits(x *torch.Tensor) *torch.Tensor {
+	y := x.Linear(m.head.To(m.options.Compute))
+	if most := m.config.Scales.LogitCap; most != 0 {
+		y = capped(y, most)
+	}
+	return y
+}
+
+// crossEntropy is the mean loss of what scaledHidden gives, for targets i64 [n].
+func (m *Llama) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
+	x = x.Reshape(-1, int64(m.config.HiddenSize))
+	if m.config.Scales.LogitCap == 0 {
+		return x.LinearCrossEntropy(m.head, targets)
+	}
+	return m.logits(x).To(torch.F32).CrossEntropy(targets)
+}

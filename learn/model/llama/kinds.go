@@ -1,0 +1,216 @@
+package llama
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
+
+// The names in config.json's "architectures".
+const (
+	Architecture         = "LlamaForCausalLM"
+	ArchitectureMistral  = "MistralForCausalLM"
+	ArchitectureMixtral  = "MixtralForCausalLM"
+	ArchitectureQwen2    = "Qwen2ForCausalLM"
+	ArchitectureQwen3    = "Qwen3ForCausalLM"
+	ArchitectureQwen3MoE = "Qwen3MoeForCausalLM"
+	ArchitectureOLMo2    = "Olmo2ForCausalLM"
+	ArchitectureGemma2   = "Gemma2ForCausalLM"
+	ArchitectureGemma3   = "Gemma3ForCausalLM"
+	ArchitectureSmolLM3  = "SmolLM3ForCausalLM"
+	ArchitecturePhi3     = "Phi3ForCausalLM"
+	ArchitectureGranite  = "GraniteForCausalLM"
+)
+
+// Architectures are all of them, sorted.
+func Architectures() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// kind is what sets an architecture apart: defaults of config.json, and what it does otherwise.
+type kind struct {
+	modelType string
+	positions int     // max_position_embeddings; 0: 2048
+	epsilon   float64 // rms_norm_eps; 0: 1e-6
+	theta     float64 // rope_theta; 0: 10000
+	headDim   int     // head_dim; 0: hidden_size / heads
+	tied      bool    // tie_word_embeddings
+	gelu      bool    // the activation, instead of silu
+	// vary fills in in what it differs from Llama, and refuses what it does not compute. The shape
+	// is valid.
+	vary func(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own)
+}
+
+var kinds = map[string]kind{
+	Architecture:         {modelType: "llama", vary: varyLlama},
+	ArchitectureMistral:  {modelType: "mistral", positions: 4096 * 32, vary: varyMistral},
+	ArchitectureMixtral:  {modelType: "mixtral", positions: 4096 * 32, epsilon: 1e-5, theta: 1e6, vary: varyMixtral},
+	ArchitectureQwen2:    {modelType: "qwen2", positions: 32768, vary: varyQwen2},
+	ArchitectureQwen3:    {modelType: "qwen3", positions: 32768, headDim: 128, vary: varyQwen3},
+	ArchitectureQwen3MoE: {modelType: "qwen3_moe", positions: 32768, vary: varyQwen3MoE},
+	ArchitectureOLMo2:    {modelType: "olmo2", epsilon: 1e-5, vary: varyOLMo2},
+	ArchitectureGemma2:   {modelType: "gemma2", positions: 8192, headDim: 256, tied: true, gelu: true, vary: varyGemma2},
+	ArchitectureGemma3:   {modelType: "gemma3_text", positions: 131072, theta: 1e6, headDim: 256, tied: true, gelu: true, vary: varyGemma3},
+	ArchitectureSmolLM3:  {modelType: "smollm3", positions: 32768, theta: 2e6, tied: true, vary: varySmolLM3},
+	ArchitecturePhi3:     {modelType: "phi3", positions: 4096, epsilon: 1e-5, vary: varyPhi3},
+	ArchitectureGranite:  {modelType: "granite", vary: varyGranite},
+}
+
+// modelTypes are the architectures with the model_type of each.
+var modelTypes = func() map[string]string {
+	all := map[string]string{}
+	for name, k := range kinds {
+		all[name] = k.modelType
+	}
+	return all
+}()
+
+// defaults fills in what is absent and is not what Llama has.
+func (k kind) defaults(d *hfconfig.Document, o *own) {
+	if d.MaxPositionEmbeddings == nil && k.positions > 0 {
+		d.MaxPositionEmbeddings = &k.positions
+	}
+	if d.RMSNormEps == nil && k.epsilon > 0 {
+		d.RMSNormEps = &k.epsilon
+	}
+	if d.RopeTheta == nil && k.theta > 0 {
+		d.RopeTheta = &k.theta
+	}
+	if d.TieWordEmbeddings == nil {
+		d.TieWordEmbeddings = &k.tied
+	}
+	if o.HeadDim == nil && k.headDim > 0 {
+		o.HeadDim = &k.headDim
+	}
+}
+
+// activation is the hidden_act that it has.
+func (k kind) activation() string {
+	if k.gelu {
+		return "gelu_pytorch_tanh"
+	}
+	return "silu"
+}
+
+// ropes are the types of rotary positions that are computed.
+var ropes = []string{"default", "linear", "llama3", "yarn"}
+
+// scoreScale is what products of queries and keys are multiplied with unless more is said.
+func (c Config) scoreScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
+
+// own are the fields that not all architectures have, or know by these names.
+type own struct {
+	HeadDim *int     `json:"head_dim"`
+	BOS     TokenIDs `json:"bos_token_id"`
+	EOS     TokenIDs `json:"eos_token_id"`
+
+	SlidingWindow    window   `json:"sliding_window"`
+	UseSlidingWindow bool     `json:"use_sliding_window"`
+	MaxWindowLayers  *int     `json:"max_window_layers"`
+	LayerTypes       []string `json:"layer_types"`
+
+	expertFields
+	gemmaFields
+	smolFields
+	phiFields
+	graniteFields
+}
+
+// window is a number of tokens, or null, which is not the same as nothing.
+type window struct {
+	written bool
+	tokens  *int
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *window) UnmarshalJSON(data []byte) error {
+	w.written = true
+	if err := json.Unmarshal(data, &w.tokens); err != nil {
+		return fmt.Errorf("sliding_window: want an integer or null, not %s", data)
+	}
+	return nil
+}
+
+// or is the window, that one where nothing is written, or 0 for none.
+func (w window) or(p *hfconfig.Checker, tokens int) int {
+	switch {
+	case !w.written:
+		return tokens
+	case w.tokens == nil:
+		return 0
+	case *w.tokens < 1:
+		p.Fail("sliding_window is %d, want at least 1, or null for none", *w.tokens)
+	}
+	return *w.tokens
+}
+
+// windows gives a window of so many tokens to the layers that layer_types names; where there is no
+// layer_types, windowed says which have one.
+func (c *Config) windows(p *hfconfig.Checker, o own, tokens int, windowed func(layer int) bool) {
+	if o.LayerTypes != nil && len(o.LayerTypes) != c.NumHiddenLayers {
+		p.Fail("layer_types has %d entries for num_hidden_layers %d", len(o.LayerTypes), c.NumHiddenLayers)
+		return
+	}
+	layers := make([]Layer, c.NumHiddenLayers)
+	for i := range layers {
+		slides := windowed(i)
+		if o.LayerTypes != nil {
+			switch o.LayerTypes[i] {
+			case "full_attention":
+				slides = false
+			case "sliding_attention":
+				slides = true
+			default:
+				p.Fail("layer_types has %q, want full_attention or sliding_attention", o.LayerTypes[i])
+			}
+		}
+		if !slides {
+			continue
+		}
+		if tokens == 0 {
+			p.Fail("layer_types has sliding_attention, and there is no sliding_window")
+			return
+		}
+		c.Layers, layers[i].Window = layers, tokens
+	}
+}
+
+// noWindows refuses layer_types other than full_attention.
+func noWindows(p *hfconfig.Checker, o own) {
+	for _, kind := range o.LayerTypes {
+		if kind != "full_attention" {
+			p.Fail("layer_types has %q, only full_attention is computed", kind)
+		}
+	}
+}
+
+// varyLlama is Llama itself, which may have biases.
+func varyLlama(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
+	noWindows(p, o)
+	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias, FeedForward: d.MLPBias}
+}
+
+// notLlama names what of the layers libtorch's side does not compute in one piece; empty: all of it is as
+// in Llama.
+func (c Config) notLlama() string {
+	windowed := slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Window > 0 && l.Window < c.MaxPositionEmbeddings })
+	switch {
+	case c.Biases != Biases{}:
+		return "biases"
+	case c.Norms != Norms{}:
+		return "norms that Llama has not"
+	case c.Experts.Count > 0:
+		return "experts"
+	case windowed:
+		return "sliding windows"
+	case c.GELU || c.Scales.ScoreCap != 0 || c.Scales.Residual != 1:
+		return "activations, caps or scales that Llama has not"
+	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Still }):
+		return "no positions"
+	case c.Packed:
+		return "packed matrices"
+	}
+	return ""
+}

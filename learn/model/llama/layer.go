@@ -1,0 +1,205 @@
+package llama
+
+import (
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// biases are what the products of a layer have added to them; nil: nothing.
+type biases struct {
+	query, key, value, output *torch.Tensor // [H·D], [KV·D] twice, [HiddenSize]
+	gate, up, down            *torch.Tensor // [IntermediateSize] twice, [HiddenSize]
+}
+
+// takeBiases gets those that the config names.
+func (c Config) takeBiases(layer func(name string) *torch.Tensor) (b biases) {
+	if c.Biases.QueryKeyValue {
+		b.query, b.key, b.value = layer("self_attn.q_proj.bias"), layer("self_attn.k_proj.bias"), layer("self_attn.v_proj.bias")
+	}
+	if c.Biases.Output {
+		b.output = layer("self_attn.o_proj.bias")
+	}
+	if c.Biases.FeedForward {
+		b.gate, b.up, b.down = layer("mlp.gate_proj.bias"), layer("mlp.up_proj.bias"), layer("mlp.down_proj.bias")
+	}
+	return b
+}
+
+// biasShapes are the shapes of a layer's biases by their names.
+func biasShapes(c Config) map[string][]int64 {
+	hidden, inner := int64(c.HiddenSize), int64(c.IntermediateSize)
+	queries, keys := int64(c.NumAttentionHeads)*int64(c.HeadDim), int64(c.NumKeyValueHeads)*int64(c.HeadDim)
+	all := map[string][]int64{}
+	if c.Biases.QueryKeyValue {
+		all["self_attn.q_proj.bias"], all["self_attn.k_proj.bias"], all["self_attn.v_proj.bias"] = []int64{queries}, []int64{keys}, []int64{keys}
+	}
+	if c.Biases.Output {
+		all["self_attn.o_proj.bias"] = []int64{hidden}
+	}
+	if c.Biases.FeedForward {
+		all["mlp.gate_proj.bias"], all["mlp.up_proj.bias"], all["mlp.down_proj.bias"] = []int64{inner}, []int64{inner}, []int64{hidden}
+	}
+	return all
+}
+
+// extras are the norms of a layer that Llama has not; nil: there is none.
+type extras struct {
+	query, key                *torch.Tensor // of each head [HeadDim], or of all [heads·HeadDim]
+	afterAttention, afterFeed *torch.Tensor // [HiddenSize]
+}
+
+// normNames are the names of the norms of half a layer, of what goes in and of what comes out.
+type normNames struct{ before, after string }
+
+// norms gives the names of those that there are. The name post_attention_layernorm means one thing in
+// Llama and another where there are norms after.
+func (n Norms) norms() (attention, feedForward normNames) {
+	attention, feedForward = normNames{before: "input_layernorm.weight"}, normNames{before: "post_attention_layernorm.weight"}
+	if n.After {
+		attention.after, feedForward.after = "post_attention_layernorm.weight", "post_feedforward_layernorm.weight"
+		feedForward.before = "pre_feedforward_layernorm.weight"
+	}
+	if n.NotIn {
+		attention.before, feedForward.before = "", ""
+	}
+	return attention, feedForward
+}
+
+const queryNorm, keyNorm = "self_attn.q_norm.weight", "self_attn.k_norm.weight"
+
+// normShapes are the shapes of a layer's norms by their names.
+func normShapes(c Config) map[string][]int64 {
+	all := map[string][]int64{}
+	attention, feedForward := c.Norms.norms()
+	for _, name := range []string{attention.before, attention.after, feedForward.before, feedForward.after} {
+		if name != "" {
+			all[name] = []int64{int64(c.HiddenSize)}
+		}
+	}
+	width := int64(c.HeadDim)
+	switch {
+	case c.Norms.Heads:
+		all[queryNorm], all[keyNorm] = []int64{width}, []int64{width}
+	case c.Norms.All:
+		all[queryNorm], all[keyNorm] = []int64{int64(c.NumAttentionHeads) * width}, []int64{int64(c.NumKeyValueHeads) * width}
+	}
+	return all
+}
+
+// takeNorms gets the norms of a layer.
+func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
+	get := func(name string) *torch.Tensor {
+		if name == "" {
+			return nil
+		}
+		return layer(name)
+	}
+	attention, feedForward := c.Norms.norms()
+	b.attention.Norm, b.extra.afterAttention = get(attention.before), get(attention.after)
+	b.norm, b.extra.afterFeed = get(feedForward.before), get(feedForward.after)
+	if c.Norms.Heads || c.Norms.All {
+		b.extra.query, b.extra.key = layer(queryNorm), layer(keyNorm)
+	}
+}
+
+// fuse says which halves of a layer are those of Llama, which libtorch's side computes in one piece.
+func (b *block) fuse(c Config) {
+	around := c.Norms
+	around.Heads, around.All = false, false
+	plain := around == Norms{} && c.Scales.Residual == 1 && !c.Packed
+	b.fusedAttention = plain && c.Norms == Norms{} && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
+	b.fusedFeed = plain && !c.Biases.FeedForward && !c.GELU && b.experts == nil
+}
+
+// linear is a product with weights in the type that is computed in, and a bias if there is one.
+func (m *Llama) linear(x, weight, bias *torch.Tensor) *torch.Tensor {
+	y := x.Linear(weight.To(m.options.Compute))
+	if bias == nil {
+		return y
+	}
+	return y.Add(bias.To(m.options.Compute))
+}
+
+// normal is x behind a norm, if there is one.
+func (m *Llama) normal(x, weight *torch.Tensor) *torch.Tensor {
+	switch {
+	case weight == nil:
+		return x
+	case m.config.Norms.OneMore:
+		weight = weight.AddScalar(1)
+	}
+	return x.RMSNorm(weight, m.config.RMSNormEps)
+}
+
+// add adds to x what half a layer gives, behind its norm.
+func (m *Llama) add(x, half, after *torch.Tensor) *torch.Tensor {
+	half = m.normal(half, after)
+	if scale := m.config.Scales.Residual; scale != 1 {
+		half = half.MulScalar(scale)
+	}
+	return x.Add(half)
+}
+
+// attentionBlock adds the attention of a layer to x.
+func (m *Llama) attentionBlock(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
+	if b.fusedAttention && !b.slides(x.Dim(1)) {
+		c, r := m.config, at.of(b.layer)
+		return x.AttentionBlock(b.attention, r.cos, r.sin, int64(c.HeadDim), c.Scales.Score, c.RMSNormEps, m.options.Recompute)
+	}
+	return m.add(x, m.attention(s, b, x, at), b.extra.afterAttention)
+}
+
+// attention is that of a layer, x [B,T,HiddenSize] to the same, without the residual.
+func (m *Llama) attention(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
+	q, k, v := m.project(b, x, at)
+	return m.output(b, m.attend(s, b, q, k, v))
+}
+
+// project gives the queries, keys and values of a layer, [B,T,heads,HeadDim].
+func (m *Llama) project(b *block, x *torch.Tensor, at turned) (q, k, v *torch.Tensor) {
+	B, count := x.Dim(0), x.Dim(1)
+	normal, w := m.normal(x, b.attention.Norm), b.unpacked(m.config).attention
+	heads := func(weight, bias, norm *torch.Tensor) *torch.Tensor {
+		y := m.linear(normal, weight, bias)
+		if m.config.Norms.All {
+			y = m.normal(y, norm)
+		}
+		y = y.Reshape(B, count, -1, int64(m.config.HeadDim))
+		if m.config.Norms.Heads {
+			y = m.normal(y, norm)
+		}
+		return y
+	}
+	q, k = heads(w.Query, b.bias.query, b.extra.query), heads(w.Key, b.bias.key, b.extra.key)
+	if !b.layer.Still {
+		r := at.of(b.layer)
+		q, k = q.RoPE(r.cos, r.sin), k.RoPE(r.cos, r.sin)
+	}
+	return q, k, heads(w.Value, b.bias.value, nil)
+}
+
+// output is the product of what the heads have mixed.
+func (m *Llama) output(b *block, mixed *torch.Tensor) *torch.Tensor {
+	return m.linear(mixed.Reshape(mixed.Dim(0), mixed.Dim(1), -1), b.attention.Output, b.bias.output)
+}
+
+// feedForwardBlock adds the feed-forward layer to x.
+func (m *Llama) feedForwardBlock(s *torch.Scope, b *block, x *torch.Tensor, recompute bool) *torch.Tensor {
+	if b.fusedFeed {
+		return x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, m.config.RMSNormEps, recompute)
+	}
+	return m.add(x, m.feedForward(s, b, x), b.extra.afterFeed)
+}
+
+// feedForward is the feed-forward layer, x [B,T,HiddenSize] to the same, without the residual.
+func (m *Llama) feedForward(s *torch.Scope, b *block, x *torch.Tensor) *torch.Tensor {
+	normal := m.normal(x, b.norm)
+	if b.experts != nil {
+		return m.mix(s, b.experts, normal)
+	}
+	w := b.unpacked(m.config)
+	gate, up := m.linear(normal, w.gate, b.bias.gate), m.linear(normal, w.up, b.bias.up)
+	if m.config.GELU {
+		return m.linear(gelu(gate).Mul(up), b.down, b.bias.down)
+	}
+	return m.linear(gate.SwiGLU(up), b.down, b.bias.down)
+}

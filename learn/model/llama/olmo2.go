@@ -1,0 +1,14 @@
+package llama
+
+import "github.com/psyche-go/psyche/learn/model/hfconfig"
+
+// varyOLMo2 puts norms behind attention and feed-forward layer in place of before them, and one over all
+// heads of queries and of keys.
+func varyOLMo2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
+	noWindows(p, o)
+	c.Norms = Norms{After: true, NotIn: true, All: true}
+	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias}
+	if d.MLPBias {
+		p.Refuse("mlp_bias", true)
+	}
+}

@@ -1,0 +1,62 @@
+package llama
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+	"github.com/psyche-go/psyche/learn/model/rotary"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// phiFields are those of Phi 3.
+type phiFields struct {
+	ResidualDropout  float64 `json:"resid_pdrop"`
+	EmbeddingDropout float64 `json:"embd_pdrop"`
+}
+
+// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up, and gives all layers
+// the same window.
+func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
+	d.RefuseBiases(p)
+	noWindows(p, o)
+	switch {
+	case o.ResidualDropout != 0:
+		p.Refuse("resid_pdrop", o.ResidualDropout)
+	case o.EmbeddingDropout != 0:
+		p.Refuse("embd_pdrop", o.EmbeddingDropout)
+	}
+	c.Packed = true
+	tokens := o.SlidingWindow.or(p, 0)
+	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
+	c.Rope = rotary.Parse(p, d, c.MaxPositionEmbeddings, "default") // of "yarn" transformers makes longrope
+}
+
+const packedAttention, packedFeed = "self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"
+
+// pack makes of the shapes of matrices that lie in one those of the one.
+func pack(into string, shapes map[string][]int64, parts ...string) {
+	whole := slices.Clone(shapes[parts[0]])
+	whole[0] = 0
+	for _, name := range parts {
+		whole[0] += shapes[name][0]
+		delete(shapes, name)
+	}
+	shapes[into] = whole
+}
+
+// unpacked gives the layer with views of the matrices that lie in one.
+func (b *block) unpacked(c Config) block {
+	if b.packed.attention == nil {
+		return *b
+	}
+	own, queries, keys := *b, int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)
+	all, pair := b.packed.attention, b.packed.feed
+	own.attention.Query, own.attention.Key = all.Narrow(0, 0, queries), all.Narrow(0, queries, keys)
+	own.attention.Value = all.Narrow(0, queries+keys, keys)
+	inner := int64(c.IntermediateSize)
+	own.gate, own.up = pair.Narrow(0, 0, inner), pair.Narrow(0, inner, inner)
+	return own
+}
+
+// packed are the matrices of a layer that hold several.
+type packed struct{ attention, feed *torch.Tensor }

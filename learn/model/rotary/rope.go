@@ -1,0 +1,91 @@
+package rotary
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
+
+// Rope says how fast rotary positions turn.
+type Rope struct {
+	Theta float64
+	Type  string  // "default", "linear", "llama3" or "yarn"
+	Scale float64 // of linear and llama3: by how much the context is stretched
+
+	// Of llama3: wavelengths shorter than OriginalContext/HighFreqFactor stay, longer
+	// than OriginalContext/LowFreqFactor are stretched by Scale, those between in part.
+	LowFreqFactor, HighFreqFactor float64
+	OriginalContext               float64 // tokens
+
+	Yarn *Yarn // of yarn, else nil
+}
+
+// Parse checks what a config.json says of rotary positions; types are those that its model
+// computes. positions is the longest sequence.
+func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
+	least := 1.0
+	if d.WantsYarn() { // whose borders divide by the logarithm of theta
+		least += 1e-6
+	}
+	written := d.Rope(p, least, types...)
+	scaling, field := written.Scaling, written.Field
+	r := Rope{Theta: written.Theta, Type: written.Type}
+	const missing = math.SmallestNonzeroFloat64 // below every lower bound
+	switch r.Type {
+	case "linear", "llama3":
+		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
+	case "yarn":
+		r.Yarn = yarn(p, scaling, field, positions)
+	}
+	if r.Type == "llama3" {
+		r.LowFreqFactor = p.Number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
+		r.HighFreqFactor = p.Number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
+		r.OriginalContext = p.Number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
+		if p.Err() == nil && r.HighFreqFactor <= r.LowFreqFactor {
+			p.Fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
+		}
+	}
+	return r
+}
+
+// Turns gives the angles for that many elements of a head.
+func (r Rope) Turns(width int) Turns {
+	turns := Turns{Frequencies: r.frequencies(width), Scale: 1}
+	if r.Yarn != nil {
+		turns.Scale = r.Yarn.TableScale
+	}
+	return turns
+}
+
+// frequencies are the angles by which each pair of elements turns per position, in radians. They
+// are rounded to f32 as transformers does, since a model was trained with those.
+func (r Rope) frequencies(width int) []float32 {
+	out := make([]float32, width/2)
+	low, high := r.Yarn.borders(width, r.Theta)
+	for i := range out {
+		turned := float32(math.Pow(float64(float32(r.Theta)), float64(float32(2*i)/float32(width))))
+		if r.Yarn == nil {
+			out[i] = float32(r.scaled(float64(1 / turned)))
+			continue
+		}
+		slowed := 1 / (float32(r.Yarn.Factor) * turned)
+		kept := 1 - min(max((float32(i)-low)/(high-low), 0), 1)
+		out[i] = slowed*(1-kept) + 1/turned*kept
+	}
+	return out
+}
+
+// scaled slows down a frequency for a context longer than the one trained with.
+func (r Rope) scaled(frequency float64) float64 {
+	switch r.Type {
+	case "linear":
+		return frequency / r.Scale
+	case "llama3":
+		wavelength := 2 * math.Pi / frequency
+		// 1: as it was, 0: slowed down by the whole factor.
+		smooth := (r.OriginalContext/wavelength - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)
+		smooth = min(max(smooth, 0), 1)
+		return (1-smooth)*frequency/r.Scale + smooth*frequency
+	}
+	return frequency
+}
