@@ -14,12 +14,14 @@
 //	node/tally        what is known of a round: what was announced, what counts
 //	node/member       from the node to its trainer
 //	learn/train       batch to gradient to result; the results that counted change the weights
-//	core/codec        the bytes of a result
 //	node/fetch        results of peers
 //	host/server       the host: actions come in, records go out
 //	host/core         what a host decides, as a value; durable, published, answered
 //	record/follow     every member does again what the host did
 //	core/coordinator  Apply and Tick: how a quorum ends a round
+//
+// On the way are kernels (package learn/distro), the bytes of a result (package core/codec) and
+// what carries them (package net/p2p): a round can be understood without opening them.
 //
 // The package holds nothing but this text and the tests of the repository itself.
 package psyche

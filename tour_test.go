@@ -23,7 +23,7 @@ import (
 // Bounds of the tour of a round: whoever follows it opens no more.
 const (
 	maxTourFiles    = 16
-	maxTourPackages = 10
+	maxTourPackages = 9
 )
 
 // stop is a line of the tour: a function, and the one that calls it.

@@ -1,13 +1,14 @@
 package sim
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -45,6 +46,58 @@ func (w *world) appointLiars() {
 			w.note('L', uint64(m.index), uint64(m.roles), func() string { return m.name() + " is a " + m.roles.String() })
 		}
 	}
+}
+
+// Submit implements env.Backend. A client that lies sends something else than its node wants.
+func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
+	if p.machine.lies(LyingWitness) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.distort(honest)
+		case coordinator.ReportCheckpoint:
+			if p.world.lies.chance(400) {
+				honest.Digest[p.world.lies.below(32)] ^= 1
+				a = honest
+			}
+		}
+	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
+		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+			return err
+		}
+	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.digest(p.trainer.step)}
+		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
+			return err
+		}
+	}
+	if p.machine.lies(Gang) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.conspiracy(honest)
+		case coordinator.ReportCheckpoint:
+			honest.Digest = gangModel(honest.Step)
+			a = honest
+		case coordinator.Ready:
+			a = p.withhold(honest)
+		}
+	}
+	if p.machine.roles&(Gang|Slanderer) != 0 {
+		switch honest := a.(type) {
+		case coordinator.Vote:
+			vote, votes := p.perverts(honest)
+			if !votes {
+				return backend.ErrDisconnected
+			}
+			a = vote
+		case coordinator.Accuse:
+			if p.machine.lies(Gang) {
+				return backend.ErrDisconnected // it accuses whom it wants
+			}
+		}
+	}
+	return p.send(ctx, a)
 }
 
 // equivocate makes a second result of the batch that message announces and sends each to
@@ -87,20 +140,6 @@ func (w *world) inform(liar *process, one, other []byte) {
 			p.sendAside(proof)
 		}
 	})
-}
-
-// spoil turns a result into something else.
-func spoil(payload []byte, r *random) []byte {
-	payload = slices.Clone(payload)
-	switch r.below(3) {
-	case 0:
-		return append(payload, 0)
-	case 1:
-		return payload[:len(payload)-1-r.below(headerSize)]
-	default:
-		payload[r.below(headerSize)] ^= byte(1 + r.below(255))
-		return payload
-	}
 }
 
 // distort is what a lying witness makes of an honest proof.
@@ -245,13 +284,4 @@ func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator
 		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
 	proof.Client = accused
 	return proof
-}
-
-// sendAside submits an action that the node knows nothing of.
-func (p *process) sendAside(a coordinator.Action) {
-	p.world.workers.run(func() {
-		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
-		defer cancel()
-		_ = p.send(ctx, a) // refused, or not: the checker looks
-	})
 }

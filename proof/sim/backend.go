@@ -2,7 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
@@ -29,58 +30,6 @@ func (w *world) connected(i int) bool {
 
 // Updates implements env.Backend; updates come by process.put instead.
 func (p *process) Updates() <-chan backend.Update { return nil }
-
-// Submit implements env.Backend.
-func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if p.machine.lies(LyingWitness) {
-		switch honest := a.(type) {
-		case coordinator.WitnessRound:
-			a = p.distort(honest)
-		case coordinator.ReportCheckpoint:
-			if p.world.lies.chance(400) {
-				honest.Digest[p.world.lies.below(32)] ^= 1
-				a = honest
-			}
-		}
-	}
-	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
-		if err := p.wait(ctx, p.world.now+4*second); err != nil {
-			return err
-		}
-	}
-	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
-		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.digest(p.trainer.step)}
-		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
-			return err
-		}
-	}
-	if p.machine.lies(Gang) {
-		switch honest := a.(type) {
-		case coordinator.WitnessRound:
-			a = p.conspiracy(honest)
-		case coordinator.ReportCheckpoint:
-			honest.Digest = gangModel(honest.Step)
-			a = honest
-		case coordinator.Ready:
-			a = p.withhold(honest)
-		}
-	}
-	if p.machine.roles&(Gang|Slanderer) != 0 {
-		switch honest := a.(type) {
-		case coordinator.Vote:
-			vote, votes := p.perverts(honest)
-			if !votes {
-				return backend.ErrDisconnected
-			}
-			a = vote
-		case coordinator.Accuse:
-			if p.machine.lies(Gang) {
-				return backend.ErrDisconnected // it accuses whom it wants
-			}
-		}
-	}
-	return p.send(ctx, a)
-}
 
 // send sends a signed action to the host and waits for the answer.
 func (p *process) send(ctx context.Context, a coordinator.Action) error {
@@ -117,6 +66,15 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	return r.err
 }
 
+// sendAside submits an action that the node knows nothing of.
+func (p *process) sendAside(a coordinator.Action) {
+	p.world.workers.run(func() {
+		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
+		defer cancel()
+		_ = p.send(ctx, a) // refused, or not: the checker looks
+	})
+}
+
 // answer hands the host's answer to the process that waits for it.
 func (r *request) answer(w *world, err error) {
 	p := r.process
@@ -130,6 +88,35 @@ func (r *request) answer(w *world, err error) {
 	}
 	r.err, r.done = err, true
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
+}
+
+func describe(a coordinator.Action) string {
+	switch a := a.(type) {
+	case coordinator.Join:
+		return fmt.Sprintf("join of epoch %d", a.Epoch)
+	case coordinator.Ready:
+		return fmt.Sprintf("ready for epoch %d", a.Epoch)
+	case coordinator.Return:
+		return fmt.Sprintf("return into epoch %d", a.Epoch)
+	case coordinator.WitnessRound:
+		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
+	case coordinator.HealthCheck:
+		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
+	case coordinator.ReportCheckpoint:
+		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.ReportUpload:
+		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Equivocation:
+		return fmt.Sprintf("proof of two results of step %d", a.Step)
+	case coordinator.Withdraw:
+		return "withdrawal"
+	case coordinator.Accuse:
+		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
+	case coordinator.Vote:
+		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
+	default:
+		return fmt.Sprintf("%T", a)
+	}
 }
 
 // Announce implements env.Backend.

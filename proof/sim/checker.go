@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,156 +11,15 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Assertion names what has to hold.
-type Assertion string
-
-// The assertions.
-const (
-	Invariants     Assertion = "coordinator.State.Check holds after every transition"
-	OnceOnly       Assertion = "no batch is applied twice"
-	SameReplica    Assertion = "honest clients at the same step have the same replica hash and weights"
-	DataContinuous Assertion = "the data index advances by exactly what each round holds, and batches cover it"
-	QuorumOrTime   Assertion = "no round advances without its quorum or its time"
-	InTime         Assertion = "no phase outlasts its time, or what it waits for"
-	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh; nobody chooses what the chain takes in"
-	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
-	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
-	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
-	NotReplayed    Assertion = "no action is accepted twice"
-	OwnSeat        Assertion = "a member that left takes its own seat back, as late as it left, three times in an epoch at most, and nobody else gets one while rounds run"
-	SignedOnce     Assertion = "no honest client signs two results of one batch, however often it is killed"
-	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
-	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
-	Ejected        Assertion = "a member that is proved to have signed two results, and nobody else, is out for the rest of the epoch and the next one"
-	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result up to its step, reported by a third of an epoch's first members"
-	CommitKept     Assertion = "an epoch ends with the model of its last step, or of its newest commit point, and no run goes on from an older one than a member holds"
-	ReplayEqual    Assertion = "replaying the journal gives the live state"
-	NothingLost    Assertion = "an acknowledged action, and a state that was shown, survive every crash of the host"
-	ShownFirst     Assertion = "a client that was answered finds what it did, but for what may wait for more of its kind"
-	Patient        Assertion = "the host withdraws a member that is gone for its grace, neither earlier nor later"
-	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
-	OneHistory     Assertion = "a client that is told of two histories while a round runs ends, with two heads that the host signed"
-	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
-	AuditsRight    Assertion = "what audits look at is drawn when a round is over, by what its witnesses committed to and by the chain"
-	FairlyTried    Assertion = "members that are past their probation accuse, of results, juries are drawn by a seed that nobody knew, eleven in twenty of one eject, and trials last as long as they should"
-	NobodyFramed   Assertion = "no honest member is ejected while fewer than a third collude"
-	HonestSafe     Assertion = "no honest member accuses an honest one or finds it guilty, whatever fails around them"
-	NodeSound      Assertion = "no honest client fails"
-)
-
-// Violation is a broken assertion.
-type Violation struct {
-	Assertion Assertion
-	Detail    string
-	Seconds   float64 // virtual time
-}
-
-// Error returns the assertion and what broke it.
-func (v *Violation) Error() string {
-	return fmt.Sprintf("broken after %.3f s: %s: %s", v.Seconds, v.Assertion, v.Detail)
-}
-
 // Time that a run may take at most, in virtual seconds, once faults have stopped: what is
 // left of the running phase, then the longest that rounds and epochs can last.
 const slack = 120 * second
-
-// checker knows what happened and asserts what has to hold.
-type checker struct {
-	world *world
-	host  *host // whose history it is
-
-	chain     chain
-	actions   map[signature]bool // accepted ones that are not lost in a crash
-	acked     map[signature]bool
-	seedChain [32]byte // while the round before ran
-	drawn     [32]byte // what the next draw has to open
-	secrets   secrets  // that members committed to and revealed
-	nextData  uint64
-	nextStep  uint32
-	votedStep uint32 // of voted
-	voted     []coordinator.ClientID
-
-	late    map[coordinator.ClientID]uint32 // in this epoch, and by the witnesses of which step
-	slow    map[coordinator.ClientID]bool   // in this epoch, by a second finding
-	dropped map[coordinator.ClientID]bool   // in this epoch, by accusation
-
-	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
-	seats     seats
-	signed    map[signing][32]byte
-	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
-	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
-	admitted  map[coordinator.ClientID]bool     // who ever joined
-	pace      pace
-	courts    courts
-
-	challenges challenges
-	reports    reports
-	outlet     outlet
-
-	replicas    map[uint32][32]byte // by step, as the first honest client had it
-	expectation *coordinator.State  // after the crash that was last
-	lostActions []signature         // in that crash
-	healedAt    int64
-	healedStep  uint32
-	outvoted    bool // the honest members were too few to record the checkpoint of the newest epoch
-}
-
-func newChecker(w *world, h *host) *checker {
-	c := &checker{
-		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
-		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
-		reports: reportsOf(&coordinator.State{}),
-		late:    make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
-		probation: make(map[coordinator.ClientID]uint32),
-		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
-	}
-	c.chain, c.outlet = newChain(c), newOutlet(len(w.machines))
-	return c
-}
-
-// violate notes the first broken assertion; the run ends with it.
-func (c *checker) violate(a Assertion, format string, args ...any) {
-	w := c.world
-	if w.violation != nil {
-		return
-	}
-	w.violation = &Violation{a, fmt.Sprintf(format, args...), float64(w.now) / float64(second)}
-	w.note('V', 0, 0, func() string { return "VIOLATION " + w.violation.Error() })
-}
-
-// stateMark is what the checker remembers of a state before a tick.
-type stateMark struct {
-	runState   coordinator.RunState
-	start      uint64
-	step       uint32
-	checkpoint coordinator.Checkpoint
-	seats      int                  // members that the epoch began with
-	waited     []coordinator.Client // for an epoch
-	left       []coordinator.Client // the epoch that is over
-	began      uint32               // first step of that epoch
-	members    []coordinator.Client // when a round or an epoch ends
-	earlier    []coordinator.Recorded
-	uploads    []coordinator.Upload
-}
-
-func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0, nil, nil, nil}
-	if s.RunState == coordinator.WaitingForMembers {
-		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
-		mark.earlier, mark.uploads = slices.Clone(s.Earlier), slices.Clone(s.Uploads)
-	}
-	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {
-		mark.members = slices.Clone(s.Epoch.Clients)
-	}
-	return mark
-}
 
 // accepted checks an action that the host has accepted.
 func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
 	name := signature{from, nonce}
 	if c.actions[name] {
-		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.world.nameOf(from), nonce)
+		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.nameOf(from), nonce)
 	}
 	c.actions[name] = true
 	c.promised(name, a)
@@ -209,26 +67,9 @@ func (c *checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	member := slices.Index(round.Members, from)
 	elected := member >= 0 && assign.Position(uint32(member), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
 	if !elected || slices.Contains(c.voted, from) {
-		c.violate(OnlyElected, "%s in step %d, elected: %v", c.world.nameOf(from), round.Step, elected)
+		c.violate(OnlyElected, "%s in step %d, elected: %v", c.nameOf(from), round.Step, elected)
 	}
 	c.voted = append(c.voted, from)
-}
-
-// electedOf is how many witnesses a round has, from the configuration alone.
-func electedOf(r *coordinator.Round, config coordinator.Config) int {
-	if config.WitnessNodes > 0 {
-		return min(len(r.Members), int(config.WitnessNodes))
-	}
-	return min(len(r.Members), 32)
-}
-
-// quorumOf is ⌈2n/3⌉, counted another way than package assign does.
-func quorumOf(n int) int {
-	q := 0
-	for 3*q < 2*n {
-		q++
-	}
-	return q
 }
 
 // accused checks that whoever was dropped is missing from the witnesses' proofs.
@@ -249,7 +90,7 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 		silent := electedOf(round, s.Config) - len(round.Witnesses)
 		if held+silent >= quorum || len(round.Witnesses) < quorum {
 			c.violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
-				c.world.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
+				c.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
 		}
 		c.judged(s, a.Step, id, len(round.Witnesses)-held >= quorum)
 	}
@@ -489,7 +330,7 @@ func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
 		}
 	}
 	if least != 0 {
-		c.violate(NothingLost, "the action of %s with nonce %d", c.world.nameOf(id), least)
+		c.violate(NothingLost, "the action of %s with nonce %d", c.nameOf(id), least)
 	}
 }
 
@@ -537,7 +378,7 @@ func (c *checker) deadline() int64 {
 
 // tooLate is called when the run is not over in time.
 func (c *checker) tooLate() {
-	if c.host.lies() {
+	if c.world.plan.hostLies() {
 		return // it can stop its run
 	}
 	s := c.host.state
@@ -567,7 +408,7 @@ func (c *checker) finish() {
 	}
 	w := c.world
 	h := c.host
-	if h.lies() {
+	if h.world.plan.hostLies() {
 		c.replays()
 		return
 	}

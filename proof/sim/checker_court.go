@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"maps"
+	"crypto/sha256"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -18,17 +18,6 @@ const (
 	mostComplaints = 3
 )
 
-// tried is what the checker knows of a trial.
-type tried struct {
-	slot             uint8
-	accused, accuser coordinator.ClientID
-	fault            coordinator.Fault
-	step, since      uint32
-	sinceTime        uint64
-	jury             []coordinator.ClientID // nil: it is not drawn
-	votes            map[coordinator.ClientID]bool
-}
-
 // count returns how many of the jury voted for each.
 func (t *tried) count() (guilty, innocent int) {
 	for _, says := range t.votes {
@@ -39,71 +28,6 @@ func (t *tried) count() (guilty, innocent int) {
 		}
 	}
 	return guilty, innocent
-}
-
-// courts is the checker's own book of trials.
-type courts struct {
-	trials     []*tried
-	complaints map[coordinator.ClientID]int    // of clients that are or were members of the epoch
-	between    map[coordinator.ClientID]int    // that came since the epoch before was over
-	kept       map[coordinator.ClientID]uint32 // until which epoch an ejected client is kept out
-}
-
-func newCourts() courts {
-	return courts{
-		complaints: make(map[coordinator.ClientID]int), between: make(map[coordinator.ClientID]int),
-		kept: make(map[coordinator.ClientID]uint32),
-	}
-}
-
-func (c *courts) clone() courts {
-	other := courts{complaints: maps.Clone(c.complaints), between: maps.Clone(c.between), kept: maps.Clone(c.kept)}
-	for _, t := range c.trials {
-		tried := *t
-		tried.jury, tried.votes = slices.Clone(t.jury), maps.Clone(t.votes)
-		other.trials = append(other.trials, &tried)
-	}
-	return other
-}
-
-// courtsOf reads them from a state that is not checked against what was before. How each juror has
-// voted is in no state: it is made up from how many have.
-func courtsOf(s *coordinator.State) courts {
-	c := newCourts()
-	for _, members := range [][]coordinator.Client{s.Pending, s.Epoch.Exited, s.Epoch.Clients} {
-		for i := range members {
-			c.complaints[members[i].ID] = int(members[i].Complaints)
-			if !running(s.RunState) {
-				c.between[members[i].ID] = int(members[i].Complaints)
-			}
-		}
-	}
-	for _, t := range s.Trials {
-		known := &tried{t.Slot, t.Accused, t.Accuser, t.Fault, t.Step, t.Since, t.SinceTime, nil, make(map[coordinator.ClientID]bool)}
-		for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
-			for i := range members {
-				m := &members[i]
-				if m.Juror>>t.Slot&1 == 0 || slices.Contains(known.jury, m.ID) {
-					continue
-				}
-				known.jury = append(known.jury, m.ID)
-				if m.Voted>>t.Slot&1 == 1 {
-					known.votes[m.ID] = len(known.votes) < int(t.Guilty)
-				}
-			}
-		}
-		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // jurors that are forgotten
-			known.jury = append(known.jury, coordinator.ClientID{i})
-		}
-		for i := byte(0); len(known.votes) < int(t.Guilty+t.Innocent); i++ {
-			known.votes[coordinator.ClientID{i}] = len(known.votes) < int(t.Guilty)
-		}
-		c.trials = append(c.trials, known)
-	}
-	for _, e := range s.Authority.Ejections {
-		c.kept[e.Client] = e.Until
-	}
-	return c
 }
 
 // running reports whether members take part in an epoch.
@@ -146,7 +70,7 @@ func (c *checker) courtAction(s *coordinator.State, from coordinator.ClientID, a
 
 // accuses checks an accusation, and notes it.
 func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
-	accuser, accused := c.world.nameOf(from), c.world.nameOf(a.Client)
+	accuser, accused := c.nameOf(from), c.nameOf(a.Client)
 	open, of, slots := 0, 0, uint8(0)
 	for _, t := range c.courts.trials {
 		if t.accuser == from || t.accused == a.Client && t.step == a.Step {
@@ -171,7 +95,7 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 	case open > 0 || of >= mostTrialsOf || len(c.courts.trials) >= mostTrials || s.Progress.Epoch < c.courts.kept[a.Client]:
 		c.violate(FairlyTried, "%s accuses %s for step %d, which is on trial %d times; one of these, or one that the accuser began: %t; there are %d trials; ejected: %t",
 			accuser, accused, a.Step, of, open > 0, len(c.courts.trials), s.Progress.Epoch < c.courts.kept[a.Client])
-	case c.world.machineOf(from).honest() && c.world.machineOf(a.Client).honest():
+	case c.honest(from) && c.honest(a.Client):
 		c.violate(HonestSafe, "%s accuses %s in step %d, fault %s of step %d", accuser, accused, s.Progress.Step, a.Fault, a.Step)
 	}
 	c.courts.trials = append(c.courts.trials, &tried{
@@ -182,7 +106,7 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 
 // votes checks a vote, and what it decides.
 func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coordinator.Vote) {
-	juror, accused := c.world.nameOf(from), c.world.nameOf(a.Client)
+	juror, accused := c.nameOf(from), c.nameOf(a.Client)
 	t := c.courts.of(a.Client, a.Step)
 	if t == nil || !slices.Contains(t.jury, from) {
 		c.violate(FairlyTried, "%s votes on %s in step %d", juror, accused, s.Progress.Step)
@@ -191,7 +115,7 @@ func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 	if _, voted := t.votes[from]; voted {
 		c.violate(FairlyTried, "%s votes twice on %s", juror, accused)
 	}
-	if a.Guilty && c.world.machineOf(from).honest() && c.world.machineOf(a.Client).honest() {
+	if a.Guilty && c.honest(from) && c.honest(a.Client) {
 		c.violate(HonestSafe, "%s finds %s guilty, fault %s of step %d", juror, accused, t.fault, t.step)
 	}
 	t.votes[from] = a.Guilty
@@ -212,8 +136,8 @@ func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 
 // sentence notes that a client is ejected, and checks that it deserves it.
 func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
-	if c.world.machineOf(id).honest() {
-		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.world.nameOf(id), c.world.nameOf(t.accuser), c.world.nameOf(t.accused), t.fault, t.step)
+	if c.honest(id) {
+		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.nameOf(id), c.nameOf(t.accuser), c.nameOf(t.accused), t.fault, t.step)
 	}
 	c.world.convicted[t.fault]++
 	if c.host.state.Progress.Epoch >= c.courts.kept[id] { // else it is out already
@@ -226,7 +150,7 @@ func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 func (c *checker) ejections(s *coordinator.State) {
 	for _, e := range s.Authority.Ejections {
 		if until, known := c.courts.kept[e.Client]; !known || until != e.Until {
-			c.violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.world.nameOf(e.Client), e.Until, until)
+			c.violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.nameOf(e.Client), e.Until, until)
 		}
 	}
 	for id, until := range c.courts.kept {
@@ -234,7 +158,7 @@ func (c *checker) ejections(s *coordinator.State) {
 		if until <= s.Progress.Epoch {
 			delete(c.courts.kept, id)
 		} else if ok && member.State == coordinator.Healthy || s.IsPending(id) {
-			c.violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.world.nameOf(id), until, s.Progress.Epoch)
+			c.violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.nameOf(id), until, s.Progress.Epoch)
 		}
 	}
 	same := len(s.Trials) == len(c.courts.trials)
@@ -261,7 +185,7 @@ func (c *checker) jurorsNoted(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if int(m.Complaints) != c.courts.complaints[m.ID] {
-			c.violate(FairlyTried, "%s has %d complaints, not %d", c.world.nameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
+			c.violate(FairlyTried, "%s has %d complaints, not %d", c.nameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
 		}
 		for slot := 0; m.Juror|m.Voted != 0 && slot < mostTrials; slot++ {
 			is, voted := m.Juror>>slot&1 == 1, m.Voted>>slot&1 == 1
@@ -270,11 +194,11 @@ func (c *checker) jurorsNoted(s *coordinator.State) {
 				continue
 			}
 			if t == nil || !slices.Contains(t.jury, m.ID) {
-				c.violate(FairlyTried, "%s is a juror of slot %d", c.world.nameOf(m.ID), slot)
+				c.violate(FairlyTried, "%s is a juror of slot %d", c.nameOf(m.ID), slot)
 				continue
 			}
 			if _, did := t.votes[m.ID]; did != voted {
-				c.violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.world.nameOf(m.ID), c.world.nameOf(t.accused), did, voted)
+				c.violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.nameOf(m.ID), c.nameOf(t.accused), did, voted)
 			}
 		}
 	}
@@ -321,8 +245,57 @@ func (c *checker) courtsBegin(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if most := c.courts.between[m.ID]; int(m.Complaints) > most {
-			c.violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.world.nameOf(m.ID), m.Complaints, most)
+			c.violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.nameOf(m.ID), m.Complaints, most)
 		}
 		c.courts.complaints[m.ID] = int(m.Complaints)
+	}
+}
+
+// reveals checks what a witness revealed: the value that it had committed to, which is what it commits
+// to now.
+func (c *checker) reveals(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
+	if a.Reveal != ([32]byte{}) {
+		if sha256.Sum256(a.Reveal[:]) != c.secrets.committed[from] {
+			c.violate(AuditsRight, "%s revealed %x in step %d, which it had not committed to", c.nameOf(from), a.Reveal[:4], a.Step)
+		}
+		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
+		for i := range part {
+			c.challenges.running[i] ^= part[i]
+		}
+		c.secrets.committed[from] = a.Reveal
+	}
+	if seed, over := s.AuditSeed(a.Step); over {
+		c.violate(AuditsRight, "step %d runs, and its audit seed is known: %x", a.Step, seed[:4])
+	}
+}
+
+// challenged checks the audit seeds of an epoch's rounds when one of them is over.
+func (c *checker) challenged(s *coordinator.State, step uint32) {
+	c.challenges.seeds[step] = sha256.Sum256(slices.Concat([]byte("psyche/audit/seed/v1"), s.SeedChain[:], c.challenges.running[:]))
+	c.challenges.running = [32]byte{}
+	for i := range s.Epoch.Rounds {
+		of := s.Epoch.Rounds[i].Step
+		seed, over := s.AuditSeed(of)
+		if want := c.challenges.seeds[of]; over != (of < s.Progress.Step) || over && seed != want {
+			c.violate(AuditsRight, "after step %d the audit seed of step %d is %x, by the reveals %x", step, of, seed[:4], want[:4])
+		}
+	}
+}
+
+// blameless checks that the end of a round makes nobody late and drops nobody, whatever its duties
+// were: only findings of witnesses do.
+func (c *checker) blameless(s *coordinator.State, before stateMark) {
+	for i := range before.members {
+		m := &before.members[i]
+		if m.State != coordinator.Healthy {
+			continue
+		}
+		late := m.Lateness
+		if late == coordinator.FoundLate {
+			late = coordinator.Late
+		}
+		if now, stays := s.Member(m.ID); !stays || now.Lateness != late {
+			c.violate(NotFramed, "%s was healthy when step %d ended; a member after it: %t", c.nameOf(m.ID), before.step, stays)
+		}
 	}
 }

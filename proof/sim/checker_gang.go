@@ -6,6 +6,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // crowded checks that nobody was let in of whose network as many take part as may, as far as the host
@@ -24,13 +25,26 @@ func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 		}
 	}
 	if most := c.world.plan.crew.size; there > most && !c.outlet.known {
-		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.world.nameOf(joined), there, most)
+		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.nameOf(joined), there, most)
 	}
+}
+
+// announces checks that no life of an honest client signs two results.
+func (c *checker) announces(m *machine, a wire.ResultAnnouncement) {
+	c.pace.heard(m, a, c.world.now)
+	if !m.honest() {
+		return
+	}
+	of := signing{m.index, a.Step, a.Batch}
+	if blob, known := c.signed[of]; known && blob != a.Blob {
+		c.violate(SignedOnce, "%s signs two results of batch %v in step %d", m.name(), a.Batch, a.Step)
+	}
+	c.signed[of] = a.Blob
 }
 
 // proved checks an accepted proof that a client signed two results, and that the client is out.
 func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
-	name := c.world.nameOf(a.Client)
+	name := c.nameOf(a.Client)
 	signed := make(map[signing]map[[32]byte]bool)
 	two := false
 	for _, known := range c.world.registry.byStep[a.Step] {
@@ -57,7 +71,7 @@ func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 // staysOut checks that a client that takes part was not ejected lately.
 func (c *checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
 	if until := c.ejected[id]; s.Progress.Epoch < until {
-		c.violate(Ejected, "%s is back in epoch %d, not before %d", c.world.nameOf(id), s.Progress.Epoch, until)
+		c.violate(Ejected, "%s is back in epoch %d, not before %d", c.nameOf(id), s.Progress.Epoch, until)
 	}
 }
 
@@ -92,9 +106,42 @@ func (c *checker) isOutvoted(members []coordinator.Client) bool {
 			continue
 		}
 		healthy++
-		if c.world.machines[c.world.index[identity.ID(members[i].ID)]].honest() {
+		if c.honest(members[i].ID) {
 			honest++
 		}
 	}
 	return honest < quorumOf(healthy)
 }
+
+// told notes that an announcement reaches a client in some time. One that names another start of the
+// running round than the client was shown proves a fork: an honest client ends with that.
+func (c *checker) told(from, to *process, message []byte, delay int64) {
+	w := c.world
+	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.honest() || !from.machine.honest() {
+		return
+	}
+	s, known := w.registry.opened[string(message)]
+	h := to.machine.history()
+	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.announcement.Step {
+		return
+	}
+	own, other := h.starts[s.announcement.Step], s.announcement.Start
+	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
+		return
+	}
+	var look func()
+	look = func() {
+		switch idle := to.machine.starved - (w.now - forkNoticed); {
+		case !to.alive || to.ended:
+		case !w.healed && idle > 0: // its processor did nothing in that time
+			w.after(idle, look)
+		default:
+			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), own.Step, from.machine.name())
+		}
+	}
+	w.after(delay+forkNoticed, look)
+}
+
+// forkNoticed is how long a client may need to end that was told of a fork: what the host shows it may be
+// under way for some seconds, and it stays for two to tell others.
+const forkNoticed = 10 * second

@@ -1,32 +1,9 @@
 package sim
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
-
-// outlet is what clients saw and heard of their host, and what it could see of them.
-type outlet struct {
-	shown    uint64               // records behind the newest state that was shown
-	promised map[signature]uint64 // of each accepted action that is shown before its answer: the number of its record
-	away     []int64              // per client: since when the host can know that its connection is gone; 0: it is not
-	came     []int64              // per client: when it was let in last
-
-	forgotten map[coordinator.ClientID]bool // whose network the host has not learnt since it started
-	known     bool                          // whoever acts now takes part already, or may come back
-}
-
-func newOutlet(machines int) outlet {
-	return outlet{promised: make(map[signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
-}
-
-func (o outlet) clone() outlet {
-	o.promised, o.forgotten, o.away, o.came = maps.Clone(o.promised), maps.Clone(o.forgotten), slices.Clone(o.away), slices.Clone(o.came)
-	return o
-}
 
 // arrives notes who acts next.
 func (c *checker) arrives(m *machine) {
@@ -57,7 +34,7 @@ func (c *checker) acknowledged(from coordinator.ClientID, nonce uint64, a coordi
 	name := signature{from, nonce}
 	c.acked[name] = true
 	if place := c.outlet.promised[name]; place > c.outlet.shown {
-		c.violate(ShownFirst, "%s was told that %s is accepted, which is record %d, and is shown %d", c.world.nameOf(from), describe(a), place, c.outlet.shown)
+		c.violate(ShownFirst, "%s was told that %s is accepted, which is record %d, and is shown %d", c.nameOf(from), describe(a), place, c.outlet.shown)
 	}
 }
 
@@ -100,12 +77,12 @@ func (c *checker) looks() {
 // withdrawn checks that a client that the host withdraws was gone for long enough.
 func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
 	w := c.world
-	if by != hostID || c.host.lies() {
+	if by != hostID || c.world.plan.hostLies() {
 		return
 	}
 	since := c.outlet.away[w.index[id]]
 	if since == 0 || w.now-since < withdrawGrace {
-		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", w.nameOf(coordinator.ClientID(id)), float64(since)/float64(second))
+		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.nameOf(coordinator.ClientID(id)), float64(since)/float64(second))
 	}
 }
 
@@ -113,7 +90,7 @@ func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
 // disk may take.
 func (c *checker) waitsNoLonger(s *coordinator.State) {
 	w := c.world
-	if c.host.lies() || s.RunState == coordinator.Finished {
+	if c.world.plan.hostLies() || s.RunState == coordinator.Finished {
 		return
 	}
 	limit := withdrawGrace + beat + 2*w.plan.diskMost

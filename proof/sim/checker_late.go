@@ -17,14 +17,14 @@ func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 	switch {
 	case member.State == coordinator.Dropped && !c.dropped[id]:
 		if !late || before >= step || !denied {
-			c.violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+			c.violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.nameOf(id), step, late, before, denied)
 		}
 		c.dropped[id] = true
 	case !late && member.Lateness != coordinator.OnTime:
 		c.late[id] = step
 	case member.Lateness == coordinator.Slow && !c.slow[id]:
 		if !late || before >= step || denied {
-			c.violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+			c.violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.nameOf(id), step, late, before, denied)
 		}
 		c.slow[id] = true
 	}

@@ -1,51 +1,22 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// reports are what the checker knows of the models that members of an epoch reported, from their
-// actions alone.
-type reports struct {
-	said   map[coordinator.ClientID]coordinator.Recorded // by each, last
-	commit coordinator.Recorded                          // the newest that enough reported while rounds ran
-	holds  map[coordinator.ClientID]bool                 // who said that it holds that, and did not return since
-}
-
-// reportsOf is what a state says that was read again after a crash.
-func reportsOf(s *coordinator.State) reports {
-	r := reports{make(map[coordinator.ClientID]coordinator.Recorded), s.Epoch.Commit, make(map[coordinator.ClientID]bool)}
-	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness && s.RunState != coordinator.Cooldown {
-		return r
-	}
-	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited) {
-		if m.Report.Step != 0 {
-			r.said[m.ID] = m.Report
-		}
-		if r.commit.Step != 0 && m.HoldsEarlier == r.commit.Step {
-			r.holds[m.ID] = true
-		}
-	}
-	return r
-}
-
-// clone is of another history that has been the same so far.
-func (r *reports) clone() reports { return reports{maps.Clone(r.said), r.commit, maps.Clone(r.holds)} }
-
 // reported checks an accepted report, and the commit point that it may have made.
 func (c *checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {
 	r, model := &c.reports, coordinator.Recorded{Step: a.Step - 1, Digest: a.Digest}
 	if a.Step > s.Progress.Step || a.Step <= s.Epoch.StartStep || s.RunState == coordinator.Cooldown && a.Step != s.Progress.Step {
-		c.violate(CheckpointTrue, "%s reports the model of step %d in %v of step %d", c.world.nameOf(from), model.Step, s.RunState, s.Progress.Step)
+		c.violate(CheckpointTrue, "%s reports the model of step %d in %v of step %d", c.nameOf(from), model.Step, s.RunState, s.Progress.Step)
 	}
 	switch {
 	case model == r.commit:
 		r.holds[from] = true
 	case model.Step <= max(r.said[from].Step, r.commit.Step):
-		c.violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.world.nameOf(from), model.Step, r.said[from].Step, r.commit.Step)
+		c.violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.nameOf(from), model.Step, r.said[from].Step, r.commit.Step)
 	default:
 		r.said[from] = model
 		if s.RunState != coordinator.Cooldown && r.enough(s, model) {
@@ -128,7 +99,7 @@ func (c *checker) held(s *coordinator.State, before stateMark, recorded coordina
 		}
 		if p := &s.Pending[i]; p.HoldsModel != holds || r.commit != recorded && r.holds[m.ID] && p.HoldsEarlier != r.commit.Step {
 			c.violate(CommitKept, "%s holds the model of step %d: %v, and that of step %d; it reported that of step %d, the commit point is of step %d",
-				c.world.nameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
+				c.nameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
 		}
 	}
 }
@@ -150,7 +121,7 @@ func (c *checker) fellBack(s *coordinator.State, before stateMark) {
 		}
 		known := slices.ContainsFunc(before.earlier, func(r coordinator.Recorded) bool { return r.Step == m.HoldsEarlier })
 		if m.HoldsModel || known && m.HoldsEarlier > after.Step {
-			c.violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.world.nameOf(m.ID))
+			c.violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.nameOf(m.ID))
 		}
 	}
 	for _, u := range before.uploads {

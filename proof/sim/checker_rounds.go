@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // seeded checks the two seeds of a new round.
@@ -28,28 +29,11 @@ func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	c.seedChain, c.drawn = s.SeedChain, draw
 }
 
-// secrets is what members committed to, and what they revealed together.
-type secrets struct {
-	committed map[coordinator.ClientID][32]byte
-	revealed  [32]byte
-}
-
-// secretsOf reads them from a state that is not checked against what was before.
-func secretsOf(s *coordinator.State) secrets {
-	known := secrets{committed: make(map[coordinator.ClientID][32]byte), revealed: s.Reveals}
-	for _, clients := range [][]coordinator.Client{s.Departed, s.Epoch.Exited, s.Epoch.Clients, s.Pending} {
-		for i := range clients {
-			known.committed[clients[i].ID] = clients[i].Commitment
-		}
-	}
-	return known
-}
-
 // revealed checks what a member revealed, and takes it in.
 func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != committed {
-			c.violate(SeedsRight, "%s revealed %x, which it had not committed to", c.world.nameOf(from), a.Reveal)
+			c.violate(SeedsRight, "%s revealed %x, which it had not committed to", c.nameOf(from), a.Reveal)
 		}
 		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
 		for i := range part {
@@ -84,7 +68,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 func (c *checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	w := c.world
-	if !c.host.lies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
+	if !c.world.plan.hostLies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
 		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }
@@ -134,4 +118,60 @@ func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 		}
 	}
 	return -1
+}
+
+// What witnesses wait beyond two thirds of the trainers, and until their proofs are there: a client
+// looks once in a heartbeat, and fetches first.
+const (
+	leastPatience = 2 * second
+	underWay      = 2*heartbeat + second/2
+)
+
+func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
+	id := coordinator.ClientID(m.id)
+	if _, again := p.announced[id]; a.Step == p.step && !again && m.roles&(HiddenResult|InvalidResult|Equivocation) == 0 {
+		p.announced[id] = now
+	}
+}
+
+// paced checks the end of RoundTrain where no fault but lies goes on and the honest witnesses are a
+// quorum: it waited for two thirds of the trainers, and not for the last.
+func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
+	w := c.world
+	if w.plan.faults&^(liars&^GangHost) != 0 || w.plan.hostLies() || c.pace.step != round.Step {
+		return
+	}
+	honest := 0
+	for _, i := range round.ElectedWitnesses(s.Config) {
+		if m := w.machines[w.index[[32]byte(round.Members[i])]]; m.honest() && m.process != nil && !m.process.ended {
+			if member, ok := s.Member(round.Members[i]); ok && member.State == coordinator.Healthy {
+				honest++
+			}
+		}
+	}
+	if honest < quorumOf(electedOf(round, s.Config)) {
+		return
+	}
+	var times []int64
+	owners := make(map[int]bool)
+	for _, a := range round.Assignments(s.Config) {
+		id := round.Members[a.Member]
+		if member, ok := s.Member(id); owners[a.Member] || c.slow[id] || !ok || member.State != coordinator.Healthy {
+			continue
+		}
+		owners[a.Member] = true
+		if at, announced := c.pace.announced[id]; announced {
+			times = append(times, at)
+		}
+	}
+	most := quorumOf(len(owners))
+	if len(times) < most || most == 0 {
+		return
+	}
+	slices.Sort(times)
+	at := max(times[most-1], c.pace.left)
+	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; w.now > limit {
+		c.violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
+			round.Step, (at-c.pace.began)/1_000_000, (w.now-c.pace.began)/1_000_000)
+	}
 }

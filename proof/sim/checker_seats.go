@@ -20,7 +20,7 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 		m := &s.Epoch.Clients[i]
 		until, seen := c.probation[m.ID]
 		if m.ProbationUntil != begin+steps && (!seen || m.ProbationUntil < until) {
-			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.world.nameOf(m.ID), m.ProbationUntil, begin, until)
+			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.nameOf(m.ID), m.ProbationUntil, begin, until)
 		}
 		switch {
 		case newcomers[m.ID]:
@@ -62,9 +62,9 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 		switch state, member := was[id]; {
 		case !member:
 		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
-			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.world.nameOf(id))
+			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.nameOf(id))
 		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began:
-			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.world.nameOf(id))
+			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.nameOf(id))
 		}
 	}
 	return newcomers
@@ -89,7 +89,7 @@ func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 		_, member := s.Member(waited[i].ID)
 		if waited[i].ProbationUntil != 0 {
 			if !member {
-				c.violate(SeatsFair, "%s was a member and has no seat", c.world.nameOf(waited[i].ID))
+				c.violate(SeatsFair, "%s was a member and has no seat", c.nameOf(waited[i].ID))
 			}
 			continue
 		}
@@ -112,7 +112,7 @@ func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	})
 	for i := range newcomers {
 		if _, member := s.Member(newcomers[i].ID); member != (i < seats) {
-			c.violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.world.nameOf(newcomers[i].ID), i, seats, member)
+			c.violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.nameOf(newcomers[i].ID), i, seats, member)
 		}
 	}
 }
@@ -133,8 +133,74 @@ func (c *checker) skips(s *coordinator.State, round *coordinator.Round) {
 	for _, a := range assignments {
 		if round.Warming.Has(a.Member) != skipped[a.Batch] {
 			c.violate(SeatsFair, "step %d: the result of %s is to be skipped: %t, the round says %t",
-				round.Step, c.world.nameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
+				round.Step, c.nameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
 		}
 	}
 	c.chain.skipped[round.Step] = skipped
+}
+
+// maxReturns is how often a member may come back into one epoch.
+const maxReturns = 3
+
+// seatsBegin notes who has a seat in an epoch that begins.
+func (c *checker) seatsBegin(s *coordinator.State) {
+	clear(c.seats.returns)
+	for i := range s.Epoch.Clients {
+		c.seats.returns[s.Epoch.Clients[i].ID] = 0
+		c.staysOut(s, s.Epoch.Clients[i].ID)
+	}
+}
+
+// rewindSeats takes over the returns of a host that starts again.
+func (c *checker) rewindSeats(s *coordinator.State) {
+	clear(c.seats.returns)
+	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range members {
+			c.seats.returns[members[i].ID] = int(members[i].Returns)
+		}
+	}
+}
+
+// returned checks an accepted Return: the client had a seat, was not in the running round any
+// more, came back as late as it was, and not too often.
+func (c *checker) returned(s *coordinator.State, from coordinator.ClientID) {
+	name, count := c.nameOf(from), 0
+	had := false
+	if count, had = c.seats.returns[from]; !had {
+		c.violate(OwnSeat, "%s had none", name)
+	}
+	c.seats.returns[from] = count + 1
+	c.staysOut(s, from)
+	if count+1 > maxReturns {
+		c.violate(OwnSeat, "%s returns for the %dth time", name, count+1)
+	}
+	round := s.CurrentRound()
+	member, ok := s.Member(from)
+	_, late := c.late[from]
+	switch {
+	case round == nil || s.RunState == coordinator.Cooldown || !ok || member.State != coordinator.Healthy:
+		c.violate(OwnSeat, "%s returns in %v", name, s.RunState)
+	case slices.Contains(round.Members, from):
+		c.violate(OwnSeat, "%s returns into the round that it left", name)
+	case late != (member.Lateness != coordinator.OnTime):
+		c.violate(OwnSeat, "%s was late: %t, and comes back as if not", name, late)
+	case s.IsPending(from):
+		c.violate(OwnSeat, "%s waits for another seat", name)
+	}
+	if ok && member.ProbationUntil != c.probation[from] {
+		c.violate(SeatsFair, "%s returns for the %dth time, and is on probation until step %d, not %d", name, count+1, member.ProbationUntil, c.probation[from])
+	}
+	delete(c.dropped, from)
+}
+
+// seatsKept checks that a round's members had seats when the epoch began.
+func (c *checker) seatsKept(s *coordinator.State, round *coordinator.Round) {
+	for _, id := range round.Members {
+		if _, had := c.seats.returns[id]; !had {
+			c.violate(OwnSeat, "%s is in step %d without a seat", c.nameOf(id), round.Step)
+		}
+	}
+	if len(s.Epoch.Clients)+len(s.Epoch.Exited) != len(c.seats.returns) {
+		c.violate(OwnSeat, "the epoch began with %d seats and has %d in step %d", len(c.seats.returns), len(s.Epoch.Clients)+len(s.Epoch.Exited), round.Step)
+	}
 }

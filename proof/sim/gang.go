@@ -3,10 +3,13 @@ package sim
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"net/netip"
 	"slices"
 	"strconv"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -39,6 +42,28 @@ func (w *world) recruit(r *random) {
 		m := w.newMachine(r)
 		m.roles, m.network = Gang, gangNetwork
 	}
+}
+
+// origin is from where a client connects, and how many seats those may have that do from there.
+func (m *machine) origin() core.Origin {
+	if m.network != gangNetwork {
+		return core.Origin{}
+	}
+	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.crew.size}
+}
+
+// fromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
+func (w *world) fromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
+	there := make(map[coordinator.ClientID]bool)
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
+		for i := range clients {
+			id := clients[i].ID
+			if at, known := w.index[identity.ID(id)]; known && w.machines[at].network == gangNetwork {
+				there[id] = true
+			}
+		}
+	}
+	return there
 }
 
 // scheme is what a gang is after in an epoch.
@@ -182,4 +207,9 @@ func (w *world) overrun(members []coordinator.Client) bool {
 		}
 	}
 	return gang > 0 && 3*gang >= len(members)
+}
+
+// hides reports whether the gang keeps the records of one history from clients that are shown the other.
+func (p *process) hides(other *process) bool {
+	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
 }

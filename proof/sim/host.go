@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,21 +16,6 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
-
-// The host is that of package server, with its default times.
-const (
-	beat          = second
-	withdrawGrace = int64(core.DefaultGrace)
-)
-
-// hostKey is the key of every simulated host.
-var hostKey = func() identity.Key {
-	var seed [identity.SeedSize]byte
-	binary.BigEndian.PutUint64(seed[:], 1)
-	return identity.FromSeed(seed)
-}()
-
-var hostID = coordinator.ClientID(hostKey.ID())
 
 // host is the host of the run: its core, a disk, and connections, all of which fail.
 type host struct {
@@ -321,7 +307,7 @@ func (h *host) rebase() {
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
 	w.note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
-		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), w.nameOf(from), orAccepted(err))
+		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), h.checker.nameOf(from), orAccepted(err))
 	})
 	if err == nil {
 		h.checker.accepted(h.state, from, a.Nonce, a.Action)
@@ -416,44 +402,30 @@ func orAccepted(err error) string {
 	return err.Error()
 }
 
-func (w *world) nameOf(id coordinator.ClientID) string {
-	if id == hostID {
-		return "the host"
+var errProof = errors.New("it does not prove that two results were signed")
+
+// connection reports whether a key's connection stands, and from where it comes.
+func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
+	i, known := h.world.index[id]
+	if !known || !h.connected(i) {
+		return from, false
 	}
-	if i, ok := w.index[identity.ID(id)]; ok {
-		return w.machines[i].name()
-	}
-	return "a stranger"
+	return h.world.machines[i].origin(), true
 }
 
-func describe(a coordinator.Action) string {
-	switch a := a.(type) {
-	case coordinator.Join:
-		return fmt.Sprintf("join of epoch %d", a.Epoch)
-	case coordinator.Ready:
-		return fmt.Sprintf("ready for epoch %d", a.Epoch)
-	case coordinator.Return:
-		return fmt.Sprintf("return into epoch %d", a.Epoch)
-	case coordinator.WitnessRound:
-		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
-	case coordinator.HealthCheck:
-		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
-	case coordinator.ReportCheckpoint:
-		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.ReportUpload:
-		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.Equivocation:
-		return fmt.Sprintf("proof of two results of step %d", a.Step)
-	case coordinator.Withdraw:
-		return "withdrawal"
-	case coordinator.Accuse:
-		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
-	case coordinator.Vote:
-		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
-	default:
-		return fmt.Sprintf("%T", a)
-	}
+// connected reports whether a client's connection stands and this is the history that it is shown.
+// The gang acts in all of them.
+func (h *host) connected(i int) bool {
+	w := h.world
+	m := w.machines[i]
+	return h.up && (m.history() == h || m.lies(Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
-// lies reports whether the host is with the gang of its run.
-func (h *host) lies() bool { return h.world.plan.faults&GangHost != 0 }
+// startsOf returns the heads at the starts of a state's rounds.
+func (h *host) startsOf(s *coordinator.State) []wire.Head {
+	starts := make([]wire.Head, 0, len(s.Epoch.Rounds))
+	for _, round := range s.Epoch.Rounds {
+		starts = append(starts, h.starts[round.Step])
+	}
+	return starts
+}

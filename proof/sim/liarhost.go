@@ -8,7 +8,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/follow"
-	"github.com/psyche-go/psyche/record/wire"
 )
 
 // lying is what a host of the gang remembers.
@@ -34,7 +33,7 @@ func (h *host) schemeOf(epoch uint32) int {
 
 // leavesOut reports whether the host forgets an action of an honest client.
 func (h *host) leavesOut(r *request) bool {
-	if !h.lies() || !r.from.honest() || h.lying.asked != 0 {
+	if !h.world.plan.hostLies() || !r.from.honest() || h.lying.asked != 0 {
 		return false
 	}
 	aim := h.schemeOf(h.state.Progress.Epoch)
@@ -49,7 +48,7 @@ func (h *host) leavesOut(r *request) bool {
 
 // scheme does what a host of the gang does beside its office.
 func (h *host) scheme() {
-	if !h.lies() || h.lying.asked != 0 {
+	if !h.world.plan.hostLies() || h.lying.asked != 0 {
 		return
 	}
 	switch h.schemeOf(h.state.Progress.Epoch) {
@@ -114,7 +113,7 @@ func (h *host) foresee(without *machine) int {
 // stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
 // third: then nothing is promised. It is honest until enough others are there.
 func (h *host) stalls() bool {
-	if !h.lies() || h.state.RunState != coordinator.WaitingForMembers {
+	if !h.world.plan.hostLies() || h.state.RunState != coordinator.WaitingForMembers {
 		return false
 	}
 	next := h.state.Clone()
@@ -141,7 +140,7 @@ func (h *host) stalled() bool {
 func (h *host) wantsFork() bool {
 	w, s := h.world, h.state
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
-	if !h.lies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
+	if !h.world.plan.hostLies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
 		return false
 	}
 	_, goesOn := s.NextRound()
@@ -186,66 +185,7 @@ func (h *host) fork() {
 	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
 }
 
-// hides reports whether the gang keeps the records of one history from clients that are shown the other.
-func (p *process) hides(other *process) bool {
-	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
-}
-
 // clone returns a disk with the same journal.
 func (d *disk) clone() disk {
 	return disk{durable: slices.Clone(d.durable), last: d.last, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
-}
-
-// told notes that an announcement reaches a client in some time. One that names another start of the
-// running round than the client was shown proves a fork: an honest client ends with that.
-func (c *checker) told(from, to *process, message []byte, delay int64) {
-	w := c.world
-	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.honest() || !from.machine.honest() {
-		return
-	}
-	s, known := w.registry.opened[string(message)]
-	h := to.machine.history()
-	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.announcement.Step {
-		return
-	}
-	own, other := h.starts[s.announcement.Step], s.announcement.Start
-	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
-		return
-	}
-	var look func()
-	look = func() {
-		switch idle := to.machine.starved - (w.now - forkNoticed); {
-		case !to.alive || to.ended:
-		case !w.healed && idle > 0: // its processor did nothing in that time
-			w.after(idle, look)
-		default:
-			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), own.Step, from.machine.name())
-		}
-	}
-	w.after(delay+forkNoticed, look)
-}
-
-// forkNoticed is how long a client may need to end that was told of a fork: what the host shows it may be
-// under way for some seconds, and it stays for two to tell others.
-const forkNoticed = 10 * second
-
-// clone returns a checker of another history that has been the same so far.
-func (c *checker) clone(h *host) *checker {
-	other := *c
-	other.host = h
-	other.chain = c.chain
-	other.chain.checker = &other
-	other.chain.models, other.chain.steps = maps.Clone(c.chain.models), maps.Clone(c.chain.steps)
-	other.chain.starts, other.chain.skipped = maps.Clone(c.chain.starts), maps.Clone(c.chain.skipped)
-	other.actions, other.acked = maps.Clone(c.actions), maps.Clone(c.acked)
-	other.secrets.committed = maps.Clone(c.secrets.committed)
-	other.voted = slices.Clone(c.voted)
-	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
-	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
-	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
-	other.reports = c.reports.clone()
-	other.pace.announced = maps.Clone(c.pace.announced)
-	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
-	other.expectation, other.lostActions = nil, nil
-	return &other
 }

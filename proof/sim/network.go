@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/record/backend"
@@ -35,20 +34,6 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 		return 0, true
 	}
 	return delay + w.extraDelay(), false
-}
-
-// extraDelay is what faults add to the way of a message.
-func (w *world) extraDelay() (d int64) {
-	if w.healed {
-		return 0
-	}
-	if w.plan.reorderMost > 0 {
-		d += w.links.between(0, w.plan.reorderMost)
-	}
-	if w.links.chance(w.plan.delayPerMille) {
-		d += w.links.between(0, w.plan.delayMost)
-	}
-	return d
 }
 
 // peer returns the process of a client when it and p talk to each other.
@@ -214,31 +199,6 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 	return nil, errNotHeld
 }
 
-// registry knows who announced what. It stands for signatures: only what its owner signed
-// through it can be opened.
-type registry struct {
-	opened map[string]statement
-	byStep map[uint32][]statement
-	raws   map[authored][]byte
-}
-
-// authored is an announcement and whose it is.
-type authored struct {
-	author       identity.ID
-	announcement wire.ResultAnnouncement
-}
-
-// statement is one announcement.
-type statement struct {
-	author       identity.ID
-	announcement wire.ResultAnnouncement
-	payload      []byte
-}
-
-func newRegistry() registry {
-	return registry{opened: make(map[string]statement), byStep: make(map[uint32][]statement), raws: make(map[authored][]byte)}
-}
-
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	p.machine.history().checker.announces(p.machine, a)
@@ -277,15 +237,4 @@ func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.author]].key, s.announcement)
 	}
 	return wire.NewEquivocation(signed[0], signed[1])
-}
-
-// of returns the statements about a batch by its owner.
-func (r *registry) of(step uint32, batch assign.BatchID, owner identity.ID) []statement {
-	var found []statement
-	for _, s := range r.byStep[step] {
-		if s.announcement.Batch == batch && s.author == owner {
-			found = append(found, s)
-		}
-	}
-	return found
 }

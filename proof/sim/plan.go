@@ -1,16 +1,40 @@
 package sim
 
 import (
+	"encoding/binary"
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 )
 
 // second is the unit of virtual times, which are nanoseconds since the start of a run.
 const second = int64(time.Second)
 
 const simSeqLen = 4 // tokens of a sequence
+
+// clockStart is the time at which every run begins.
+var clockStart = time.Unix(1_700_000_000, 0)
+
+// runID names every simulated run.
+const runID = "simulation"
+
+// The host is that of package server, with its default times.
+const (
+	beat          = second
+	withdrawGrace = int64(core.DefaultGrace)
+)
+
+// hostKey is the key of every simulated host.
+var hostKey = func() identity.Key {
+	var seed [identity.SeedSize]byte
+	binary.BigEndian.PutUint64(seed[:], 1)
+	return identity.FromSeed(seed)
+}()
+
+var hostID = coordinator.ClientID(hostKey.ID())
 
 // Options of one run.
 type Options struct {
@@ -287,3 +311,50 @@ func gangSize(clients int, config coordinator.Config) int {
 
 // liarsOfAKind returns how many of n clients lie in one way at most.
 func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
+
+// hostLies reports whether the host is with the gang of its run.
+func (p *plan) hostLies() bool { return p.faults&GangHost != 0 }
+
+// crew says which clients join a gang's run beside those that are there from the beginning.
+type crew struct {
+	size         int   // of the gang; as many clients of its network may take part
+	spare        int   // more keys of the gang, of its one network: they begin later
+	equivocators int   // of the gang: they sign two results of each batch, and are ejected
+	late         []int // clients that begin when the run has begun, honest or not
+	forkAt       int64 // when a host of the gang shows some another history
+}
+
+// drawCrew draws them. Where nothing else goes wrong everybody else waits for the first epoch, so that
+// no more equivocate or begin late than an epoch can do without in which the gang is fewer than a
+// third. In one run of five half of the clients begin late, and the gang is smaller.
+func drawCrew(o Options, alone bool) crew {
+	r := newRandom(o.Seed, "crew")
+	gang := o.Clients * 3 / 10
+	c := crew{spare: min(gang, 4), forkAt: r.between(4*second, 120*second)}
+	if r.chance(400) {
+		c.forkAt = 1 << 62 // never
+	}
+	without := r.below(max(0, o.Clients-3*gang-1) + 1)
+	late := r.below(without + 1)
+	if !alone {
+		c.equivocators = r.below(max(1, o.Clients/8))
+		return c
+	}
+	c.equivocators = without - late
+	if r.chance(200) {
+		c.equivocators, late = 0, o.Clients/2
+	}
+	c.late = r.pick(o.Clients, late)
+	return c
+}
+
+// startOf returns when a client starts that was to start at a time.
+func (p *plan) startOf(client int, at int64) int64 {
+	switch {
+	case client >= p.clients:
+		return at + 8*second
+	case slices.Contains(p.crew.late, client):
+		return at + 12*second
+	}
+	return at
+}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/binary"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -90,32 +89,6 @@ type item struct {
 	message []byte
 	parking *parking
 	update  *backend.Update
-}
-
-func (w *world) newMachines() {
-	r := newRandom(w.options.Seed, "machines")
-	for range w.options.Clients {
-		w.newMachine(r)
-	}
-	w.appointLiars()
-	w.recruit(r)
-}
-
-// newMachine adds one client.
-func (w *world) newMachine(r *random) *machine {
-	i := len(w.machines)
-	var seed [identity.SeedSize]byte
-	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
-	key := identity.FromSeed(seed)
-	m := &machine{
-		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
-		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
-		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
-		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
-	}
-	w.machines = append(w.machines, m)
-	w.index[m.id] = i
-	return m
 }
 
 // start starts the client unless it runs.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -115,6 +116,20 @@ func verifyResult(payload []byte, step uint32, batch assign.BatchID, trainer [32
 		return errInvalidResult
 	}
 	return nil
+}
+
+// spoil turns a result into something else.
+func spoil(payload []byte, r *random) []byte {
+	payload = slices.Clone(payload)
+	switch r.below(3) {
+	case 0:
+		return append(payload, 0)
+	case 1:
+		return payload[:len(payload)-1-r.below(headerSize)]
+	default:
+		payload[r.below(headerSize)] ^= byte(1 + r.below(255))
+		return payload
+	}
 }
 
 // trainer implements env.Trainer for one process.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"time"
@@ -8,12 +9,6 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
-
-// clockStart is the time at which every run begins.
-var clockStart = time.Unix(1_700_000_000, 0)
-
-// runID names every simulated run.
-const runID = "simulation"
 
 // world is one run.
 type world struct {
@@ -143,6 +138,32 @@ func newWorld(o Options) *world {
 	return w
 }
 
+func (w *world) newMachines() {
+	r := newRandom(w.options.Seed, "machines")
+	for range w.options.Clients {
+		w.newMachine(r)
+	}
+	w.appointLiars()
+	w.recruit(r)
+}
+
+// newMachine adds one client.
+func (w *world) newMachine(r *random) *machine {
+	i := len(w.machines)
+	var seed [identity.SeedSize]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
+	key := identity.FromSeed(seed)
+	m := &machine{
+		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
+		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
+		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
+		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
+	}
+	w.machines = append(w.machines, m)
+	w.index[m.id] = i
+	return m
+}
+
 // begin starts everything and schedules the faults.
 func (w *world) begin() {
 	w.host.start()
@@ -264,6 +285,20 @@ func (w *world) partition(f fault) {
 		w.host.reconnected()
 	})
 	w.host.reconnected()
+}
+
+// extraDelay is what faults add to the way of a message.
+func (w *world) extraDelay() (d int64) {
+	if w.healed {
+		return 0
+	}
+	if w.plan.reorderMost > 0 {
+		d += w.links.between(0, w.plan.reorderMost)
+	}
+	if w.links.chance(w.plan.delayPerMille) {
+		d += w.links.between(0, w.plan.delayMost)
+	}
+	return d
 }
 
 // heal ends all faults but lies.
