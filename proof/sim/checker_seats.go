@@ -43,10 +43,9 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 	}
 }
 
-// newcomers are those who waited and have to be drawn: the state may say so of who never was a
-// member, or not in the epoch that is over, and of who was dropped or ejected in that one; it has to
-// of who was dropped in it and on probation when it began, as far as that is known: it is not of who
-// came back so often that its probation began anew.
+// newcomers are the clients that waited and have to be drawn: the state may say so of one that never was
+// a member, or not in the epoch that is over, and of one that was dropped or ejected in that one; it has
+// to of one that was dropped in it and was on probation when it began.
 func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	was := make(map[coordinator.ClientID]coordinator.ClientState)
 	for id := range c.seats.returns {
