@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -36,6 +36,14 @@ demo: build demo-data
 ## demo-solana: the same on a chain of this machine, in place of a server, with what it costs
 demo-solana: build demo-data
 	$(BIN)/psyche testnet start --backend solana --slot-ms $(DEMO_SLOT_MS) --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
+
+## demo-cheat: two of six clients send false results; members find that out, and a jury ejects them
+demo-cheat: build cheat demo-data
+	$(BIN)/psyche testnet start --num-clients 6 --cheat 3=negated --cheat 4=copy --config-path configs/cheats --run-dir $(BUILD)/runs
+
+## cheat: the member that cheats, for testnets; no part of the product: never installed, in no package
+cheat: setup
+	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-cheat ./proof/e2e/cheat/cheater
 
 # What else programs are built with. A package that was built with another TRIMPATH is built again.
 TRIMPATH ?= -trimpath

@@ -78,7 +78,7 @@ type commands struct {
 
 const description = `Host and prepare runs that train a language model together.
 
-Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 130 interrupted.`
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 10 a testnet's clients that cheat were not ejected, or somebody honest was accused; 130 interrupted.`
 
 // Exit codes. Help and documentation list them.
 const (
@@ -91,6 +91,7 @@ const (
 	exitUnverified  = 6
 	exitIncomplete  = 8
 	exitDiffer      = 9
+	exitCheats      = 10
 	exitInterrupted = 130
 )
 
@@ -189,6 +190,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUnverified
 	case errors.Is(err, testnet.ErrReplicasDiffer):
 		return exitDiffer
+	case errors.Is(err, testnet.ErrCheats):
+		return exitCheats
 	case errors.Is(err, testnet.ErrIncomplete):
 		return exitIncomplete
 	}

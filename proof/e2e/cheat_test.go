@@ -33,7 +33,7 @@ var cheats = []struct {
 	outcomes []string // of audits
 	opens    bool
 }{
-	{"turned-sign", []string{"-attack", "turned-sign"}, []string{"faulty"}, true},
+	{"negated", []string{"-attack", "negated"}, []string{"faulty"}, true},
 	{"opens-nothing", []string{"-attack", "noise", "-closed", "-pace", "500ms"}, []string{"silent"}, false},
 }
 
