@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/journal"
 )
 
@@ -45,6 +46,7 @@ type commands struct {
 		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
+		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence."`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
@@ -186,7 +188,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, exhibit.ErrExhibit):
 		return exitUnverified
 	case errors.Is(err, testnet.ErrReplicasDiffer):
 		return exitDiffer

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/follow"
@@ -156,6 +157,7 @@ type CheatSummary struct {
 	Ejected    float64 `json:"ejected_seconds"`        // and to its ejection; 0: it was not ejected
 	Step       uint32  `json:"ejected_step,omitempty"` // of the run
 	Accusation uint64  `json:"entry,omitempty"`        // of the log, with which the trial that ejected it began
+	Exhibit    string  `json:"exhibit,omitempty"`      // file in which the accuser kept what it accused it by
 }
 
 // Trials are what a run's log says of accusations.
@@ -166,6 +168,7 @@ type Trials struct {
 	HonestAccused []string       `json:"honest_accused"` // members that did not cheat and were accused
 	HonestEjected []string       `json:"honest_ejected"`
 
+	model     string // folder of a model of the run; empty: there is none
 	accusedOf map[string][]accusation
 	ejected   map[string]ejection
 }
@@ -178,6 +181,7 @@ type accusation struct {
 type ejection struct {
 	reason     coordinator.EjectionReason
 	accusation uint64 // entry of the one that a jury found right; 0: no jury did
+	step       uint32 // of the result
 }
 
 // judge adds what the log of a run with cheats says, verified from its first record on. What clients say in
@@ -200,8 +204,29 @@ func (n *network) judge(s *Summary) error {
 		return err
 	}
 	n.progress.tell(trials)
+	for i := range trials.Cheats {
+		trials.Cheats[i].Exhibit = n.exhibit(trials.Cheats[i].Client, trials)
+	}
+	trials.model = s.Checkpoint
 	s.Trials = trials
 	return nil
+}
+
+// exhibit returns the file in which a client kept what it accused another one by; empty: there is none.
+func (n *network) exhibit(accused string, trials *Trials) string {
+	for i, id := range n.ids {
+		if clientName(i) != accused {
+			continue
+		}
+		name := auditor.ExhibitFile(trials.ejected[id.String()].step, id)
+		for other := range n.ids {
+			found, err := filepath.Glob(filepath.Join(n.checkpointDir(other), "audits-*", "*", name))
+			if err == nil && len(found) > 0 {
+				return found[0]
+			}
+		}
+	}
+	return ""
 }
 
 // see takes in a record of the log.
@@ -220,7 +245,7 @@ func (t *Trials) see(entry uint64, r follow.Record, s *coordinator.State) {
 		if v, ok := r.Action.Action.(coordinator.Vote); ok && r.Kind == follow.KindAction && v.Client == e.Client {
 			for _, a := range t.accusedOf[id] {
 				if a.step == v.Step {
-					found.accusation = a.entry
+					found.accusation, found.step = a.entry, a.step
 				}
 			}
 		}
@@ -287,7 +312,11 @@ func (t *Trials) print(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "sent %d false results from step %d on; found after %.1f s, ejected in round %d after %.1f s\n", c.Sent, c.First, c.Found, c.Step, c.Ejected)
-		fmt.Fprintf(w, "      examine that again: psyche run examine %s --entry %d\n", t.Journal, c.Accusation)
+		fmt.Fprintf(w, "      examine that again: psyche run examine %s --entry %d", t.Journal, c.Accusation)
+		if c.Exhibit != "" && t.model != "" {
+			fmt.Fprintf(w, " --exhibit %s --model %s", c.Exhibit, t.model)
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "  honest accused     %d\n", len(t.HonestAccused))
 	fmt.Fprintf(w, "  honest ejected     %d\n", len(t.HonestEjected))
