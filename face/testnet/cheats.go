@@ -13,9 +13,9 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -86,6 +86,9 @@ func (n *network) makeCheats() {
 		}
 		n.progress.cheats[id.String()] = &cheating{attack: attack}
 		n.progress.remark("%s cheats (%s); nobody but this program is told", clientName(i), attack)
+	}
+	if len(n.options.Cheats) > 0 {
+		n.progress.remark("on a page, while it goes on and later: psyche dash %s", n.dir)
 	}
 }
 
@@ -218,7 +221,7 @@ func (n *network) exhibit(accused string, trials *Trials) string {
 		if clientName(i) != accused {
 			continue
 		}
-		name := auditor.ExhibitFile(trials.ejected[id.String()].step, id)
+		name := exhibit.FileName(trials.ejected[id.String()].step, id)
 		for other := range n.ids {
 			found, err := filepath.Glob(filepath.Join(n.checkpointDir(other), "audits-*", "*", name))
 			if err == nil && len(found) > 0 {

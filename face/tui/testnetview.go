@@ -248,6 +248,8 @@ func role(c testnet.ClientProgress, state event.State) string {
 		trains = "audits"
 	case c.Uncounted:
 		trains = "not counted yet"
+	case c.Attack != "" && state.RunState != "Cooldown":
+		trains = "cheats: " + printable(c.Attack)
 	}
 	switch {
 	case c.GaveUp:

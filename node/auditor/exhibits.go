@@ -3,7 +3,6 @@ package auditor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,27 +14,20 @@ import (
 // keptExhibits is how many are kept of a run, the newest.
 const keptExhibits = 8
 
-const exhibitSuffix = ".psye"
-
-// ExhibitFile is the name of the file that an accuser keeps of a result, in its folder for the run.
-func ExhibitFile(step uint32, accused identity.ID) string {
-	return fmt.Sprintf("exhibit-%d-%s%s", step, accused.Short(), exhibitSuffix)
-}
-
 // exhibit keeps in a file what this client accuses a trainer by, so that anybody can look at it
 // again. There is none of who opens nothing, nor where this client has no folder.
 func (a *Auditor) exhibit(q *auditCase) {
 	root, _ := a.past.Previous(&q.result)
 	shown, err := decodeDisclosure(q.opening)
-	if a.Dir == "" || err != nil || q.result.Announced == nil {
+	if a.Dir == "" || err != nil || q.result.Announced == "" {
 		return
 	}
 	dir, depot, key, result := filepath.Join(a.Dir, a.Run), a.depot, q.resultID, q.result
-	path := filepath.Join(dir, ExhibitFile(key.Step, identity.ID(key.Trainer)))
+	path := filepath.Join(dir, exhibit.FileName(key.Step, identity.ID(key.Trainer)))
 	a.Tasks.Spawn(func(context.Context) func() {
 		payload, err := depot.Get(result.Commitment)
 		if err == nil {
-			err = writeExhibit(path, exhibit.Exhibit{Announcement: result.Announced, Result: payload, Previous: root, Opening: shown.Opening})
+			err = writeExhibit(path, exhibit.Exhibit{Announcement: []byte(result.Announced), Result: payload, Previous: root, Opening: shown.Opening})
 		}
 		return func() {
 			if err != nil {
@@ -62,7 +54,7 @@ func writeExhibit(path string, e exhibit.Exhibit) error {
 	}
 	var names []string
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == exhibitSuffix {
+		if filepath.Ext(entry.Name()) == exhibit.Suffix {
 			names = append(names, filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -87,7 +87,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 }
 
 func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince, Announced: r.signed[commitment]}
+	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince, Announced: string(r.signed[commitment])}
 	result.Header.Step = r.round.Step
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -18,6 +19,14 @@ const (
 	// MaxSize bounds an exhibit; the results of the largest models have a tenth of it.
 	MaxSize = 1 << 30
 )
+
+// Suffix ends the names of files with an exhibit.
+const Suffix = ".psye"
+
+// FileName is the name of the file that an accuser keeps of a result.
+func FileName(step uint32, accused identity.ID) string {
+	return fmt.Sprintf("exhibit-%d-%s%s", step, accused.Short(), Suffix)
+}
 
 // Exhibit is what an accuser shows of a result.
 type Exhibit struct {
