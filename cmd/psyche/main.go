@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/journal"
+	"github.com/psyche-go/psyche/record/receipt"
 )
 
 // commands are what the program can do. The text of a group or command is its help.
@@ -46,6 +47,7 @@ type commands struct {
 		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
+		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify."`
 		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence."`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
@@ -188,7 +190,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, exhibit.ErrExhibit):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, exhibit.ErrExhibit), errors.Is(err, receipt.ErrReceipt):
 		return exitUnverified
 	case errors.Is(err, testnet.ErrReplicasDiffer):
 		return exitDiffer
