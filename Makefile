@@ -48,6 +48,11 @@ cheat: setup
 # What else programs are built with. A package that was built with another TRIMPATH is built again.
 TRIMPATH ?= -trimpath
 
+# The commit that the programs print as their version, also where go build finds no repository. Of an archive of
+# the sources: make build COMMIT=…
+COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
+STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
+
 ## build: both programs, links with the names of the original's, and the libtorch shim
 build: shim psyche psyche-client
 	ln -sf psyche $(BIN)/psyche-centralized-server
@@ -56,10 +61,10 @@ build: shim psyche psyche-client
 	ln -sf psyche $(BIN)/psyche-solana-client
 
 psyche:
-	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -o $(BIN)/psyche ./cmd/psyche
+	CGO_ENABLED=0 $(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche ./cmd/psyche
 
 psyche-client: setup
-	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-client ./cmd/psyche-client
+	$(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche-client ./cmd/psyche-client
 
 ## manual: man pages and completions, of the programs' own definitions
 manual: build

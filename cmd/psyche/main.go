@@ -13,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -25,6 +26,8 @@ import (
 
 // commands are what the program can do. The text of a group or command is its help.
 type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
+
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
@@ -148,7 +151,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	if err != nil {
 		panic("psyche: command definitions: " + err.Error())
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: psyche --help\n", plain.Text(err.Error()))
 		return exitUsage
@@ -164,6 +167,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche"),
+		kong.Vars{"version": buildinfo.Line("psyche")},
 		kong.Description(description),
 		kong.Writers(to.out, to.err),
 		kong.Exit(func(code int) { panic(exit(code)) }),

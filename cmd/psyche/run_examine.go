@@ -51,7 +51,7 @@ func (c *runExamine) Run(to console) error {
 	if !x.found {
 		return usagef("--entry is %d: the log has the entries 0 to %d", c.Entry, x.next-1)
 	}
-	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %s (%x)\n", c.File, summary.Entries, log.State.RunID, log.Run()); err != nil {
+	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, summary.Entries, log.State.RunID, log.Run()); err != nil {
 		return err
 	}
 	if err := x.print(to.out); err != nil || c.Exhibit == "" {

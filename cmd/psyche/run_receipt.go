@@ -144,7 +144,7 @@ func printReceipt(w io.Writer, r receipt.Receipt) error {
 	if r.ModelStep > 0 {
 		model = fmt.Sprintf("%d rounds, %d tokens in that of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
 	}
-	_, err := fmt.Fprintf(w, `run             %s (%s)
+	_, err := fmt.Fprintf(w, `run             %q (%s)
 member          %s
 until           entry %d, %s
 counted         %d rounds, steps %d to %d

@@ -29,13 +29,14 @@ const ratedRounds = 10
 // Progress is what is known of the run at one moment.
 type Progress struct {
 	RunID      string
-	State      event.State // the newest that any client saw
-	Since      time.Time   // when its phase began; zero: there is none yet
-	MinClients int         // that have to be there for the first epoch
-	Results    int         // of the running round that are known to somebody, of State.Batches
-	Losses     []RoundLoss // of the rounds with results, in order; not to be changed
-	Tokens     uint64      // trained so far
-	TokensRate float64     // tokens per second over the last rounds
+	State      event.State   // the newest that any client saw
+	Since      time.Time     // when its phase began; zero: there is none yet
+	MinClients int           // that have to be there for the first epoch
+	Results    int           // of the running round that are known to somebody, of State.Batches
+	Losses     []RoundLoss   // of the rounds with results, in order; not to be changed
+	Tokens     uint64        // trained so far
+	TokensRate float64       // tokens per second over the last rounds
+	Left       time.Duration // that the rounds to come take, if they are as those before; 0: not known
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
@@ -328,6 +329,9 @@ func (t *tracker) progress() Progress {
 		p.Tokens += loss.Tokens
 	}
 	p.TokensRate = t.tokensRate(p.Losses)
+	if step := t.state.Step; step > 0 && step <= t.totalSteps && t.state.RunState != coordinator.Finished.String() {
+		p.Left = time.Duration(float64(t.totalSteps-step+1) * t.roundSeconds() * float64(time.Second))
+	}
 	return p
 }
 
