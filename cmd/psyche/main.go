@@ -75,6 +75,7 @@ type commands struct {
 	} `cmd:"" help:"Make and show the keys that name participants."`
 	Dash    dashboard `cmd:"" help:"Show runs in a browser."`
 	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them."`
+	Doctor  doctor    `cmd:"" help:"Say what is installed, and what is missing."`
 	Version version   `cmd:"" help:"Print the version of the program."`
 
 	Completion completion `cmd:"" help:"Print completions of the command line for a shell."`
