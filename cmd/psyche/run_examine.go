@@ -137,7 +137,7 @@ func (x *examination) goOn(entry uint64, r follow.Record, s *coordinator.State) 
 		return
 	}
 	if votes {
-		x.verdict = fmt.Sprintf("entry %d: a jury decided, and nobody was ejected", entry)
+		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; by this nobody was ejected", entry, verdictOf(vote.Guilty))
 	}
 }
 
