@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -37,8 +37,21 @@ demo: build demo-data
 demo-solana: build demo-data
 	$(BIN)/psyche testnet start --backend solana --slot-ms $(DEMO_SLOT_MS) --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
+## demo-cheat: two of six clients send false results; members find that out, and a jury ejects them
+demo-cheat: build cheat demo-data
+	$(BIN)/psyche testnet start --num-clients 6 --cheat 3=negated --cheat 4=copy --config-path configs/cheats --run-dir $(BUILD)/runs
+
+## cheat: the member that cheats, for testnets; no part of the product: never installed, in no package
+cheat: setup
+	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-cheat ./proof/e2e/cheat/cheater
+
 # What else programs are built with. A package that was built with another TRIMPATH is built again.
 TRIMPATH ?= -trimpath
+
+# The commit that the programs print as their version, also where go build finds no repository. Of an archive of
+# the sources: make build COMMIT=…
+COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
+STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
 
 ## build: both programs, links with the names of the original's, and the libtorch shim
 build: shim psyche psyche-client
@@ -48,10 +61,10 @@ build: shim psyche psyche-client
 	ln -sf psyche $(BIN)/psyche-solana-client
 
 psyche:
-	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -o $(BIN)/psyche ./cmd/psyche
+	CGO_ENABLED=0 $(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche ./cmd/psyche
 
 psyche-client: setup
-	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-client ./cmd/psyche-client
+	$(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche-client ./cmd/psyche-client
 
 ## manual: man pages and completions, of the programs' own definitions
 manual: build

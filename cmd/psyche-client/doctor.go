@@ -38,10 +38,11 @@ func (c *doctorCommand) Run(ctx context.Context, t terminal) error {
 	if _, err := fmt.Fprint(t.Out, text.String()); err != nil {
 		return err
 	}
-	if kernelErr != nil {
-		return kernelErr
+	if err := errors.Join(kernelErr, loadErr); err != nil {
+		return err
 	}
-	return loadErr
+	_, err := fmt.Fprintf(t.Out, "%-22s %s\n", "next", "psyche-client join LINK, to train with others; psyche-client solo --help, alone")
+	return err
 }
 
 func describeTorch(ctx context.Context, row func(name, format string, args ...any)) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/psyche-go/psyche/base/plain"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -26,6 +27,8 @@ import (
 
 // commands lists what the program can do, in the order of its help.
 type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
+
 	Join      joinCommand      `cmd:"" help:"Join the run of a link and train until it is finished."`
 	Train     trainCommand     `cmd:"" help:"Join a run and train until it is finished."`
 	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights."`
@@ -107,7 +110,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	if err != nil {
 		return report(t, err, exitFailure)
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
 		return report(t, fmt.Errorf("%w (see psyche-client --help)", err), exitUsage)
 	}
@@ -125,6 +128,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche-client"),
+		kong.Vars{"version": buildinfo.Line("psyche-client")},
 		kong.Description(description),
 		kong.Writers(t.Out, t.Err),
 		kong.Exit(func(code int) { panic(exit(code)) }),

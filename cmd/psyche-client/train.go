@@ -78,6 +78,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
+	var given *account
+	defer func() { c.tell(given, t) }()
 	shown := newDisplay(c.Logs, t)
 	defer shown.close()
 	logger, logFile, err := c.open(t, shown)
@@ -103,6 +105,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
 	logger, events := seen.logger, seen.events
+	given = newAccount(c.RunID, key.ID(), !c.Given())
+	events.Watch(given.see)
 	shown.start(t, c.RunID, key.ID(), seen)
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
@@ -194,6 +198,13 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	measuring.complete(ctx, c.FinalWait)
 	return nil
+}
+
+// tell prints what the process gave to the run, where people read what it prints.
+func (c *trainCommand) tell(given *account, t terminal) {
+	if given != nil && c.Logs != "json" && c.Logs != "none" {
+		given.print(t.Err)
+	}
 }
 
 // key loads the participant's key, or makes one: for this user, or for this process only.

@@ -13,16 +13,21 @@ import (
 
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/journal"
+	"github.com/psyche-go/psyche/record/receipt"
 )
 
 // commands are what the program can do. The text of a group or command is its help.
 type commands struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
+
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
@@ -45,6 +50,8 @@ type commands struct {
 		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
+		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify."`
+		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence."`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
@@ -68,6 +75,7 @@ type commands struct {
 	} `cmd:"" help:"Make and show the keys that name participants."`
 	Dash    dashboard `cmd:"" help:"Show runs in a browser."`
 	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them."`
+	Doctor  doctor    `cmd:"" help:"Say what is installed, and what is missing."`
 	Version version   `cmd:"" help:"Print the version of the program."`
 
 	Completion completion `cmd:"" help:"Print completions of the command line for a shell."`
@@ -78,7 +86,7 @@ type commands struct {
 
 const description = `Host and prepare runs that train a language model together.
 
-Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 130 interrupted.`
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 10 a testnet's clients that cheat were not ejected, or somebody honest was accused; 130 interrupted.`
 
 // Exit codes. Help and documentation list them.
 const (
@@ -91,6 +99,7 @@ const (
 	exitUnverified  = 6
 	exitIncomplete  = 8
 	exitDiffer      = 9
+	exitCheats      = 10
 	exitInterrupted = 130
 )
 
@@ -143,7 +152,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	if err != nil {
 		panic("psyche: command definitions: " + err.Error())
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: psyche --help\n", plain.Text(err.Error()))
 		return exitUsage
@@ -159,6 +168,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche"),
+		kong.Vars{"version": buildinfo.Line("psyche")},
 		kong.Description(description),
 		kong.Writers(to.out, to.err),
 		kong.Exit(func(code int) { panic(exit(code)) }),
@@ -185,10 +195,12 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive), errors.Is(err, exhibit.ErrExhibit), errors.Is(err, receipt.ErrReceipt):
 		return exitUnverified
 	case errors.Is(err, testnet.ErrReplicasDiffer):
 		return exitDiffer
+	case errors.Is(err, testnet.ErrCheats):
+		return exitCheats
 	case errors.Is(err, testnet.ErrIncomplete):
 		return exitIncomplete
 	}

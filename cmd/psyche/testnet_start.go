@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +41,8 @@ type testnetStart struct {
 	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…"`
 	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5"`
 	Seed               uint64  `help:"Of the choice whom to kill." default:"1"`
+
+	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK"`
 
 	Timeout time.Duration `help:"Give up after this time." default:"2h"`
 	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:""`
@@ -83,6 +87,19 @@ func (c *testnetStart) check() error {
 	return nil
 }
 
+// cheats reads who is to cheat, and how.
+func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
+	for _, given := range c.Cheat {
+		number, attack, found := strings.Cut(given, "=")
+		client, err := strconv.Atoi(number)
+		if !found || err != nil || attack == "" {
+			return nil, usagef("--cheat %s: want the number of a client and what it does, as 3=negated", given)
+		}
+		cheats = append(cheats, testnet.Cheat{Client: client, Attack: attack})
+	}
+	return cheats, nil
+}
+
 // errInterrupted says that the user ended the command at the display, in which a terminal
 // sends no signal.
 var errInterrupted = errors.New("interrupted")
@@ -112,6 +129,10 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	if client == "" {
 		client = filepath.Join(filepath.Dir(self), "psyche-client")
 	}
+	cheats, err := c.cheats()
+	if err != nil {
+		return err
+	}
 	options := testnet.Options{
 		ConfigPath:   c.ConfigPath,
 		Resume:       c.Resume,
@@ -137,6 +158,9 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 			Seed:             c.Seed,
 			RestartDelay:     seconds(c.RestartDelay),
 		},
+		Cheats:      cheats,
+		CheatBinary: filepath.Join(filepath.Dir(self), "psyche-cheat"),
+
 		Extras: extras,
 		Display: c.display(to, func() {
 			if ctx.Err() != nil {

@@ -44,6 +44,9 @@ func check(options Options, run config.Run) error {
 	if err := options.Faults.check(options.NumClients); err != nil {
 		return err
 	}
+	if err := checkCheats(options, run); err != nil {
+		return err
+	}
 	for _, binary := range []string{options.ServerBinary, options.ClientBinary} {
 		if _, err := os.Stat(binary); err != nil {
 			return fmt.Errorf("%s is not there: build it with: make build", binary)

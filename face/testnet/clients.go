@@ -29,6 +29,7 @@ type ClientProgress struct {
 	Sent      uint64  // bytes on the wire to its peers, all lives together
 	SentRate  float64 // bytes per second, over the newest rounds; of a member
 	Restarts  int
+	Attack    string // how it cheats; empty: it does not
 
 	Arrives event.Transfer // of a model, as long as it does; zero: nothing does
 	Uploads event.Transfer // of a checkpoint
@@ -49,6 +50,7 @@ type clientRecord struct {
 	trained        map[uint32]event.Trained
 	newest         event.Trained
 	announced      uint32 // step of its newest result that it announced
+	sentResults    int    // that it announced
 	held           event.ResultsHeld
 	counted        map[uint32]event.Applied
 	restarts       int
@@ -80,6 +82,7 @@ func (c *clientRecord) see(e event.Event) {
 		c.trained[body.Step], c.newest = body, body
 	case event.ResultSent:
 		c.announced = body.Step
+		c.sentResults++
 	case event.ResultsHeld:
 		c.held = body
 	case event.Applied:
@@ -171,6 +174,9 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		Restarts:  c.restarts,
 		Arrives:   c.arrives,
 		Uploads:   c.uploads,
+	}
+	if cheat := t.cheats[id]; cheat != nil {
+		p.Attack = cheat.attack
 	}
 	p.Dropped = c.seated && !p.Member
 	if !p.Member || c.down { // what it did is no news

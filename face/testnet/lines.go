@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -54,8 +55,12 @@ func (l *Lines) Update(p Progress) {
 	if newest := p.Newest(); newest.Step > 0 {
 		loss = fmt.Sprintf("%6.3f", newest.Loss)
 	}
-	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  sent %s  witnesses %s\n",
-		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, strings.Join(sent, ", "), strings.Join(witnesses, ","))
+	left := "-"
+	if p.Left > 0 {
+		left = "about " + p.Left.Round(time.Second).String()
+	}
+	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  left %s  sent %s  witnesses %s\n",
+		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, left, strings.Join(sent, ", "), strings.Join(witnesses, ","))
 }
 
 // Close implements Display.

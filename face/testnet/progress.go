@@ -29,13 +29,14 @@ const ratedRounds = 10
 // Progress is what is known of the run at one moment.
 type Progress struct {
 	RunID      string
-	State      event.State // the newest that any client saw
-	Since      time.Time   // when its phase began; zero: there is none yet
-	MinClients int         // that have to be there for the first epoch
-	Results    int         // of the running round that are known to somebody, of State.Batches
-	Losses     []RoundLoss // of the rounds with results, in order; not to be changed
-	Tokens     uint64      // trained so far
-	TokensRate float64     // tokens per second over the last rounds
+	State      event.State   // the newest that any client saw
+	Since      time.Time     // when its phase began; zero: there is none yet
+	MinClients int           // that have to be there for the first epoch
+	Results    int           // of the running round that are known to somebody, of State.Batches
+	Losses     []RoundLoss   // of the rounds with results, in order; not to be changed
+	Tokens     uint64        // trained so far
+	TokensRate float64       // tokens per second over the last rounds
+	Left       time.Duration // that the rounds to come take, if they are as those before; 0: not known
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
@@ -80,8 +81,9 @@ type tracker struct {
 	trialsTime time.Time
 	ejected    []event.Ejected
 	audits     map[string]int
-	since      time.Time   // of a resumed run; what was before is no news
-	drawn      []RoundLoss // newest answer of losses; nil: there is none that is still right
+	cheats     map[string]*cheating // by id
+	since      time.Time            // of a resumed run; what was before is no news
+	drawn      []RoundLoss          // newest answer of losses; nil: there is none that is still right
 }
 
 type stepTime struct {
@@ -92,7 +94,7 @@ type stepTime struct {
 func newTracker(ids []identity.ID, run config.Run) *tracker {
 	t := &tracker{
 		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
-		clients: map[string]*clientRecord{}, audits: map[string]int{},
+		clients: map[string]*clientRecord{}, audits: map[string]int{}, cheats: map[string]*cheating{},
 	}
 	for _, id := range ids {
 		t.ids = append(t.ids, id.String())
@@ -144,6 +146,7 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	if state, ok := e.Body.(event.State); ok {
 		return t.addState(e.Time, state)
 	}
+	t.addCheating(id, e)
 	t.addRun(id, e)
 	t.clients[id].see(e)
 	return false
@@ -180,7 +183,7 @@ func (t *tracker) addRun(id string, e event.Event) {
 		t.audits = maps.Clone(t.audits) // others may have the old one
 		t.audits[body.Outcome]++
 	case event.Ejected:
-		t.addEjected(body)
+		t.addEjected(e.Time, body)
 	}
 }
 
@@ -202,14 +205,14 @@ func modelOf(m event.Ready) string {
 const keptEjections = 2 * coordinator.MaxEjections
 
 // addEjected keeps an ejection that no other client has told of.
-func (t *tracker) addEjected(e event.Ejected) {
+func (t *tracker) addEjected(at time.Time, e event.Ejected) {
 	same := func(o event.Ejected) bool { return o.Client == e.Client && o.Until == e.Until }
 	if slices.ContainsFunc(t.ejected, same) {
 		return
 	}
 	t.ejected = append(t.ejected, e)
 	t.ejected = t.ejected[max(0, len(t.ejected)-keptEjections):]
-	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s", t.name(e.Client), e.Until, e.Reason))
+	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s%s", t.name(e.Client), e.Until, e.Reason, t.ejectedCheat(at, e)))
 }
 
 // finished reports whether the run is over: who is killed then cannot get back into it.
@@ -326,6 +329,9 @@ func (t *tracker) progress() Progress {
 		p.Tokens += loss.Tokens
 	}
 	p.TokensRate = t.tokensRate(p.Losses)
+	if step := t.state.Step; step > 0 && step <= t.totalSteps && t.state.RunState != coordinator.Finished.String() {
+		p.Left = time.Duration(float64(t.totalSteps-step+1) * t.roundSeconds() * float64(time.Second))
+	}
 	return p
 }
 

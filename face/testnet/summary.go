@@ -52,7 +52,8 @@ type Summary struct {
 	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
 	HandoverBytes                    uint64          `json:"handover_bytes"` // of models fetched from peers, all clients together
 	LostBatches                      int             `json:"lost_batches"`
-	Chain                            *ChainSummary   `json:"chain,omitempty"` // of a run on a chain
+	Chain                            *ChainSummary   `json:"chain,omitempty"`  // of a run on a chain
+	Trials                           *Trials         `json:"trials,omitempty"` // of a run with cheats
 	Checkpoint                       string          `json:"checkpoint,omitempty"`
 	LossCurve                        string          `json:"loss_curve,omitempty"`
 	Sample                           string          `json:"sample,omitempty"`
@@ -85,7 +86,7 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 		s.Chain.SetUp, s.Chain.Archive = n.setUp, n.archive
 	}
 	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
-	err := n.measure(ctx, &s)
+	err := errors.Join(n.judge(&s), n.measure(ctx, &s))
 	if losses := n.progress.losses(); len(losses) > 0 {
 		curve := filepath.Join(n.dir, "loss.png")
 		if plotErr := plotLoss(curve, losses); plotErr != nil {
@@ -107,6 +108,9 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 func (s Summary) complete() error {
 	var final, missing, unrecorded []string
 	for i, c := range s.Clients {
+		if s.cheats(i) {
+			continue // nobody relies on what it says it has
+		}
 		switch {
 		case c.Final == "":
 			missing = append(missing, clientName(i))
@@ -115,6 +119,11 @@ func (s Summary) complete() error {
 		}
 		if c.Unrecorded {
 			unrecorded = append(unrecorded, clientName(i))
+		}
+	}
+	if s.Trials != nil {
+		if err := s.Trials.complete(); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -299,10 +308,15 @@ func (s Summary) Print(w io.Writer) {
 		if c.Rejoined {
 			note = ", rejoined"
 		}
-		if s.Finished && c.Final == "" {
+		if s.cheats(i) {
+			note += ", cheated"
+		} else if s.Finished && c.Final == "" {
 			note += ", without the final model"
 		}
 		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
+	}
+	if s.Trials != nil {
+		s.Trials.print(w)
 	}
 	for _, file := range []struct{ what, path string }{{"loss curve", s.LossCurve}, {"checkpoint", s.Checkpoint}} {
 		if file.path != "" {

@@ -43,6 +43,9 @@ type Options struct {
 	AcceptLoss bool            // a resumed run may go on with an older model than its newest
 	Hurry      context.Context // when it ends, an interrupted run ends without closing its epoch; may be nil
 
+	Cheats      []Cheat // clients that are programs which cheat
+	CheatBinary string  // path of psyche-cheat; wanted where there are Cheats
+
 	Extras
 }
 
@@ -145,6 +148,7 @@ func prepare(options Options) (*network, error) {
 		return nil, err
 	}
 	n.progress = newTracker(n.ids, run)
+	n.makeCheats()
 	return n, nil
 }
 

@@ -142,7 +142,7 @@ func TestTestnetRoles(t *testing.T) {
 	model := event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}
 	upload := event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}
 	for want, c := range map[string]testnet.ClientProgress{
-		"trains": {Member: true, Witness: true}, "waits": {}, "was dropped": {Dropped: true}, "audits": {Member: true, Idle: true, Uncounted: true},
+		"trains": {Member: true, Witness: true}, "waits": {}, "was dropped": {Dropped: true}, "audits": {Member: true, Idle: true, Uncounted: true}, "cheats: copy": {Member: true, Attack: "copy"},
 		"not counted yet": {Member: true, Uncounted: true}, "ejected": {Ejected: true, Dropped: true, Down: true}, "was killed": {Member: true, Down: true, Arrives: model},
 		"gets the model": {Member: true, Arrives: model}, "trains, uploads": {Member: true, Uploads: upload}, "uploads": {Ended: true, Uploads: upload},
 		"lost the model": {Lost: true, Dropped: true}, "has finished": {Ended: true}, "gave up": {GaveUp: true, Dropped: true},

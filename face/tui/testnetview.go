@@ -77,7 +77,11 @@ func speed(p testnet.Progress) string {
 		done = p.State.TotalSteps
 	}
 	part, whole := int(done), int(max(p.State.TotalSteps, 1))
-	return fmt.Sprintf("%s %d %%  %s  %.0f tokens/s  %d tokens", bar(part, whole, 10), min(100*part/whole, 100), loss, p.TokensRate, p.Tokens)
+	left := ""
+	if p.Left > 0 {
+		left = "  about " + p.Left.Round(time.Second).String() + " left"
+	}
+	return fmt.Sprintf("%s %d %%  %s  %.0f tokens/s  %d tokens%s", bar(part, whole, 10), min(100*part/whole, 100), loss, p.TokensRate, p.Tokens, left)
 }
 
 // points are the losses that can be drawn.
@@ -248,6 +252,8 @@ func role(c testnet.ClientProgress, state event.State) string {
 		trains = "audits"
 	case c.Uncounted:
 		trains = "not counted yet"
+	case c.Attack != "" && state.RunState != "Cooldown":
+		trains = "cheats: " + printable(c.Attack)
 	}
 	switch {
 	case c.GaveUp:

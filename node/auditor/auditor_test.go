@@ -1,11 +1,15 @@
 package auditor
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/exhibit"
 )
 
 // opposite is the gradient of who trains against all others.
@@ -50,6 +54,57 @@ func TestReview(t *testing.T) {
 				t.Errorf("told %+v, want %s", r.told, c.outcome)
 			}
 		})
+	}
+}
+
+// TestExhibit: whoever accuses keeps what anybody can examine again: the accused's own bytes.
+func TestExhibit(t *testing.T) {
+	r := newRig(t, opposite)
+	r.Dir, r.Run = t.TempDir(), "run"
+	for i := range r.past.rounds {
+		for j := range r.past.rounds[i].Results {
+			r.past.rounds[i].Results[j].Announced = "signed"
+		}
+	}
+	r.run(5 * time.Second)
+	accuse := r.submitted["accuse"].(coordinator.Accuse)
+	bytes, err := os.ReadFile(filepath.Join(r.Dir, "run", exhibit.FileName(accuse.Step, identity.ID(accuse.Client))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := exhibit.Decode(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, found := r.past.Find(accuse.Step, accuse.Client)
+	payload, _ := r.depot.Get(result.Commitment)
+	shown, _ := decodeDisclosure(r.shown[resultID{Trainer: accuse.Client, Step: accuse.Step}])
+	root, _ := r.past.Previous(&result)
+	want := exhibit.Exhibit{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: shown.Opening}
+	if !found || !reflect.DeepEqual(kept, want) {
+		t.Errorf("kept %+v\nwant %+v", kept, want)
+	}
+}
+
+// TestExhibitsAreFew: of many accusations the newest are kept.
+func TestExhibitsAreFew(t *testing.T) {
+	dir := t.TempDir()
+	for i := range uint32(keptExhibits + 3) {
+		path := filepath.Join(dir, exhibit.FileName(i, identity.ID{1}))
+		if err := writeExhibit(path, exhibit.Exhibit{}); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(int64(i), 0)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) > keptExhibits {
+		t.Errorf("%d are left, %v: %q", len(left), err, left)
+	}
+	if _, err := os.Stat(filepath.Join(dir, exhibit.FileName(keptExhibits+2, identity.ID{1}))); err != nil {
+		t.Errorf("the newest: %v", err)
 	}
 }
 

@@ -33,6 +33,7 @@ type heldResult struct {
 	Size       uint32
 	Header     codec.Header // where the result was not to be had only its step
 	Counted    bool         // it was applied
+	Announced  string       // the bytes of its announcement, signed; empty: not known
 	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it when the round began; 0: not known
 }
 

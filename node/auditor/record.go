@@ -13,7 +13,8 @@ import (
 type Record struct {
 	round   appliedRound
 	outcome tally.Outcome
-	counted []*tally.Slot // of the results that are applied
+	counted []*tally.Slot       // of the results that are applied
+	signed  map[[32]byte][]byte // announcements of results that are held, by commitment
 	depot   *depot
 	trainer env.Auditor
 	err     error // why it is not kept
@@ -28,10 +29,13 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	}
 	r := &Record{
 		round:   appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
-		outcome: o, depot: a.depot, trainer: trainer,
+		outcome: o, depot: a.depot, trainer: trainer, signed: make(map[[32]byte][]byte),
 	}
-	for _, c := range o.Counted {
+	for i, c := range o.Counted {
 		r.counted = append(r.counted, b.Find(c.Batch))
+		if i < len(o.Sources) && o.Sources[i] != nil {
+			r.signed[c.Commitment] = o.Sources[i].Announcement()
+		}
 	}
 	known := make(map[coordinator.ClientID]bool, len(b.Slots))
 	for _, s := range r.counted {
@@ -39,6 +43,7 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	}
 	for _, kept := range o.Kept {
 		known[kept.Slot.Owner] = true
+		r.signed[kept.Candidate.Commitment] = kept.Candidate.Announcement()
 	}
 	for i := range b.Slots {
 		owner := b.Slots[i].Owner
@@ -82,7 +87,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 }
 
 func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince}
+	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince, Announced: string(r.signed[commitment])}
 	result.Header.Step = r.round.Step
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)

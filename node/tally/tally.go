@@ -46,6 +46,9 @@ type Candidate struct {
 	noRoom bool // the last attempt failed for want of memory
 }
 
+// Announcement returns the bytes by which its trainer announced the result, signed.
+func (c *Candidate) Announcement() []byte { return c.raw }
+
 // Slot is what is known of one batch.
 type Slot struct {
 	Batch      assign.BatchID

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 	programs "github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/exhibit"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -33,7 +34,7 @@ var cheats = []struct {
 	outcomes []string // of audits
 	opens    bool
 }{
-	{"turned-sign", []string{"-attack", "turned-sign"}, []string{"faulty"}, true},
+	{"negated", []string{"-attack", "negated"}, []string{"faulty"}, true},
 	{"opens-nothing", []string{"-attack", "noise", "-closed", "-pace", "500ms"}, []string{"silent"}, false},
 }
 
@@ -71,6 +72,7 @@ func TestCheatsAreEjected(t *testing.T) {
 		noPanic(t, c.name, c.text(t))
 		t.Log(trials.story(t, c, honest))
 	}
+	checkExhibits(t, n, trials, attackers, honest)
 	slices.Sort(sizes)
 	t.Logf("%d openings of %d to %d bytes, %d in the median", len(sizes), sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])
 	t.Logf("%d votes; digest of the six honest: %s", trials.votes, digest)
@@ -183,6 +185,31 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 	return sizes
 }
 
+// checkExhibits examines what honest accusers kept: it proves what the cheat that opens its results sent.
+func checkExhibits(t *testing.T, n *network, all trials, attackers, honest []*client) {
+	t.Helper()
+	for _, a := range all.accusations {
+		of := slices.IndexFunc(attackers, func(c *client) bool { return c.id == a.of })
+		by := slices.IndexFunc(honest, func(c *client) bool { return c.id == a.by })
+		if of < 0 || by < 0 || a.fault != coordinator.FaultResult || !cheats[of].opens {
+			continue
+		}
+		id, err := identity.ParseID(a.of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := filepath.Glob(filepath.Join(honest[by].dir, "checkpoints", "audits-*", "*", exhibit.FileName(a.accused, id)))
+		if err != nil || len(kept) != 1 {
+			t.Errorf("%s accused %s of step %d, and kept %q, %v", honest[by].name, attackers[of].name, a.accused, kept, err)
+			continue
+		}
+		text := must(t, serverBinary, "run", "examine", server.JournalPath(n.saved, "e2e"), "--entry", fmt.Sprint(a.entry), "--exhibit", kept[0], "--model", n.model)
+		if !strings.Contains(text, `proven: rule "sent" is broken`) || !strings.Contains(text, "accused         "+a.of) {
+			t.Errorf("examined:\n%s", text)
+		}
+	}
+}
+
 // trials are those in a run's journal.
 type trials struct {
 	accusations []accusation
@@ -191,20 +218,22 @@ type trials struct {
 }
 
 type accusation struct {
-	by, of string
-	fault  coordinator.Fault
-	step   uint32 // that was running
+	entry   int // of the log
+	by, of  string
+	fault   coordinator.Fault
+	step    uint32 // that was running
+	accused uint32 // step of the result
 }
 
 func readTrials(t *testing.T, n *network) trials {
 	t.Helper()
-	all := trials{ejected: make(map[string]uint32)}
+	all, entry := trials{ejected: make(map[string]uint32)}, 0
 	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r follow.Record, s *coordinator.State) error {
 		switch a := r.Action.Action.(type) {
 		case coordinator.Vote:
 			all.votes++
 		case coordinator.Accuse:
-			all.accusations = append(all.accusations, accusation{r.Action.From.String(), identity.ID(a.Client).String(), a.Fault, s.Progress.Step})
+			all.accusations = append(all.accusations, accusation{entry, r.Action.From.String(), identity.ID(a.Client).String(), a.Fault, s.Progress.Step, a.Step})
 		}
 		for _, e := range s.Authority.Ejections {
 			id := identity.ID(e.Client).String()
@@ -212,6 +241,7 @@ func readTrials(t *testing.T, n *network) trials {
 				all.ejected[id] = s.Progress.Step
 			}
 		}
+		entry++
 		return nil
 	})
 	if err != nil {

@@ -63,5 +63,5 @@ export function trials(data) {
       ...people,
       { name: "Outcome", left: true, value: (t) => t.outcome, show: (t) => el("span", {}, el("strong", {}, t.outcome), t.ejected ? [": ", key(t.ejected), ` is ejected (entry ${t.end})`] : ` (entry ${t.end})`) },
       entry], past)) : h ? el("p", { class: "muted" }, "None.") : null,
-    el("p", { class: "muted" }, "Members that train nothing in a round audit results of others, and accuse who fails. Eleven twentieths of a jury decide: guilty ejects the accused; innocent ejects the accuser of a wrong result, and is held against who said that somebody opens nothing, as is a trial without a decision, in that epoch alone. Jurors need not vote."));
+    el("p", { class: "muted" }, "Members that train nothing in a round audit results of others, and accuse who fails. Eleven twentieths of a jury decide: guilty ejects the accused; innocent ejects the accuser of a wrong result, and is held against who said that somebody opens nothing, as is a trial without a decision, in that epoch alone. Jurors need not vote. Anybody can look at an accusation again, by its entry: psyche run export, then psyche run examine LOG --entry N."));
 }

@@ -37,7 +37,7 @@ const (
 // attackNames are what command lines call the attacks.
 var attackNames = [...]string{
 	None:         "none",
-	TurnedSign:   "turned-sign",
+	TurnedSign:   "negated",
 	HalfBatch:    "half-batch",
 	AnotherBatch: "another-batch",
 	OldBatch:     "old-batch",

@@ -2,5 +2,5 @@
 // psyche-client is made of, and joins, loads the model, reads data, witnesses, audits and votes as
 // that does; but its trainer is one of package cheat, and with -closed it opens nothing.
 //
-//	cheater -server 127.0.0.1:39405 -run e2e -key key.json -events events.jsonl -attack turned-sign
+//	cheater -server 127.0.0.1:39405 -run e2e -key key.json -events events.jsonl -attack negated
 package main

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// keptSteps is for how many rounds the account remembers what was trained and not applied yet.
+const keptSteps = 64
+
+// account is what a process has given to a run, told when it ends. It is made of the process's own events:
+// what others vouch for is in the run's log, of which psyche run receipt makes a receipt.
+type account struct {
+	runID string
+	id    identity.ID
+	onTCP bool // the run is on a server, whose log makes receipts
+
+	mu       sync.Mutex
+	began    time.Time
+	newest   time.Time
+	trained  int               // results
+	counted  int               // of them
+	own      uint64            // tokens of own results that counted
+	all      uint64            // sequences of everybody's
+	sequence uint64            // tokens of one; 0: it has trained nothing yet
+	sizes    map[uint32]uint32 // sequences of rounds that are not applied yet
+	tokens   map[uint32]uint64 // of own results that are not applied yet
+	waiting  []uint32          // steps of own results that counted, and are in no saved model yet
+	inModel  int
+	model    event.Checkpoint
+	wire     event.Wire
+	audits   int
+	votes    int
+	ended    bool // the run is finished
+}
+
+func newAccount(runID string, id identity.ID, onTCP bool) *account {
+	return &account{runID: runID, id: id, onTCP: onTCP, sizes: make(map[uint32]uint32), tokens: make(map[uint32]uint64)}
+}
+
+// see takes an event, as a function for event.Log's Watch.
+func (a *account) see(e event.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.began.IsZero() {
+		a.began = e.Time
+	}
+	a.newest = e.Time
+	switch body := e.Body.(type) {
+	case event.State:
+		if body.RunState == "RoundTrain" {
+			a.sizes[body.Step] = body.BatchSize
+		}
+	case event.Trained:
+		a.trained++
+		a.tokens[body.Step] = uint64(body.Tokens)
+		if sequences := body.Batch[1] - body.Batch[0]; body.Batch[1] > body.Batch[0] {
+			a.sequence = uint64(body.Tokens) / sequences
+		}
+	case event.Applied:
+		a.applied(body)
+	case event.Wire:
+		a.wire = body
+	case event.Audit:
+		a.audits++
+	case event.Voted:
+		a.votes++
+	case event.Ready:
+		a.waiting = nil // what is in no model by now is lost to the run
+	case event.Checkpoint:
+		a.saved(body)
+	case event.Finished:
+		a.ended = true
+	}
+}
+
+// applied takes in what counted of a round.
+func (a *account) applied(e event.Applied) {
+	lost := uint64(0)
+	for _, l := range e.Lost {
+		lost += l.Batch[1] - l.Batch[0]
+	}
+	if size := uint64(a.sizes[e.Step]); size > lost {
+		a.all += size - lost
+	}
+	if e.OwnCounted {
+		a.counted++
+		a.own += a.tokens[e.Step]
+		a.waiting = append(a.waiting, e.Step)
+	}
+	for step := range a.sizes {
+		if step <= e.Step || step+keptSteps < e.Step {
+			delete(a.sizes, step)
+		}
+	}
+	for step := range a.tokens {
+		if step <= e.Step {
+			delete(a.tokens, step)
+		}
+	}
+}
+
+func (a *account) saved(e event.Checkpoint) {
+	a.model = e
+	a.waiting = slices.DeleteFunc(a.waiting, func(step uint32) bool {
+		if step <= e.Step {
+			a.inModel++
+		}
+		return step <= e.Step
+	})
+}
+
+// print tells the account; nothing of a process that has trained nothing.
+func (a *account) print(w io.Writer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.trained == 0 {
+		return
+	}
+	var lines strings.Builder
+	state := "left before the end"
+	if a.ended {
+		state = "finished"
+	}
+	fmt.Fprintf(&lines, "\nRun %s, %s, as %s, %s\n", a.runID, state, a.id, a.newest.Sub(a.began).Round(time.Second))
+	fmt.Fprintf(&lines, "  rounds             %d trained, %d counted\n", a.trained, a.counted)
+	fmt.Fprintf(&lines, "  tokens             %d counted", a.own)
+	if all := a.all * a.sequence; all > 0 {
+		fmt.Fprintf(&lines, ", %.1f %% of the %d of all members while it was there", 100*float64(a.own)/float64(all), all)
+	}
+	fmt.Fprintln(&lines)
+	fmt.Fprintf(&lines, "  bytes to peers     %s sent, %s received\n", bytesOf(a.wire.P2PSent), bytesOf(a.wire.P2PReceived))
+	if a.audits+a.votes > 0 {
+		fmt.Fprintf(&lines, "  audits             %d made, %d votes as a juror\n", a.audits, a.votes)
+	}
+	fmt.Fprintf(&lines, "  in the model       %s\n", a.inTheModel())
+	if a.onTCP && a.counted > 0 {
+		fmt.Fprintf(&lines, "  to prove it        psyche run receipt LOG --member %s (LOG: psyche run export)\n", a.id)
+	}
+	_, _ = io.WriteString(w, lines.String()) // nobody is there to read it
+}
+
+func (a *account) inTheModel() string {
+	switch {
+	case a.model.Digest == "":
+		return fmt.Sprintf("%d rounds are in no model that this process has seen yet", len(a.waiting))
+	case a.model.Dir != "":
+		return fmt.Sprintf("%d rounds in that of step %d, digest %s, in %s", a.inModel, a.model.Step, short(a.model.Digest), a.model.Dir)
+	}
+	return fmt.Sprintf("%d rounds in that of step %d, digest %s", a.inModel, a.model.Step, short(a.model.Digest))
+}
+
+// short is the beginning of a digest.
+func short(digest string) string { return digest[:min(16, len(digest))] }
+
+// bytesOf writes a number of bytes for people.
+func bytesOf(n uint64) string {
+	const unit = 1 << 10
+	switch {
+	case n >= unit*unit*unit:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(unit*unit*unit))
+	case n >= unit*unit:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(unit*unit))
+	case n >= unit:
+		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
+)
+
+type doctor struct {
+	Client string `help:"The psyche-client program. Default: the one beside this program, else that of PATH." placeholder:"FILE" type:"path"`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *doctor) Help() string {
+	return `This program needs nothing but itself. What training needs is looked at by psyche-client doctor, which is
+run here if that program is found.`
+}
+
+// errNoClient says what to do where only hosting works.
+var errNoClient = errors.New("psyche-client is not there, so this machine hosts and does not train: build it with make build, or install the package psyche-client")
+
+// Run says what is here, and goes on with what psyche-client says.
+func (c *doctor) Run(ctx context.Context, to console) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if _, err := fmt.Fprintf(to.out, "%-22s %s\n%-22s %s\n", "program", buildinfo.Line("psyche"), "hosting", "ready: psyche server run --help; try it: psyche testnet start --help"); err != nil {
+		return err
+	}
+	client := c.Client
+	if client == "" {
+		client = findClient(filepath.Dir(self))
+	}
+	if client == "" {
+		return errNoClient
+	}
+	if _, err := fmt.Fprintf(to.out, "%-22s %s\n\n", "training", client); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, client, "doctor")
+	command.Stdout, command.Stderr = to.out, to.err
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s doctor: %w", client, err)
+	}
+	return nil
+}
+
+// findClient returns the program in a folder, else that of PATH; empty: there is none.
+func findClient(folder string) string {
+	beside := filepath.Join(folder, "psyche-client")
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	found, err := exec.LookPath("psyche-client")
+	if err != nil {
+		return ""
+	}
+	return found
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/exhibit"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+type runExamine struct {
+	File    string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
+	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, as the page and psyche run replay --states show it."`
+	Exhibit string `placeholder:"FILE" type:"path" help:"What the accuser kept of the result: exhibit-STEP-KEY.psye, in the folder audits-KEY beside its checkpoints. With it the result is examined again, and not only the trial."`
+	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors: wanted with --exhibit."`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runExamine) Help() string {
+	return `Verifies the whole log, as psyche run replay does, and tells what one entry of it is and what
+came of it. Of an accusation: the jury, each vote, and the verdict. Of a proof that somebody signed two
+results: that both signatures are right. With --exhibit also the accused's own bytes: its signature, its
+result, what it opened, and which rule that breaks; nothing of it could be made up by the accuser.
+What does not verify, or shows nothing, ends with exit code 6.
+
+Example:
+
+  psyche run examine run.log --entry 92 --exhibit exhibit-2-3RYYttmK.psye --model model`
+}
+
+// Run examines an entry.
+func (c *runExamine) Run(to console) error {
+	if (c.Exhibit == "") != (c.Model == "") {
+		return usagef("--exhibit and --model belong together: the shapes of the model's tensors say how to read what was shown")
+	}
+	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
+	log, summary, err := server.Replay(c.File, x.see)
+	if err != nil {
+		return err
+	}
+	if !x.found {
+		return usagef("--entry is %d: the log has the entries 0 to %d", c.Entry, x.next-1)
+	}
+	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, summary.Entries, log.State.RunID, log.Run()); err != nil {
+		return err
+	}
+	if err := x.print(to.out); err != nil || c.Exhibit == "" {
+		return err
+	}
+	return c.examine(to.out, &x, log)
+}
+
+// examination is what the log has of an entry.
+type examination struct {
+	entry, next uint64
+	found       bool
+	record      follow.Record
+	time        time.Time // of the host's newest tick before the entry
+	step        uint32    // of the run then
+	epoch       uint32
+
+	now     time.Time
+	trial   coordinator.Trial // that the entry began; its Step is 0: none
+	jurors  int
+	votes   []ballot
+	verdict string // once it is over
+
+	accused map[coordinator.ClientID]bool // that were kept out before the trial's last entry
+}
+
+type ballot struct {
+	entry  uint64
+	juror  identity.ID
+	guilty bool
+}
+
+// see takes in a record of the log and the state after it.
+func (x *examination) see(r follow.Record, s *coordinator.State) error {
+	entry := x.next
+	x.next++
+	if r.Kind == follow.KindTick {
+		x.now = time.UnixMilli(int64(r.Now)).UTC()
+	}
+	switch {
+	case entry == x.entry:
+		x.begin(r, s)
+	case x.trial.Step != 0 && x.verdict == "":
+		x.goOn(entry, r, s)
+	}
+	if x.verdict == "" {
+		clear(x.accused)
+		for _, e := range s.Authority.Ejections {
+			x.accused[e.Client] = true
+		}
+	}
+	return nil
+}
+
+func (x *examination) begin(r follow.Record, s *coordinator.State) {
+	x.found, x.record, x.time = true, r, x.now
+	x.step, x.epoch = s.Progress.Step, s.Progress.Epoch
+	x.record.Action.Raw, x.record.Genesis.Raw = nil, nil // nobody may keep them
+	if a, ok := r.Action.Action.(coordinator.Accuse); ok && r.Kind == follow.KindAction {
+		if t := s.Trial(a.Client, a.Step); t != nil {
+			x.trial = *t
+		}
+	}
+}
+
+// goOn looks at what a record did to the trial.
+func (x *examination) goOn(entry uint64, r follow.Record, s *coordinator.State) {
+	vote, votes := r.Action.Action.(coordinator.Vote)
+	votes = votes && r.Kind == follow.KindAction && vote.Client == x.trial.Accused && vote.Step == x.trial.Step
+	if votes {
+		x.votes = append(x.votes, ballot{entry, r.Action.From, vote.Guilty})
+	}
+	if t := s.Trial(x.trial.Accused, x.trial.Step); t != nil {
+		x.jurors = int(t.Jurors)
+		return
+	}
+	x.verdict = fmt.Sprintf("entry %d: no decision", entry)
+	for _, e := range s.Authority.Ejections {
+		if x.accused[e.Client] || !votes || e.Client != x.trial.Accused && e.Client != x.trial.Accuser {
+			continue
+		}
+		x.verdict = fmt.Sprintf("entry %d: %s; %s is ejected until epoch %d", entry, e.Reason, identity.ID(e.Client), e.Until)
+		return
+	}
+	if votes {
+		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; by this nobody was ejected", entry, verdictOf(vote.Guilty))
+	}
+}
+
+// print tells what the log has of the entry.
+func (x *examination) print(w io.Writer) error {
+	at := "before the first tick"
+	if !x.time.IsZero() {
+		at = x.time.Format(time.RFC3339)
+	}
+	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.record, x.epoch, x.step, at)
+	if x.record.Kind == follow.KindAction {
+		lines += fmt.Sprintf("signature       of %s, right\n", x.record.Action.From)
+	}
+	switch a := x.record.Action.Action.(type) {
+	case coordinator.Accuse:
+		lines += x.printTrial(a)
+	case coordinator.Equivocation:
+		lines += fmt.Sprintf("proof           %s signed two results for one batch; both signatures are right\n", identity.ID(a.Client))
+	case coordinator.Vote:
+		lines += fmt.Sprintf("vote            %s, of %s, step %d\n", verdictOf(a.Guilty), identity.ID(a.Client), a.Step)
+	}
+	_, err := io.WriteString(w, lines)
+	return err
+}
+
+func (x *examination) printTrial(a coordinator.Accuse) string {
+	lines := fmt.Sprintf("accused         %s of step %d: %s\n", identity.ID(a.Client), a.Step, a.Fault)
+	lines += fmt.Sprintf("jury            %d members, drawn by the next round's seed; %d of them decide\n", x.jurors, (11*x.jurors+19)/20)
+	guilty := 0
+	for _, v := range x.votes {
+		if v.guilty {
+			guilty++
+		}
+		lines += fmt.Sprintf("  entry %-8d %s  %s\n", v.entry, v.juror, verdictOf(v.guilty))
+	}
+	verdict := x.verdict
+	if verdict == "" {
+		verdict = "the trial is open where the log ends"
+	}
+	return lines + fmt.Sprintf("votes           %d guilty, %d innocent\nverdict         %s\n", guilty, len(x.votes)-guilty, verdict)
+}
+
+func verdictOf(guilty bool) string {
+	if guilty {
+		return "guilty"
+	}
+	return "innocent"
+}
+
+// examine looks at what the accuser kept.
+func (c *runExamine) examine(w io.Writer, x *examination, log *follow.Follower) error {
+	a, ok := x.record.Action.Action.(coordinator.Accuse)
+	if !ok {
+		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.record)
+	}
+	shown, err := readExhibit(c.Exhibit)
+	if err != nil {
+		return err
+	}
+	rules, shapes, err := c.shapes(log)
+	if err != nil {
+		return err
+	}
+	found, err := shown.Examine(log.Run(), shapes, rules)
+	if err == nil && (found.Accused != identity.ID(a.Client) || found.Step != a.Step) {
+		err = fmt.Errorf("%w: it is of step %d of %s", exhibit.ErrExhibit, found.Step, found.Accused)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Exhibit, err)
+	}
+	what := "it breaks no rule that shows without the gradient: that is what the jurors computed, and voted by"
+	if found.Fault != audit.FaultNone {
+		what = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
+	}
+	_, err = fmt.Fprintf(w, "exhibit         announced and signed by the accused; the result has the hash that was announced;\n"+
+		"                %d chunks of its momentum are those that the result commits to\nfound           %s\n", found.Chunks, what)
+	return err
+}
+
+// broken says in words which rule a fault breaks.
+var broken = map[audit.Fault]string{
+	audit.FaultSent:      "what it sent is not what it took out of its momentum",
+	audit.FaultSelection: "what it took are not the largest coefficients of its momentum",
+}
+
+func readExhibit(path string) (exhibit.Exhibit, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return exhibit.Exhibit{}, fmt.Errorf("read an exhibit: %w", err)
+	}
+	if info.Size() > exhibit.MaxSize {
+		return exhibit.Exhibit{}, fmt.Errorf("%s: %w: %d bytes, at most %d", path, exhibit.ErrExhibit, info.Size(), exhibit.MaxSize)
+	}
+	bytes, err := os.ReadFile(path)
+	if err != nil {
+		return exhibit.Exhibit{}, fmt.Errorf("read an exhibit: %w", err)
+	}
+	shown, err := exhibit.Decode(bytes)
+	if err != nil {
+		return exhibit.Exhibit{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return shown, nil
+}
+
+// shapes reads how the run's model is cut.
+func (c *runExamine) shapes(log *follow.Follower) (config.Distro, audit.Shapes, error) {
+	model, err := config.DecodeModel(log.State.Model.Definition)
+	if err != nil {
+		return config.Distro{}, nil, err
+	}
+	if model.Optimizer.Distro == nil {
+		return config.Distro{}, nil, errors.New("the run's optimizer is not Distro: nothing of it is audited")
+	}
+	snapshot, err := checkpoint.ReadDir(c.Model)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: --model wants a folder with the run's model", err)
+	}
+	if err != nil {
+		return config.Distro{}, nil, err
+	}
+	var tensors [][]int64
+	for _, t := range snapshot.Tensors {
+		tensors = append(tensors, t.Shape)
+	}
+	shapes, err := exhibit.Shapes(tensors, *model.Optimizer.Distro)
+	return *model.Optimizer.Distro, shapes, err
+}

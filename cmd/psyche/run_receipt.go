@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/receipt"
+)
+
+type runReceipt struct {
+	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
+	Member string `placeholder:"KEY" help:"Key of the member, in base58: psyche-client prints it as its id."`
+	Output string `placeholder:"FILE" type:"path" help:"File to write the receipt to. One that is there is never overwritten."`
+	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log, in place of writing one."`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runReceipt) Help() string {
+	return `Says what a member gave to a run: rounds and tokens that counted, its share of all, and how much of
+that is in the newest model that the run recorded. All of it is worked out from the log, which is
+verified; the receipt names the entry up to which it counts, by its hash. Whoever has the log, or a longer
+copy of it, can verify the receipt without believing the member or the server; one that does not verify
+ends with exit code 6.
+
+Examples:
+
+  psyche run export --run-id RUN --server-addr HOST:PORT --output run.log
+  psyche run receipt run.log --member KEY --output mine.receipt.json
+  psyche run receipt run.log --verify mine.receipt.json`
+}
+
+// Run writes or verifies a receipt.
+func (c *runReceipt) Run(to console) error {
+	switch {
+	case (c.Member == "") == (c.Verify == ""):
+		return usagef("want one of --member=KEY, to write a receipt, and --verify=FILE")
+	case c.Verify != "" && c.Output != "":
+		return usagef("--output is for a receipt that is written: leave it or --verify out")
+	case archive.Is(c.File):
+		return usagef("%s is the archive of a run on a chain: receipts are of runs on servers", c.File)
+	case c.Verify != "":
+		return c.verify(to.out)
+	}
+	member, err := identity.ParseID(c.Member)
+	if err != nil {
+		return usagef("--member: %w", err)
+	}
+	r, _, err := c.count(member, 0)
+	if err != nil {
+		return err
+	}
+	if r.Rounds == 0 && r.Witnessed == 0 {
+		return fmt.Errorf("no result of %s counted in run %s, and it witnessed nothing: is this its key?", member, r.RunID)
+	}
+	if c.Output != "" {
+		if err := writeNew(c.Output, r.Encode()); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(to.out, "%s: written; anybody verifies it with: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
+	}
+	return printReceipt(to.out, r)
+}
+
+// count reads the log, and returns what the member has at its end, and at an entry; 0: at none.
+func (c *runReceipt) count(member identity.ID, until uint64) (end, at receipt.Receipt, err error) {
+	book := receipt.NewBook(member)
+	_, _, err = server.Replay(c.File, func(r follow.Record, s *coordinator.State) error {
+		if err := book.See(r, s); err != nil {
+			return err
+		}
+		if end = book.Receipt(); end.Entries == until {
+			at = end
+		}
+		return nil
+	})
+	return end, at, err
+}
+
+func (c *runReceipt) verify(w io.Writer) error {
+	r, err := readReceipt(c.Verify)
+	if err != nil {
+		return err
+	}
+	member, err := identity.ParseID(r.Member)
+	if err != nil {
+		return fmt.Errorf("%s: %w: member: %w", c.Verify, receipt.ErrReceipt, err)
+	}
+	end, at, err := c.count(member, r.Entries)
+	if err != nil {
+		return err
+	}
+	if at.Entries == 0 {
+		at = end
+	}
+	if err := r.Verify(at); err != nil {
+		return fmt.Errorf("%s: %w", c.Verify, err)
+	}
+	if _, err := fmt.Fprintf(w, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, r.Entries-1, end.Entries, c.File); err != nil {
+		return err
+	}
+	return printReceipt(w, r)
+}
+
+func readReceipt(path string) (r receipt.Receipt, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return r, fmt.Errorf("read a receipt: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	b, err := io.ReadAll(io.LimitReader(file, receipt.MaxSize+1))
+	if err != nil {
+		return r, fmt.Errorf("read a receipt: %w", err)
+	}
+	if r, err = receipt.Decode(b); err != nil {
+		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// writeNew writes a file that must not be there.
+func writeNew(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already and is not overwritten: choose another --output", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write a receipt: %w", err)
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
+}
+
+func printReceipt(w io.Writer, r receipt.Receipt) error {
+	model := "the run has recorded no model yet"
+	if r.ModelStep > 0 {
+		model = fmt.Sprintf("%d rounds, %d tokens in that of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
+	}
+	_, err := fmt.Fprintf(w, `run             %q (%s)
+member          %s
+until           entry %d, %s
+counted         %d rounds, steps %d to %d
+tokens          %d of %d, %.1f %%
+witness proofs  %d
+votes           %d
+in the model    %s
+`, r.RunID, r.Run, r.Member, r.Entries-1, time.UnixMilli(int64(min(r.Time, 1<<53))).UTC().Format(time.RFC3339), r.Rounds, r.First, r.Last,
+		r.Tokens, r.AllTokens, 100*r.Share(), r.Witnessed, r.Voted, model)
+	return err
+}

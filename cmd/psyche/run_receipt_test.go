@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/receipt"
+)
+
+// played writes the journal of a run with a cheat and returns what the page's history says of it.
+func played(t *testing.T) (string, history.History) {
+	t.Helper()
+	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+	path := filepath.Join(t.TempDir(), "judged.journal")
+	var h history.History
+	if err := dashtest.Write(path, o); err != nil {
+		t.Fatal(err)
+	}
+	err := dashtest.Play(o, func(e history.Entry, s *coordinator.State) error { h.See(e, s); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, h
+}
+
+// TestReceiptsAddUp: what the receipts of all members say is together what the run counted, each says what the
+// page says of the member, and the hash is that of the log.
+func TestReceiptsAddUp(t *testing.T) {
+	path, h := played(t)
+	books := make([]*receipt.Book, 12)
+	for i := range books {
+		books[i] = receipt.NewBook(dashtest.Key(i).ID())
+	}
+	log, summary, err := server.Replay(path, func(r follow.Record, s *coordinator.State) error {
+		for _, book := range books {
+			if err := book.See(r, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := uint64(0)
+	for i, book := range books {
+		r := book.Receipt()
+		tokens += r.Tokens
+		m := h.Members[dashtest.Key(i).ID().String()]
+		if r.Rounds != m.Counted || r.Witnessed != m.Witnessed || r.Voted != m.Voted || r.AllTokens != h.Tokens {
+			t.Errorf("member %d: receipt %+v, the page says %+v", i, r, m)
+		}
+		head := log.Head().Hash
+		if r.Head != hex.EncodeToString(head[:]) || summary.Last != head || r.Entries != uint64(summary.Entries) {
+			t.Errorf("it ends with entry %d, %s, the log with %d, %x", r.Entries, r.Head, summary.Entries, head)
+		}
+		if r.ModelStep != 40 || r.InModel != r.Rounds || r.TokensInModel != r.Tokens || r.Rounds == 0 {
+			t.Errorf("member %d: in the model is %+v", i, r)
+		}
+	}
+	if tokens != h.Tokens {
+		t.Errorf("receipts have %d tokens, the run %d", tokens, h.Tokens)
+	}
+}
+
+// TestRunReceipt: a receipt that was written verifies against the log and a longer one; with any figure
+// changed, and against another log, it does not.
+func TestRunReceipt(t *testing.T) {
+	path, _ := played(t)
+	dir := t.TempDir()
+	file, member := filepath.Join(dir, "mine.json"), dashtest.Key(2).ID().String()
+	does := func(want int, text string, args ...string) {
+		t.Helper()
+		var out, errs strings.Builder
+		code := run(t.Context(), append([]string{"run", "receipt"}, args...), console{&out, &errs})
+		if output := out.String() + errs.String(); code != want || !strings.Contains(output, text) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s", args, code, want, text, output)
+		}
+	}
+	does(exitOK, "anybody verifies it", path, "--member", member, "--output", file)
+	does(exitFailed, "not overwritten", path, "--member", member, "--output", file)
+	does(exitOK, "right, up to entry", path, "--verify", file)
+	does(exitFailed, "is this its key?", path, "--member", dashtest.Key(99).ID().String())
+	does(exitUsage, "want one of", path)
+	does(exitUsage, "--output", path, "--verify", file, "--output", file+"2")
+	does(exitUsage, "--member", path, "--member", "x")
+
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receipt.Decode(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, change := range []func(r *receipt.Receipt){
+		func(r *receipt.Receipt) { r.Tokens++ }, func(r *receipt.Receipt) { r.Entries-- }, func(r *receipt.Receipt) { r.Entries += 1000 },
+		func(r *receipt.Receipt) { r.Head = strings.Repeat("00", 32) }, func(r *receipt.Receipt) { r.Member = dashtest.Key(3).ID().String() },
+	} {
+		forged := r
+		change(&forged)
+		name := filepath.Join(dir, fmt.Sprint("forged", i))
+		if err := os.WriteFile(name, forged.Encode(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		does(exitUnverified, "receipt does not verify", path, "--verify", name)
+	}
+	if err := os.WriteFile(file, bytes.TrimSpace(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(exitUnverified, "not written as", path, "--verify", file)
+
+	// Of a log that goes on: that of the same run, cut at an entry.
+	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
+	_, _, err = server.Replay(path, func(record follow.Record, s *coordinator.State) error {
+		err := book.See(record, s)
+		if now := book.Receipt(); now.Entries == r.Entries/2 {
+			cut = now
+		}
+		return err
+	})
+	early := filepath.Join(dir, "early.json")
+	if err != nil || os.WriteFile(early, cut.Encode(), 0o600) != nil {
+		t.Fatal(err)
+	}
+	does(exitOK, fmt.Sprintf("right, up to entry %d of the %d", r.Entries/2-1, r.Entries), path, "--verify", early)
+	other := filepath.Join(dir, "other.journal")
+	if err := dashtest.Write(other, dashtest.Options{RunID: "other", Members: 4, Rounds: 4, RoundsPerEpoch: 4}); err != nil {
+		t.Fatal(err)
+	}
+	does(exitUnverified, "it is of run", other, "--verify", early)
+}

@@ -1,0 +1,44 @@
+package audit
+
+import "fmt"
+
+// maxElements bounds a tensor so that offsets and sizes in bytes fit int.
+const maxElements = 1 << 40
+
+// Cut returns how a tensor of a shape is cut into chunks: its last two dimensions into blocks whose edge is
+// the dimension itself where that is at most edge, else the largest divisor of it that is; of each at most
+// k coefficients are sent.
+func Cut(shape []int64, edge, k int) (Shape, error) {
+	if edge < 1 || edge > MaxEdge || k < 1 {
+		return Shape{}, fmt.Errorf("%w: chunks of %d, of which %d coefficients are sent: want 1 to %d, and 1 at least", ErrInvalid, edge, k, MaxEdge)
+	}
+	elements, cols, height := int64(1), int64(1), int64(1)
+	for i, n := range shape {
+		if n < 1 || n > maxElements/elements {
+			return Shape{}, fmt.Errorf("%w: a tensor of shape %v", ErrInvalid, shape)
+		}
+		elements *= n
+		switch len(shape) - i {
+		case 1:
+			cols = n
+		case 2:
+			height = n
+		}
+	}
+	s := Shape{Rows: divisor(height, edge), Cols: divisor(cols, edge)}
+	s.Chunks, s.K = int(elements/int64(s.size())), min(k, s.size())
+	return s, nil
+}
+
+// divisor returns n where it is at most limit, else the largest divisor of n that is.
+func divisor(n int64, limit int) int {
+	if n <= int64(limit) {
+		return int(n)
+	}
+	for edge := limit; edge > 1; edge-- {
+		if n%int64(edge) == 0 {
+			return edge
+		}
+	}
+	return 1
+}

@@ -1,0 +1,132 @@
+package testnet
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// TestCheckCheats: what could not show anything is refused before a process starts.
+func TestCheckCheats(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "psyche-cheat")
+	if err := os.WriteFile(there, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	good := Options{NumClients: 6, Cheats: []Cheat{{3, "negated"}, {4, "copy"}}, CheatBinary: there, ConfigPath: "configs/x"}
+	for name, c := range map[string]struct {
+		change func(o *Options)
+		audits uint8
+		want   string
+	}{
+		"all is there":      {func(*Options) {}, 34, ""},
+		"nobody cheats":     {func(o *Options) { *o = Options{} }, 0, ""},
+		"nobody audits":     {func(*Options) {}, 0, "verification_percent"},
+		"a resumed run":     {func(o *Options) { o.Resume = "x" }, 34, "--resume"},
+		"a chain":           {func(o *Options) { o.Chain.Used = true }, 34, "--backend solana"},
+		"no program":        {func(o *Options) { o.CheatBinary += "x" }, 34, "make cheat"},
+		"nobody":            {func(o *Options) { o.Cheats = []Cheat{{7, "copy"}} }, 34, "clients 1 to 6"},
+		"one twice":         {func(o *Options) { o.Cheats = []Cheat{{3, "copy"}, {3, "noise"}} }, 34, "twice"},
+		"as many as honest": {func(o *Options) { o.Cheats = []Cheat{{1, "copy"}, {2, "copy"}, {3, "copy"}} }, 34, "fewer than half"},
+	} {
+		o, run := good, testRun()
+		c.change(&o)
+		run.Config.VerificationPercent = c.audits
+		err := checkCheats(o, run)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestStoryOfACheat: what is told, in order, and in how many seconds it was found and ejected.
+func TestStoryOfACheat(t *testing.T) {
+	ids := testIDs()
+	a, b, c := ids[0].String(), ids[1].String(), ids[2].String()
+	tracker := newTracker(ids, testRun())
+	tracker.cheats[b] = &cheating{attack: "negated"}
+	for _, step := range []struct {
+		id string
+		e  event.Event
+	}{
+		{a, at(1, event.ResultSent{Step: 1})},
+		{b, at(2, event.ResultSent{Step: 1})},
+		{b, at(3, event.ResultSent{Step: 2})},
+		{a, at(3, event.Audit{Trainer: c, Step: 1, Outcome: "passed"})},
+		{b, at(4, event.Audit{Trainer: b, Step: 1, Outcome: "faulty"})}, // it looks at itself
+		{a, at(5, event.Audit{Trainer: b, Step: 1, Outcome: "faulty", Detail: "why"})},
+		{c, at(5, event.Audit{Trainer: b, Step: 2, Outcome: "faulty"})},
+		{a, at(6, event.Accused{Client: b, Step: 1, Fault: "wrong result"})},
+		{c, at(7, event.Voted{Accused: b, Step: 1, Guilty: true})},
+		{a, at(8, event.Ejected{Client: b, Until: 2, Reason: "a jury found it guilty", Step: 9})},
+	} {
+		tracker.add(step.id, step.e)
+	}
+	p := tracker.progress()
+	want := []string{
+		"client-2 sends its first false result, of step 1",
+		"client-1 audits client-2, step 1: faulty (why)",
+		"client-1 accuses client-2 of step 1: wrong result",
+		"client-3, a juror, looked itself and votes guilty: client-2, step 1",
+		"client-2 is ejected until epoch 2: a jury found it guilty; 6.0 s and 8 rounds after its first false result",
+	}
+	if !slices.Equal(p.Notes, want) {
+		t.Errorf("notes: got %q\nwant %q", p.Notes, want)
+	}
+	if p.Clients[1].Attack != "negated" || p.Clients[0].Attack != "" {
+		t.Errorf("clients %+v", p.Clients)
+	}
+
+	trials := seen(ids[0], ids[1], true)
+	tracker.tell(trials)
+	if want := (CheatSummary{Client: "client-2", Attack: "negated", First: 1, Sent: 2, Found: 3, Ejected: 6, Step: 9, Accusation: 4}); !slices.Equal(trials.Cheats, []CheatSummary{want}) {
+		t.Errorf("cheats %+v, want %+v", trials.Cheats, want)
+	}
+	if err := trials.complete(); err != nil {
+		t.Errorf("it ended as it should: %v", err)
+	}
+}
+
+// seen is what a log says in which an accusation is entry 4, and the vote that decides entry 5.
+func seen(accuser, accused [32]byte, guilty bool) *Trials {
+	trials := &Trials{accusedOf: make(map[string][]accusation), ejected: make(map[string]ejection)}
+	var s coordinator.State
+	trials.see(4, follow.Record{Kind: follow.KindAction, Action: wire.SignedAction{Action: coordinator.Accuse{Client: accused, Step: 1}}}, &s)
+	loser := coordinator.Ejection{Client: accused, Until: 2, Reason: coordinator.FoundGuilty}
+	if !guilty {
+		loser = coordinator.Ejection{Client: accuser, Until: 2, Reason: coordinator.AccusedWrongly}
+	}
+	s.Authority.Ejections = []coordinator.Ejection{loser}
+	trials.see(5, follow.Record{Kind: follow.KindAction, Action: wire.SignedAction{Action: coordinator.Vote{Client: accused, Step: 1, Guilty: guilty}}}, &s)
+	return trials
+}
+
+// TestRunsWithCheatsThatFail: a cheat that stays, and anything that happens to the honest, is an error.
+func TestRunsWithCheatsThatFail(t *testing.T) {
+	ids := testIDs()
+	for name, c := range map[string]struct {
+		trials *Trials
+		cheat  int
+		want   string
+	}{
+		"nobody was found":         {seen(ids[0], [32]byte{9}, true), 1, "not ejected: client-2"},
+		"somebody honest is out":   {seen(ids[0], ids[2], true), 1, "honest, and ejected: client-3"},
+		"the accuser is out":       {seen(ids[0], ids[1], false), 1, "honest, and ejected: client-1"},
+		"a cheat that was refuted": {seen(ids[1], ids[2], false), 1, "honest, and accused: client-3"},
+	} {
+		tracker := newTracker(ids, testRun())
+		tracker.cheats[tracker.ids[c.cheat]] = &cheating{attack: "copy"}
+		tracker.tell(c.trials)
+		s := Summary{Trials: c.trials}
+		if err := s.complete(); !errors.Is(err, ErrCheats) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

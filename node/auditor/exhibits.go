@@ -1,0 +1,75 @@
+package auditor
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/exhibit"
+)
+
+// keptExhibits is how many are kept of a run, the newest.
+const keptExhibits = 8
+
+// exhibit keeps in a file what this client accuses a trainer by, so that anybody can look at it
+// again. There is none of who opens nothing, nor where this client has no folder.
+func (a *Auditor) exhibit(q *auditCase) {
+	root, _ := a.past.Previous(&q.result)
+	shown, err := decodeDisclosure(q.opening)
+	if a.Dir == "" || err != nil || q.result.Announced == "" {
+		return
+	}
+	dir, depot, key, result := filepath.Join(a.Dir, a.Run), a.depot, q.resultID, q.result
+	path := filepath.Join(dir, exhibit.FileName(key.Step, identity.ID(key.Trainer)))
+	a.Tasks.Spawn(func(context.Context) func() {
+		payload, err := depot.Get(result.Commitment)
+		if err == nil {
+			err = writeExhibit(path, exhibit.Exhibit{Announcement: []byte(result.Announced), Result: payload, Previous: root, Opening: shown.Opening})
+		}
+		return func() {
+			if err != nil {
+				a.Log.Warn("keep what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
+				return
+			}
+			a.Log.Info("kept what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)
+		}
+	})
+}
+
+// writeExhibit writes a file, and removes the oldest of its kind beside it where there are too many.
+func writeExhibit(path string, e exhibit.Exhibit) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, e.Encode(), 0o600); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == exhibit.Suffix {
+			names = append(names, filepath.Join(dir, entry.Name()))
+		}
+	}
+	written := func(name string) int64 {
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0
+		}
+		return info.ModTime().UnixNano()
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(written(a), written(b)) })
+	for _, name := range names[:max(0, len(names)-keptExhibits)] {
+		if name != path {
+			_ = os.Remove(name) // the next time
+		}
+	}
+	return nil
+}

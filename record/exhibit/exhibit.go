@@ -1,0 +1,86 @@
+package exhibit
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// ErrExhibit says that bytes are no exhibit, or one that shows nothing.
+var ErrExhibit = errors.New("invalid exhibit")
+
+const (
+	magic      = "PSYE"
+	version    = 1
+	headerSize = len(magic) + 1 + 32 + 3*4
+	// MaxSize bounds an exhibit; the results of the largest models have a tenth of it.
+	MaxSize = 1 << 30
+)
+
+// Suffix ends the names of files with an exhibit.
+const Suffix = ".psye"
+
+// FileName is the name of the file that an accuser keeps of a result.
+func FileName(step uint32, accused identity.ID) string {
+	return fmt.Sprintf("exhibit-%d-%s%s", step, accused.Short(), Suffix)
+}
+
+// Exhibit is what an accuser shows of a result.
+type Exhibit struct {
+	Announcement []byte   // signed by the accused
+	Result       []byte   // that it announced
+	Previous     [32]byte // root in the header of the result that this one goes on from; zero: there is none
+	Opening      []byte   // as package audit encodes it
+}
+
+// Encode returns the bytes of an exhibit:
+//
+//	"PSYE" ‖ version u8 = 1 ‖ previous [32] ‖ three lengths u32 ‖ announcement ‖ result ‖ opening
+//
+// Integers are little-endian.
+func (e Exhibit) Encode() []byte {
+	b := append([]byte(magic), version)
+	b = append(b, e.Previous[:]...)
+	for _, part := range e.parts() {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(*part)))
+	}
+	for _, part := range e.parts() {
+		b = append(b, *part...)
+	}
+	return b
+}
+
+func (e *Exhibit) parts() []*[]byte { return []*[]byte{&e.Announcement, &e.Result, &e.Opening} }
+
+// Decode reads exactly what Encode writes; what it returns aliases b. The error wraps ErrExhibit.
+func Decode(b []byte) (e Exhibit, err error) {
+	switch {
+	case len(b) > MaxSize:
+		return e, fmt.Errorf("%w: %d bytes, at most %d", ErrExhibit, len(b), MaxSize)
+	case len(b) < headerSize:
+		return e, fmt.Errorf("%w: %d bytes, the header alone has %d", ErrExhibit, len(b), headerSize)
+	case string(b[:len(magic)]) != magic:
+		return e, fmt.Errorf("%w: not an exhibit: magic %q", ErrExhibit, b[:len(magic)])
+	case b[len(magic)] != version:
+		return e, fmt.Errorf("%w: version %d, this program reads %d", ErrExhibit, b[len(magic)], version)
+	}
+	e.Previous = [32]byte(b[len(magic)+1:])
+	lengths, rest := b[headerSize-3*4:headerSize], b[headerSize:]
+	for i, part := range e.parts() {
+		length := uint64(binary.LittleEndian.Uint32(lengths[4*i:]))
+		if length > uint64(len(rest)) {
+			return Exhibit{}, fmt.Errorf("%w: a part of %d bytes, %d are left", ErrExhibit, length, len(rest))
+		}
+		*part, rest = rest[:length:length], rest[length:]
+	}
+	switch {
+	case len(rest) > 0:
+		return Exhibit{}, fmt.Errorf("%w: %d bytes after the last part", ErrExhibit, len(rest))
+	case len(e.Announcement) > wire.MaxAnnouncementSize:
+		return Exhibit{}, fmt.Errorf("%w: an announcement of %d bytes, at most %d", ErrExhibit, len(e.Announcement), wire.MaxAnnouncementSize)
+	}
+	return e, nil
+}

@@ -1,0 +1,161 @@
+package exhibit
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"lukechampine.com/blake3"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/audit/toy"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+var (
+	run   = [32]byte{7}
+	rules = config.Distro{CompressionDecay: 0.5, CompressionTopK: 1, CompressionChunk: 1}
+)
+
+const step = 2
+
+// shown is what is shown of the second result of a member that changes what it sends, and by whom it is signed.
+func shown(t testing.TB, author, signer identity.Key, change func([]codec.TensorResult)) Exhibit {
+	t.Helper()
+	part := toy.Part{Optimizer: toy.Optimizer{Trainer: author.ID()}}
+	var e Exhibit
+	for s := uint32(1); s <= step; s++ {
+		if s > 1 {
+			header, _, err := toy.Decode(e.Result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Previous = header.Momentum
+		}
+		var err error
+		if e.Result, err = part.Optimizer.Step(s, assign.BatchID{Start: 1, End: 2}, toy.Gradient([32]byte{byte(s)}, nil), [32]byte{3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opening, err := part.Open(step, []uint32{1, 5, 30})
+	if err == nil {
+		e.Opening, err = opening.Encode(part.Shapes())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		header, results, err := toy.Decode(e.Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(results)
+		layouts := []codec.TensorLayout{{Chunks: 32, ChunkSize: 1, K: 1}}
+		if e.Result, err = codec.Encode(header, layouts, false, results); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Announcement = wire.SignAnnouncement(signer, wire.ResultAnnouncement{
+		Run: run, Step: step, Batch: assign.BatchID{Start: 1, End: 2}, Blob: blake3.Sum256(e.Result), Size: uint32(len(e.Result)), Replica: [32]byte{4},
+	})
+	return e
+}
+
+func shapes(t testing.TB) audit.Shapes {
+	t.Helper()
+	s, err := Shapes([][]int64{{32}}, rules)
+	if err != nil || !slices.Equal(s, toy.Shapes()) {
+		t.Fatalf("shapes are %+v, %v", s, err)
+	}
+	return s
+}
+
+// TestExamine: what a cheat signed proves it, and of an honest member nothing can be shown, whatever its
+// accuser changes.
+func TestExamine(t *testing.T) {
+	cheat, accuser := backendtest.Key(1), backendtest.Key(2)
+	negated := func(results []codec.TensorResult) {
+		for i := range results[0].Values {
+			results[0].Values[i] *= -1
+		}
+	}
+	first := func(results []codec.TensorResult) { results[0].Values[5] *= 2 }
+	honest := shown(t, cheat, cheat, nil)
+	lied := shown(t, cheat, cheat, negated)
+	for name, c := range map[string]struct {
+		e     Exhibit
+		run   [32]byte
+		want  Finding
+		wrong bool
+	}{
+		"honest":                  {honest, run, Finding{cheat.ID(), step, audit.FaultNone, 3, 0}, false},
+		"negated":                 {lied, run, Finding{cheat.ID(), step, audit.FaultSent, 3, 3}, false},
+		"one value":               {shown(t, cheat, cheat, first), run, Finding{cheat.ID(), step, audit.FaultSent, 3, 1}, false},
+		"of another run":          {lied, [32]byte{8}, Finding{}, true},
+		"signed by the accuser":   {shown(t, cheat, accuser, negated), run, Finding{}, true},
+		"another result":          {Exhibit{lied.Announcement, honest.Result, lied.Previous, lied.Opening}, run, Finding{}, true},
+		"another result, honest":  {Exhibit{honest.Announcement, lied.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"another opening":         {Exhibit{honest.Announcement, honest.Result, honest.Previous, changed(honest.Opening, 60)}, run, Finding{}, true},
+		"another root before":     {Exhibit{honest.Announcement, honest.Result, [32]byte{1}, honest.Opening}, run, Finding{}, true},
+		"nothing announced":       {Exhibit{nil, honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+		"nothing opened":          {Exhibit{honest.Announcement, honest.Result, honest.Previous, nil}, run, Finding{}, true},
+		"an announcement changed": {Exhibit{changed(honest.Announcement, 100), honest.Result, honest.Previous, honest.Opening}, run, Finding{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decoded, err := Decode(c.e.Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decoded.Examine(c.run, shapes(t), rules)
+			if errors.Is(err, ErrExhibit) != c.wrong || got != c.want {
+				t.Errorf("found %+v, %v; want %+v", got, err, c.want)
+			}
+		})
+	}
+	if _, err := lied.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
+		t.Errorf("with another model: %v", err)
+	}
+}
+
+func changed(b []byte, at int) []byte {
+	b = slices.Clone(b)
+	b[at] ^= 1
+	return b
+}
+
+// TestDecodeRefuses: lengths that do not fit, bytes behind the last part, other versions.
+func TestDecodeRefuses(t *testing.T) {
+	whole := Exhibit{Announcement: []byte{1}, Result: []byte{2, 3}, Opening: []byte{4}}.Encode()
+	for name, b := range map[string][]byte{
+		"nothing": nil, "cut": whole[:len(whole)-1], "longer": append(slices.Clone(whole), 0), "magic": changed(whole, 0), "version": changed(whole, 4),
+		"a length": changed(whole, headerSize-1), "an announcement": Exhibit{Announcement: make([]byte, wire.MaxAnnouncementSize+1)}.Encode(),
+	} {
+		if e, err := Decode(b); !errors.Is(err, ErrExhibit) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	key := backendtest.Key(1)
+	f.Add(shown(f, key, key, nil).Encode())
+	f.Add(Exhibit{}.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(e.Encode(), b) {
+			t.Fatal("decoding and encoding changed bytes")
+		}
+		if found, err := e.Examine(run, shapes(t), rules); err == nil && found.Accused != key.ID() {
+			t.Fatalf("somebody who signed nothing: %+v", found)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package receipt
+
+import (
+	"encoding/hex"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// Book counts what a member gives to a run, from its log.
+type Book struct {
+	member  coordinator.ClientID
+	receipt Receipt
+	head    [32]byte
+	step    uint32 // of the newest round that was running
+	waiting []gift // counted, and in no recorded model yet
+}
+
+// gift is a result of the member that counted.
+type gift struct {
+	step   uint32
+	tokens uint64
+}
+
+// NewBook returns one that has seen nothing.
+func NewBook(member identity.ID) *Book {
+	return &Book{member: coordinator.ClientID(member), receipt: Receipt{Format: format, Member: member.String()}}
+}
+
+// Receipt returns what was counted until now.
+func (b *Book) Receipt() Receipt {
+	r := b.receipt
+	r.Head = hex.EncodeToString(b.head[:])
+	return r
+}
+
+// See takes the next record of the log, and the state after it. It keeps neither.
+func (b *Book) See(record follow.Record, s *coordinator.State) error {
+	r := &b.receipt
+	b.head = follow.Chain(b.head, record.AppendTo(nil))
+	r.Entries++
+	switch record.Kind {
+	case follow.KindGenesis:
+		run := record.Genesis.Run()
+		r.Run, r.RunID, b.step = hex.EncodeToString(run[:]), s.RunID, s.Progress.Step
+	case follow.KindTick:
+		r.Time = max(r.Time, record.Now)
+	case follow.KindAction:
+		b.act(record)
+	}
+	if s.Progress.Step > b.step {
+		b.count(b.step, s)
+		b.step = s.Progress.Step
+	}
+	b.keep(s)
+	return nil
+}
+
+// act counts what the member did itself.
+func (b *Book) act(record follow.Record) {
+	if coordinator.ClientID(record.Action.From) != b.member {
+		return
+	}
+	switch record.Action.Action.(type) {
+	case coordinator.WitnessRound:
+		b.receipt.Witnessed++
+	case coordinator.Vote:
+		b.receipt.Voted++
+	}
+}
+
+// count takes in the round of a step, which is over.
+func (b *Book) count(step uint32, s *coordinator.State) {
+	round := s.RoundOfStep(step)
+	if round == nil || !round.HasQuorum() {
+		return
+	}
+	r, own, held := &b.receipt, uint64(0), make(map[int]bool)
+	for _, batch := range round.Assignments(s.Config) {
+		counts, judged := held[batch.Member]
+		if !judged {
+			counts = round.Score(round.Members[batch.Member]) >= int(round.WitnessesNeeded) && !round.Warming.Has(batch.Member)
+			held[batch.Member] = counts
+		}
+		tokens := batch.Batch.Len() * uint64(s.Model.MaxSeqLen)
+		if counts {
+			r.AllTokens += tokens
+		}
+		if counts && round.Members[batch.Member] == b.member {
+			own += tokens
+		}
+	}
+	if own == 0 {
+		return
+	}
+	if r.First == 0 {
+		r.First = step
+	}
+	r.Last = step
+	r.Rounds++
+	r.Tokens += own
+	b.waiting = append(b.waiting, gift{step, own})
+}
+
+// keep moves what counted into the newest model that the run recorded. What is in none when the next epoch
+// begins is lost to the run.
+func (b *Book) keep(s *coordinator.State) {
+	r := &b.receipt
+	step, digest := uint32(0), [32]byte{}
+	if c := s.Model.Checkpoint; c.FromPeers() {
+		step, digest = c.Step, c.Digest
+	}
+	if c := s.Epoch.Commit; c.Step > step {
+		step, digest = c.Step, c.Digest
+	}
+	if step > r.ModelStep {
+		r.ModelStep, r.Model = step, hex.EncodeToString(digest[:])
+		b.waiting = slices.DeleteFunc(b.waiting, func(g gift) bool {
+			if g.step <= step {
+				r.InModel++
+				r.TokensInModel += g.tokens
+			}
+			return g.step <= step
+		})
+	}
+	if s.RunState == coordinator.Warmup {
+		b.waiting = nil
+	}
+}
