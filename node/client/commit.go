@@ -28,6 +28,8 @@ type commitPoints struct {
 	busy    bool          // one is being hashed, or written for the first time
 	disk    commitDisk
 	answer  uint32 // newest step after which one was taken because a member that left holds it
+	size    int    // bytes of the newest copy
+	leaving bool   // the client leaves: it reports what it holds before that is on the disk
 	life    int    // counts desynchronisations: what was begun before one is dropped
 	dropped uint32 // step of the commit point before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
@@ -109,11 +111,15 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	if c.first == 0 {
 		c.first = step
 	}
-	life, facts := c.life, keep.FactsAfter(s, step)
+	c.size = sizeOf(taken)
+	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
+	if c.leaving { // nothing is trained meanwhile, and others wait
+		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
+	}
 	c.tasks.Spawn(func(context.Context) func() {
 		begun := c.tasks.Now()
 		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
-		err := quietly(taken, func() error {
+		err := work(taken, func() error {
 			if err := taken.Validate(); err != nil {
 				return err
 			}

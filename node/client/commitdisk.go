@@ -62,6 +62,11 @@ func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
 		c.enter(point)
 		return
 	}
+	if c.leaving {
+		c.enter(point)
+		c.put(point, needed, false)
+		return
+	}
 	c.busy = true
 	c.put(point, needed, true)
 }
