@@ -225,6 +225,8 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	kept := c.models[:0]
 	for i, p := range c.models {
 		switch {
+		case p.Step >= s.Progress.Step: // the host went back: the run knows nothing of it
+			continue
 		case p.Recorded == commit, running && i >= newest-1 && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
 		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):
 		default:
