@@ -295,15 +295,15 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
 			l.since = time.Now()
 			l.until = l.since.Add(5 * time.Second)
-			time.Sleep(want - 1)
+			time.Sleep(want - time.Nanosecond)
 			if !l.worthWaiting() {
-				t.Errorf("%d bytes: it goes after %v", size, want-1)
+				t.Errorf("%d bytes: it goes after %v", size, want-time.Nanosecond)
 			}
 			if rounds.points.busy = false; l.worthWaiting() {
 				t.Errorf("%d bytes: it waits for nothing", size)
 			}
 			rounds.points.busy = true
-			if time.Sleep(1); l.worthWaiting() {
+			if time.Sleep(time.Nanosecond); l.worthWaiting() {
 				t.Errorf("%d bytes: it waits longer than %v", size, want)
 			}
 		}
