@@ -191,6 +191,12 @@ func (n *Node) Relayed(id identity.ID) bool {
 	return n.isConnected(p) && !n.isDirect(p)
 }
 
+// Reaches reports whether a connection to a member exists that leads through no other one.
+func (n *Node) Reaches(id identity.ID) bool {
+	p, err := PeerID(id)
+	return err == nil && n.isDirect(p)
+}
+
 // isDirect reports whether a connection to p exists that leads through no relay.
 func (n *Node) isDirect(p peer.ID) bool {
 	return slices.ContainsFunc(n.host.Network().ConnsToPeer(p), func(c network.Conn) bool { return !isCircuit(c.RemoteMultiaddr()) })

@@ -25,12 +25,15 @@ type commitPoints struct {
 	report *reporter
 
 	models  []commitPoint // ascending
-	busy    bool          // one is being hashed, and written
-	answer  uint32        // newest step after which one was taken because a member that left holds it
-	life    int           // counts desynchronisations: what was begun before one is dropped
-	dropped uint32        // step of the commit point before which folders were removed
-	first   uint32        // step of the first copy that this process took; 0: none
-	handed  handed        // the one that members which come back can have
+	busy    bool          // one is being hashed, or written for the first time
+	disk    commitDisk
+	answer  uint32 // newest step after which one was taken because a member that left holds it
+	size    int    // bytes of the newest copy
+	leaving bool   // the client leaves: it reports what it holds before that is on the disk
+	life    int    // counts desynchronisations: what was begun before one is dropped
+	dropped uint32 // step of the commit point before which folders were removed
+	first   uint32 // step of the first copy that this process took; 0: none
+	handed  handed // the one that members which come back can have
 }
 
 // commitPoint is the model after a step.
@@ -108,26 +111,21 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	if c.first == 0 {
 		c.first = step
 	}
-	life, folder, facts, needed := c.life, c.folder, keep.FactsAfter(s, step), c.needed(s)
+	c.size = sizeOf(taken)
+	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
+	if c.leaving { // nothing is trained meanwhile, and others wait
+		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
+	}
 	c.tasks.Spawn(func(context.Context) func() {
 		begun := c.tasks.Now()
 		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
-		var saved error
-		err := quietly(taken, func() error {
+		err := work(taken, func() error {
 			if err := taken.Validate(); err != nil {
 				return err
 			}
 			point.Digest = taken.Manifest().Digest()
 			facts.Digest = hexOf(point.Digest)
 			point.facts = facts
-			if folder.Dir != "" {
-				if err := folder.DropCommits(needed); err != nil {
-					c.report.log.Warn("remove old commit points", "err", err)
-				}
-				if saved = folder.SaveCommit(taken, facts); saved == nil {
-					point.copy = nil
-				}
-			}
 			return nil
 		})
 		took := c.tasks.Now().Sub(begun)
@@ -135,15 +133,13 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			c.busy = false
 			switch {
 			case err != nil:
-				c.report.log.Warn("this commit point is left out", "step", step, "err", err)
+				c.report.log.Error("this commit point is left out, training goes on", "step", step, "err", err)
 				return
 			case life != c.life:
 				return
-			case saved != nil:
-				c.report.log.Warn("the commit point is kept in memory only", "step", step, "err", saved)
 			}
 			c.report.log.Debug("took a commit point", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds())
-			c.models = append(c.models, point)
+			c.save(point, c.needed(s))
 		}
 	})
 }
@@ -168,12 +164,17 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 
 // add enters the model of the run's commit point, which this client got.
 func (c *commitPoints) add(m *handover.Model) {
-	if c.has(m.Step) {
-		return
-	}
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != handover.FromDisk {
 		point.copy = &m.Snapshot
+	}
+	c.enter(point)
+}
+
+// enter adds a model, unless there is one of its step.
+func (c *commitPoints) enter(point commitPoint) {
+	if c.has(point.Step) {
+		return
 	}
 	c.models = append(c.models, point)
 	slices.SortFunc(c.models, func(a, b commitPoint) int { return cmp.Compare(a.Step, b.Step) })
@@ -224,6 +225,8 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	kept := c.models[:0]
 	for i, p := range c.models {
 		switch {
+		case p.Step >= s.Progress.Step: // the host went back: the run knows nothing of it
+			continue
 		case p.Recorded == commit, running && i >= newest-1 && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
 		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):
 		default:
@@ -270,6 +273,7 @@ func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (f
 func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submitter) {
 	s := v.state
 	c.trim(s, models)
+	c.saveLater(s)
 	me, ok := s.Member(v.myself())
 	if !ok || !v.isMember() || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return

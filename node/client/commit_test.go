@@ -75,7 +75,7 @@ func (noTasks) Run(func() func()) {}
 // third is there.
 func TestCommitPointsAreKept(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
-	s.Epoch.StartStep = 5
+	s.Epoch.StartStep, s.Progress.Step = 5, 11
 	c := &commitPoints{}
 	for step := uint32(5); step <= 10; step++ {
 		c.models = append(c.models, commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})

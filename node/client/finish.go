@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -40,7 +41,7 @@ func (n *Node) finish() {
 		if lingers {
 			away, here := p.awaited(&n.run)
 			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
-				"members", away+here, "at most", n.FinalWait)
+				"members", away+here, "that waited to be one", p.joiners(&n.run), "at most", n.FinalWait)
 		}
 	}
 	if !lingers {
@@ -135,6 +136,20 @@ func (v *view) handOver() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
+// joiners returns how many clients are here that waited for an epoch which does not come, and may be getting the
+// final model. Some networks never say that one of them has gone.
+func (p *parting) joiners(v *view) (here int) {
+	s := v.state
+	for i := range s.Pending {
+		_, member := s.Member(s.Pending[i].ID)
+		member = member || slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == s.Pending[i].ID })
+		if !member && !v.is(s.Pending[i]) && slices.ContainsFunc(v.peers, func(peer backend.Peer) bool { return peer.ID == identity.ID(s.Pending[i].ID) }) {
+			here++
+		}
+	}
+	return here
+}
+
 // awaited returns how many clients may yet come for the final model, and how many are here
 // and may be getting it: they were in the last epoch, did not report that model or have asked for
 // another place since, as who was restarted does, and have not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
@@ -196,5 +211,5 @@ func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Dur
 		return false
 	}
 	away, here := p.awaited(v)
-	return away > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
+	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
 }

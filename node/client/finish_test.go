@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
@@ -217,4 +218,39 @@ func TestSeveralComeBackForTheFinalModel(t *testing.T) {
 			t.Errorf("the clients ended %v after the run", took)
 		}
 	})
+}
+
+// distant is a network over which each blob takes seconds.
+type distant struct{ env.Network }
+
+func (d distant) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	select {
+	case <-time.After(3 * time.Second):
+	case <-ctx.Done():
+	}
+	return d.Network.Fetch(ctx, hash, size, holders)
+}
+
+// TestLateJoinerGetsTheFinalModel has a client ask for a place in the last epoch: it never becomes a member, and
+// the members stay until it has the final model. For one that goes without it nobody stays.
+func TestLateJoinerGetsTheFinalModel(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, clienttest.Config(3))
+			members := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
+			w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+			late := w.launch(3, func(o *options) { o.Network = distant{o.Network} })
+			w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+			if stays {
+				members = append(members, late)
+			} else {
+				late.crash()
+			}
+			finished := time.Now()
+			finishEqual(w, members...)
+			if took := time.Since(finished); stays && took < 3*time.Second || !stays && took > 2*time.Second || took > defaultFinalWait {
+				t.Errorf("the late one stays: %v; the clients ended %v after the run", stays, took)
+			}
+		})
+	}
 }

@@ -85,3 +85,49 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyWaitsForRecordedResultsThatAreGone has all but one member die with the results of a step that the
+// run recorded and the one lacks. They come back with the model of that step: the one takes that over, and
+// does not wait for results as long as a round may take.
+func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := epochs(4)
+		config.RoundsPerEpoch, config.TotalSteps = 40, 12
+		config.MaxRoundTrainTime, config.WarmupTime = 300_000, 300_000
+		w := newWorld(t, config, []byte(`{"CommitEveryRounds": 1}`)...)
+		one := &cutOff{}
+		change := func(i int) func(o *options) {
+			return func(o *options) {
+				o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+				if i == 0 {
+					one.Network, o.Network = o.Network, one
+				}
+			}
+		}
+		var members []*member
+		for i := range 4 {
+			members = append(members, w.launch(i, change(i)))
+		}
+		w.reach(5, coordinator.RoundTrain)
+		one.cut.Store(true)
+		w.until("step 5 is recorded", func(s *coordinator.State) bool { return s.Epoch.Commit.Step >= 5 })
+		for _, m := range members[1:] {
+			m.crash()
+		}
+		w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+		one.cut.Store(false)
+		for i := 1; i < 4; i++ {
+			members[i] = w.launch(i, change(i))
+		}
+		began := time.Now()
+		w.until("all are ready", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("the members waited for %v", took)
+		}
+		if s := w.host.State(); s.Model.Checkpoint.Step < 5 {
+			t.Errorf("the run went on from the model of step %d", s.Model.Checkpoint.Step)
+		}
+		finishEqual(w, members...)
+		checkNobodyAccused(t, w, members)
+	})
+}

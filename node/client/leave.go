@@ -21,8 +21,18 @@ type leaving struct {
 	saves   bool                   // there is a folder for checkpoints
 	settle  func(step uint32) bool // applies the results of finished rounds up to a step
 
-	since, until time.Time // zero: it stays
+	since, until time.Time     // zero: it stays
+	copied       time.Duration // after since, that the copy took which was taken last
+	said         time.Duration // after since, that this takes longer; zero: it was not
 }
+
+// A large model takes longer to copy, to hash and to write than a client needs to leave otherwise: what was
+// begun is waited for, as long as a slow machine takes that does so many bytes in a second.
+const (
+	slowHash      = 64 << 20
+	longestLeave  = time.Minute
+	leaveReminder = 5 * time.Second
+)
 
 func (l *leaving) begun() bool { return !l.until.IsZero() }
 
@@ -36,6 +46,7 @@ func (l *leaving) patient() bool {
 func (l *leaving) begin(limit time.Duration) {
 	l.since = l.engine.tasks.Now()
 	l.until = l.since.Add(limit)
+	l.rounds.points.leaving = true
 	l.engine.cancelTraining(none)
 	l.engine.abandonRecomputation()
 	if l.run.isMember() {
@@ -46,7 +57,7 @@ func (l *leaving) begin(limit time.Duration) {
 // over reports whether nothing is left to be done before this client withdraws.
 func (l *leaving) over() bool {
 	s := l.run.state
-	if s == nil || l.run.lie != nil || !l.run.isMember() || !l.engine.tasks.Now().Before(l.until) {
+	if s == nil || l.run.lie != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
 		return true
 	}
 	switch s.RunState {
@@ -61,6 +72,45 @@ func (l *leaving) over() bool {
 	}
 }
 
+// late reports whether the time to leave in is over: nothing new is begun.
+func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
+
+// worthWaiting reports whether a copy of the model is on its way, and may come to be reported and written: in
+// proportion to its size, and no longer than longestLeave. It says so now and then.
+func (l *leaving) worthWaiting() bool {
+	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
+	copying := l.engine.op != nil && l.engine.op.name == opSnapshot
+	limit := longestLeave
+	if copying { // of how many bytes is known then
+		l.copied = passed
+	} else {
+		limit = min(limit, l.copied+max(l.until.Sub(l.since), time.Duration(points.size/slowHash)*time.Second))
+	}
+	if !copying && !points.busy && points.disk.write == nil && !l.toSay() || passed >= limit {
+		return false
+	}
+	if l.said == 0 || passed-l.said >= leaveReminder {
+		l.said = passed
+		l.report.log.Info("leaving: the model is still copied, hashed or written, so that others can go on from it; a second Ctrl-C ends this client at once",
+			"bytes", points.size, "for", passed.Round(time.Second), "at most", limit)
+	}
+	return true
+}
+
+// toSay reports whether this client has a model that it has not reported.
+func (l *leaving) toSay() bool {
+	s, m := l.run.state, l.models.Held
+	me, ok := s.Member(l.run.myself())
+	if !ok {
+		return false
+	}
+	if last := s.Progress.Step - 1; s.RunState == coordinator.Cooldown {
+		return m != nil && m.Step == last && me.Report.Step != last
+	}
+	_, more := l.rounds.points.toReport(s, me)
+	return more
+}
+
 // saidInRound has the newest model that counts reported. If this client witnessed the running round,
 // and it counts because of that, that is the one after it.
 func (l *leaving) saidInRound() bool {
@@ -70,13 +120,15 @@ func (l *leaving) saidInRound() bool {
 	switch {
 	case !ok || r == nil || r.closing:
 		return true
+	case l.late():
+		return false // what was begun comes to an end
 	case l.hasWitnessed(step) && l.patient():
 		return false
 	case r.step+1 < step:
 		l.settle(step - 1)
 		return l.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
-		return !points.busy
+		return !points.busy && points.disk.write == nil
 	case !points.busy && !points.has(r.step) && l.engine.Idle():
 		points.takeNow(l.run, r, l.engine, l.rounds, func(err error) {
 			l.report.log.Warn("this client leaves without saying which model it holds", "step", r.step, "err", err)
@@ -97,10 +149,10 @@ func (l *leaving) saidInCooldown() bool {
 	if m == nil || m.Step != last {
 		return false
 	}
-	if l.saves && !points.has(last) {
+	if l.saves && !points.has(last) && !l.late() {
 		points.take(last, m.Snapshot, s)
 	}
-	return me.Report.Step == last && !points.busy
+	return me.Report.Step == last && !points.busy && points.disk.write == nil
 }
 
 // hasWitnessed reports whether this client sent its proof of a round.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/handover"
 )
 
 // epochs is a run of one long epoch after another: whatever is lost of one is many rounds.
@@ -242,4 +244,68 @@ func allLeave(t *testing.T, leave moment, p promise) {
 	}
 	finishEqual(w, members...)
 	checkNobodyAccused(t, w, members)
+}
+
+// TestLeaverWithALargeModel has a client leave whose model takes longer to copy than it needs to leave
+// otherwise: it says so, and which model it holds. One that is not done within a minute goes.
+func TestLeaverWithALargeModel(t *testing.T) {
+	for copying, says := range map[time.Duration]bool{8 * time.Second: true, 2 * time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			config := epochs(3)
+			config.MaxRoundTrainTime = 300_000
+			w := newWorld(t, config, []byte(`{"CommitEveryRounds": 50}`)...)
+			var log journal
+			slowly := func(o *options) { o.trainer.Duration = 30 * time.Second } // as large models are trained
+			leaver := w.launch(0, func(o *options) {
+				slowly(o)
+				o.trainer.Copying = copying
+				log.keeps(o)
+			})
+			w.launch(1, slowly)
+			w.launch(2, slowly)
+			w.reach(5, coordinator.RoundTrain)
+			left := time.Now()
+			leaver.cancel()
+			w.until("it has left", func(s *coordinator.State) bool {
+				m, ok := s.Member(coordinator.ClientID(leaver.id))
+				return !ok || m.State == coordinator.Withdrawn
+			})
+			took := time.Since(left)
+			s := w.host.State()
+			known := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
+			said := known[slices.IndexFunc(known, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(leaver.id) })].Report
+			if said.Step < 4 == says || took > longestLeave+2*time.Second {
+				t.Errorf("copies take %v: it left after %v, and said that it holds the model of step %d", copying, took, said.Step)
+			}
+			if len(log.lines("still copied", "a second Ctrl-C")) == 0 {
+				t.Error("it does not say that it needs longer")
+			}
+		})
+	}
+}
+
+// TestLeavingTakesLongerForLargeModels: in proportion to the bytes, within bounds, and only for what was begun.
+func TestLeavingTakesLongerForLargeModels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &goroutines{}
+		tasks := &env.Tasks{Runtime: own}
+		for size, want := range map[int]time.Duration{1: 5 * time.Second, 20 * slowHash: 20 * time.Second, 1 << 40: longestLeave} {
+			s := &coordinator.State{}
+			rounds := &roundStates{points: commitPoints{busy: true, size: size}}
+			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
+			l.since = time.Now()
+			l.until = l.since.Add(5 * time.Second)
+			time.Sleep(want - time.Nanosecond)
+			if !l.worthWaiting() {
+				t.Errorf("%d bytes: it goes after %v", size, want-time.Nanosecond)
+			}
+			if rounds.points.busy = false; l.worthWaiting() {
+				t.Errorf("%d bytes: it waits for nothing", size)
+			}
+			rounds.points.busy = true
+			if time.Sleep(time.Nanosecond); l.worthWaiting() {
+				t.Errorf("%d bytes: it waits longer than %v", size, want)
+			}
+		}
+	})
 }

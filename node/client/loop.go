@@ -140,6 +140,9 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
+		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
+			n.report.log.Warn(lost)
+		}
 		n.engine.signing.recall(u.Run, n.run.myself(), u.State, n.report.log)
 	}
 	if newPeers {

@@ -14,6 +14,13 @@ import (
 
 const maxApplyFailures = 3 // in a row, before the client gives up
 
+// Results of an epoch that is over, whose model the run has recorded, are given up after so many attempts to
+// fetch each, and no sooner than in so long: the model is there instead.
+const (
+	lastAttempts = 3
+	lastPatience = 2 * requestTimeout
+)
+
 // settle applies the results of finished rounds up to a step, and reports whether all of them are
 // applied. It begins at most one thing at a call; the loop calls it again when something changed.
 // Results that this client lacks it asks peers for. If they do not come in time, or if the client
@@ -40,7 +47,8 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	now := n.tasks.Now()
-	late := !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
+	gone := !l.LackingSince.IsZero() && n.areGone(l)
+	late := gone || !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
 	outcome := l.Judge(now, late)
 	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		l.LackingSince = now
@@ -55,7 +63,7 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	if late {
-		if outcome.NoRoom { // joining again would end the same way
+		if outcome.NoRoom && !gone { // joining again would end the same way
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
 			return false
 		}
@@ -67,6 +75,13 @@ func (n *Node) settle(want uint32) bool {
 		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
+}
+
+// areGone reports whether the results of a finished round are not worth waiting for: the run recorded a model that
+// they are part of, its epoch is over, and nobody gave them.
+func (n *Node) areGone(l *roundState) bool {
+	known, recorded := n.run.recordedOf(n.rounds.replica)
+	return known && l.Round.Step <= recorded && n.tasks.Now().Sub(l.LackingSince) > lastPatience && l.InVain(lastAttempts)
 }
 
 // settleEarly applies the results of the next finished round before they are needed, if none of them

@@ -69,6 +69,7 @@ type member struct {
 type options struct {
 	trainer *clienttest.Trainer
 	audited *clienttest.Audited // in its place; nil: it is not audited
+	prepare func(n *Node)       // before it runs; nil: nothing
 	Options
 }
 
@@ -109,6 +110,9 @@ func (w *world) launch(n int, change func(o *options)) *member {
 	}
 	if m.node, err = New(o.Options); err != nil {
 		w.t.Fatal(err)
+	}
+	if o.prepare != nil {
+		o.prepare(m.node)
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	m.cancel = cancel

@@ -31,6 +31,7 @@ type Trainer struct {
 	OnApply  func(step uint32, own bool)             // is called after applying
 	Lag      uint32                                  // rounds after which results are applied; 0: 1
 	Bulk     int                                     // bytes that make the model larger
+	Copying  time.Duration                           // of taking a copy of the model
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -167,6 +168,7 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 
 // Snapshot implements env.Trainer.
 func (f *Trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
+	time.Sleep(f.Copying)
 	defer f.exclusive()()
 	return Bulky(Snapshot(f.weights), f.Bulk), nil
 }

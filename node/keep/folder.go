@@ -129,6 +129,12 @@ func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) 
 	return snapshot, nil
 }
 
+// names reports whether a folder says that it is a checkpoint of this run and step, of whatever digest.
+func (f Folder) names(dir string, step uint32) bool {
+	facts, err := checkpoint.ReadFacts(dir)
+	return err == nil && facts.RunID == f.RunID && facts.Step == step && checkpoint.CheckTarget(dir) == nil
+}
+
 func notAsNoted(dir string) error {
 	return fmt.Errorf("%w: %s is not what %s says", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
 }

@@ -46,7 +46,7 @@ func (k *Keeper) save(a *attempt) {
 		err := k.write(a, report.Dir)
 		var pruneErr error
 		if err == nil && k.Keep > 0 {
-			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, a.spare)
+			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, max(a.model.Step, a.spare), a.spare)
 		}
 		return func() {
 			k.saves--
@@ -112,11 +112,22 @@ func (k *Keeper) write(a *attempt, dir string) error {
 		beside = append(beside, a.facts.Extra())
 	}
 	err := k.put(dir, a.model.Snapshot, beside...)
+	if errors.Is(err, errOtherCheckpoint) && a.recorded && k.Folder.names(dir, a.model.Step) {
+		if failed := putAside(dir); failed != nil {
+			return errors.Join(err, failed)
+		}
+		k.Log.Warn("the folder had another model of this step, of a future that the run's host forgot or of another run of this name: it stays beside the run's own", "dir", dir+forgottenSuffix)
+		err = k.put(dir, a.model.Snapshot, beside...)
+	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
 		func() bool { return k.Folder.keepOptimizers(1) == nil },
-		func() bool { return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, a.spare) == nil },
-		func() bool { return k.Keep > 0 && a.recorded && pruneCheckpoints(parent, prefix, 1, a.spare) == nil },
+		func() bool {
+			return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, max(a.model.Step, a.spare), a.spare) == nil
+		},
+		func() bool {
+			return k.Keep > 0 && a.recorded && pruneCheckpoints(parent, prefix, 1, max(a.model.Step, a.spare), a.spare) == nil
+		},
 	} {
 		if !diskFull(err) {
 			break

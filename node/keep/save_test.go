@@ -141,3 +141,37 @@ func TestNewestRecordedModelStays(t *testing.T) {
 		t.Errorf("left are %v, %v", entries, err)
 	}
 }
+
+// TestForgottenFuture has a run whose host went back, and a folder with checkpoints of the steps that it forgot:
+// those neither crowd out the run's own nor keep them from being saved, and stay.
+func TestForgottenFuture(t *testing.T) {
+	b := newBench(t.TempDir(), 2)
+	for _, step := range []uint32{12, 15, 18} {
+		m := modelOf(step)
+		m.Snapshot.Tensors[0].Data[0]++ // not what the run comes to now
+		m.Digest = m.Snapshot.Manifest().Digest()
+		b.Take(m)
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		b.work()
+	}
+	for _, step := range []uint32{6, 9, 12, 15} {
+		m := modelOf(step)
+		b.Take(m)
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		b.work()
+		if b.Err() != nil || !newBench(b.Folder.Dir, 0).Holds(recorded(m)) {
+			t.Errorf("step %d is not saved: %v", step, b.Err())
+		}
+		if step == 9 && !newBench(b.Folder.Dir, 0).Holds(recorded(modelOf(6))) {
+			t.Error("checkpoints of the forgotten future count among those that stay")
+		}
+	}
+	entries, err := os.ReadDir(b.Folder.Dir)
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := "[test-run-step12 test-run-step15 test-run-step15.forgotten test-run-step18]"; err != nil || fmt.Sprint(left) != want {
+		t.Errorf("left are %v, want %v; %v", left, want, err)
+	}
+}

@@ -50,9 +50,23 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// pruneCheckpoints removes all but the newest checkpoints of a run, and that of the step spare. A folder
-// that holds anything but a checkpoint is left alone.
-func pruneCheckpoints(dir, prefix string, keep int, spare uint32) error {
+// forgottenSuffix ends the name of a checkpoint that another one of its step took the place of: of a future that
+// the run's host forgot, or of another run of the same name.
+const forgottenSuffix = ".forgotten"
+
+// putAside frees the place of a checkpoint that the run recorded from another one, which stays beside it.
+func putAside(dir string) error {
+	aside := dir + forgottenSuffix
+	if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("put %s aside: %s is in the way", dir, aside)
+	}
+	return os.Rename(dir, aside)
+}
+
+// pruneCheckpoints removes all but the newest checkpoints of a run up to the step upTo, and that of the step spare:
+// those of later steps are of a future that the run's host forgot. A folder that holds anything but a checkpoint is
+// left alone.
+func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list checkpoints: %w", err)
@@ -63,7 +77,7 @@ func pruneCheckpoints(dir, prefix string, keep int, spare uint32) error {
 	}
 	var found []saved
 	for _, entry := range entries {
-		if step, ok := stepOf(entry.Name(), prefix); ok && entry.IsDir() {
+		if step, ok := stepOf(entry.Name(), prefix); ok && entry.IsDir() && step <= uint64(upTo) {
 			found = append(found, saved{entry.Name(), step})
 		}
 	}

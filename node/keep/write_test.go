@@ -36,7 +36,7 @@ func TestPruneCheckpoints(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, prefix+"2", "notes.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := pruneCheckpoints(dir, prefix, 2, 0); err == nil {
+	if err := pruneCheckpoints(dir, prefix, 2, 100, 0); err == nil {
 		t.Error("a folder with other files was removed, or passed over in silence")
 	}
 	entries, err := os.ReadDir(dir)

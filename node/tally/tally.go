@@ -229,6 +229,17 @@ func (b *Tally) InFlight() (flying []*Candidate) {
 	return flying
 }
 
+// InVain reports whether each result that is known and not here was fetched so often without success.
+func (b *Tally) InVain(attempts int) bool {
+	vain := true
+	b.each(func(_ *Slot, c *Candidate) {
+		if c.State == Announced || c.State == Fetching {
+			vain = vain && c.Attempts >= attempts
+		}
+	})
+	return vain
+}
+
 // Blobs returns the hashes of what may be in the blob store because of the round.
 func (b *Tally) Blobs() []Commitment {
 	hashes := make([]Commitment, 0, len(b.Slots))

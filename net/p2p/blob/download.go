@@ -302,7 +302,7 @@ func (d *download) watch() {
 		other := d.fastest(a.holder)
 		switch {
 		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
-			if !d.node.Relayed(a.holder.id) { // else it may be the relay that stands still
+			if d.node.Reaches(a.holder.id) { // else it may be the relay that stands still, or the member has gone
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			}
 			a.holder.slow = true

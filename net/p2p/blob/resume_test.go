@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -300,5 +302,28 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 	if usage := store.Usage(); usage != (Usage{}) {
 		t.Errorf("left behind %+v", usage)
+	}
+}
+
+// A member that nobody is connected to may be gone, as members are at a run's end: that it answers nothing is not
+// held against it.
+func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
+	t.Parallel()
+	joiner := p2ptest.Node(t, "joiner")
+	silent, err := net.ListenPacket("udp4", "127.0.0.1:0") // where it was: nothing answers there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	gone := p2ptest.Key("gone").ID()
+	port := silent.LocalAddr().(*net.UDPAddr).Port
+	joiner.SetMembers([]p2p.Peer{{ID: gone, Addrs: []string{fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port)}}})
+	store := NewStore(1 << 30)
+	store.lone = 200 * time.Millisecond
+	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, []identity.ID{gone}); !errors.Is(err, ErrSlow) {
+		t.Errorf("error %v", err)
+	}
+	if score := joiner.Score(gone); score != 0 {
+		t.Errorf("score %v", score)
 	}
 }

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// faultyDisk is a disk that a member's commit points go to.
+type faultyDisk struct {
+	journal
+	dir   string
+	fault func(step uint32) error // instead of writing; nil: it is written
+}
+
+// change gives a client the disk.
+func (d *faultyDisk) change(o *options) {
+	o.CheckpointDir = d.dir
+	d.keeps(o)
+	o.prepare = func(n *Node) {
+		n.rounds.points.disk.put = func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error {
+			if err := d.fault(facts.Step); err != nil {
+				return err
+			}
+			return f.SaveCommit(s, facts)
+		}
+	}
+}
+
+// has reports whether the copy of a step is there.
+func (d *faultyDisk) has(step uint32) bool {
+	f := keep.Folder{Dir: d.dir, RunID: clienttest.RunID}
+	_, err := f.Commits().Digest(step)
+	return err == nil
+}
+
+// reportOf returns the newest step of which a client reported a model.
+func reportOf(s *coordinator.State, m *member) uint32 {
+	c, _ := s.Member(coordinator.ClientID(m.id))
+	if c == nil {
+		return 0
+	}
+	return max(c.Report.Step, c.HoldsEarlier)
+}
+
+// longEpoch is a run of one epoch, so long that a disk can fail in it.
+func longEpoch(t *testing.T, every string) *world {
+	config := epochs(3)
+	config.RoundsPerEpoch, config.TotalSteps = 120, 120
+	return newWorld(t, config, []byte(`{"CommitEveryRounds": `+every+`}`)...)
+}
+
+// TestHungDisk has a disk not answer any more: this commit point is given up and that is said, training goes
+// on, later ones are reported again, and written when it answers.
+func TestHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := longEpoch(t, "3")
+		answers := make(chan struct{})
+		d := &faultyDisk{dir: filepath.Join(w.dir, "disk")}
+		d.fault = func(step uint32) error {
+			if step >= 6 {
+				<-answers
+			}
+			return nil
+		}
+		hung, others := w.launch(0, d.change), []*member{w.launch(1, nil), w.launch(2, nil)}
+		w.reach(7, coordinator.RoundTrain)
+		time.Sleep(diskPatience + 10*time.Second)
+		s := w.host.State()
+		if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || reportOf(&s, hung)+6 < s.Progress.Step {
+			t.Errorf("in step %d the newest model that the client with the hung disk said to hold is of step %d", s.Progress.Step, reportOf(&s, hung))
+		}
+		if d.has(6) || len(d.lines("the disk does not answer")) == 0 {
+			t.Error("it is not said that the disk does not answer")
+		}
+		close(answers)
+		w.reach(s.Progress.Step+4, coordinator.RoundTrain)
+		s = w.host.State()
+		if !d.has(s.Epoch.Commit.Step) || reportOf(&s, hung) < s.Epoch.Commit.Step {
+			t.Errorf("the commit point of step %d is not on the disk that answers again", s.Epoch.Commit.Step)
+		}
+		finishEqual(w, append(others, hung)...)
+		checkNobodyAccused(t, w, append(others, hung))
+	})
+}
+
+// TestDiskThatWasFull: the newest commit point that the run recorded is written when there is room again,
+// although no later one is taken.
+func TestDiskThatWasFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := longEpoch(t, "50")
+		var mu sync.Mutex
+		full := true
+		d := &faultyDisk{dir: filepath.Join(w.dir, "disk")}
+		d.fault = func(step uint32) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if full {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		members := []*member{w.launch(0, d.change), w.launch(1, nil), w.launch(2, nil)}
+		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
+		time.Sleep(5 * time.Second)
+		if d.has(50) || len(d.lines("in memory only")) == 0 {
+			t.Error("a full disk is not said")
+		}
+		mu.Lock()
+		full = false
+		mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if s := w.host.State(); s.Progress.Step > 99 || !d.has(50) || len(d.lines("at last")) == 0 {
+			t.Errorf("in step %d the commit point of step 50 is not on the disk, which has room", s.Progress.Step)
+		}
+		finishEqual(w, members...)
+	})
+}
+
+// TestPanicBesideTheTraining costs a commit point, and is said: of a large model, which is hashed on a thread
+// of its own, and of a small one.
+func TestPanicBesideTheTraining(t *testing.T) {
+	for _, bulk := range []int{0, largeModel} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, epochs(3), []byte(everyThird)...)
+			d := &faultyDisk{dir: filepath.Join(w.dir, "disk")}
+			d.fault = func(step uint32) error {
+				if step == 3 {
+					panic("on purpose")
+				}
+				return nil
+			}
+			grow := func(change func(*options)) func(o *options) {
+				return func(o *options) {
+					o.trainer.Bulk = bulk
+					if change != nil {
+						change(o)
+					}
+				}
+			}
+			members := []*member{w.launch(0, grow(d.change)), w.launch(1, grow(nil)), w.launch(2, grow(nil))}
+			w.reach(9, coordinator.RoundTrain)
+			if len(d.lines("panic: on purpose")) == 0 || !d.has(6) {
+				t.Errorf("%d bytes: the panic is not said, or later commit points are left out", bulk)
+			}
+			finishEqual(w, members...)
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package client
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// forgotten says which models in the folder are of steps that the run has not come to, as this client finds it;
+// empty: none. Its host lost what it knew of them. They are never taken for the run's: a model counts by the
+// digest that the run recorded. Checkpoints stay, since a run can begin from one; copies of commit points go
+// when the next one is written.
+func forgotten(f keep.Folder, step uint32) string {
+	saved, haveSaved := f.NewestBefore(math.MaxUint32)
+	copied, haveCopy := f.Commits().NewestBefore(math.MaxUint32)
+	haveSaved, haveCopy = haveSaved && saved >= step, haveCopy && copied >= step
+	if !haveSaved && !haveCopy {
+		return ""
+	}
+	newest := copied
+	if !haveCopy || haveSaved && saved > copied {
+		newest = saved
+	}
+	text := fmt.Sprintf("the run stands before step %d, and the folder has a model of step %d: the run's host went back, or another run had this name; what was done in steps %d to %d is lost to the run", step, newest, step, newest)
+	if haveSaved {
+		text += fmt.Sprintf("; %s stays, and a run can begin from it with --resume-from", f.Checkpoint(saved))
+	}
+	return text
+}

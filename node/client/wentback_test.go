@@ -1,0 +1,110 @@
+package client
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/memory"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// goBack replaces the host by one that knows the run as it was, as a server with an old disk does.
+func (w *world) goBack(to coordinator.State) {
+	w.t.Helper()
+	host, err := memory.NewHost(memory.Options{
+		Genesis: func(id coordinator.ClientID) (coordinator.State, error) { return to, nil },
+		Now:     func() uint64 { return uint64(time.Now().UnixMilli()) },
+		Seed:    2,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.host = host
+	w.tasks.Go(func() { host.Run(w.ctx, 100*time.Millisecond) })
+}
+
+// TestHostThatWentBack has a server die whose disk is an hour old, in the middle of the second epoch: the members
+// that come back say what is lost, take no copy of what it forgot for the run's, and keep none, and the run comes
+// to its end.
+func TestHostThatWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := epochs(3)
+		config.TotalSteps = 36
+		w := newWorld(t, config, []byte(everyThird)...)
+		logs := make([]journal, 3)
+		folder := func(i int) keep.Folder {
+			return keep.Folder{Dir: filepath.Join(w.dir, fmt.Sprint("disk", i)), RunID: clienttest.RunID}
+		}
+		change := func(i int) func(o *options) {
+			return func(o *options) {
+				o.CheckpointDir = folder(i).Dir
+				logs[i].keeps(o)
+			}
+		}
+		var members []*member
+		for i := range 3 {
+			members = append(members, w.launch(i, change(i)))
+		}
+		w.reach(5, coordinator.RoundTrain)
+		old := w.host.State()
+		w.reach(20, coordinator.RoundTrain)
+		var lost coordinator.Recorded
+		w.until("all have the commit point on their disks", func(s *coordinator.State) bool {
+			lost = s.Epoch.Commit
+			for i := range members {
+				if _, err := folder(i).FindCommit(lost.Step, lost.Digest); err != nil {
+					return false
+				}
+			}
+			return true
+		})
+		for _, m := range members {
+			m.crash()
+		}
+		w.goBack(old)
+		for i := range members {
+			members[i] = w.launch(i, change(i))
+		}
+		w.reach(21, coordinator.RoundTrain)
+		for i := range logs {
+			if said := logs[i].lines("level=WARN", "before step 5", "what was done in steps 5 to", "is lost to the run", "stays"); len(said) != 1 {
+				t.Errorf("client %d says %q of what is lost: %q", i, said, logs[i].lines("level=WARN"))
+			}
+			if len(logs[i].lines("level=WARN", "signs none again until then")) != 1 {
+				t.Errorf("client %d does not say that it signs nothing yet", i)
+			}
+		}
+		if s := w.host.State(); isRecorded(&s, lost) {
+			t.Errorf("the run took a model of step %d that its host forgot", lost.Step)
+		}
+		finishEqual(w, members...)
+		checkNobodyAccused(t, w, members)
+		for i := range 3 {
+			copies, err := filepath.Glob(filepath.Join(folder(i).Dir, "*-commit*"))
+			if len(copies) > 0 || err != nil {
+				t.Errorf("left are %v, %v", copies, err)
+			}
+		}
+	})
+}
+
+// TestCopiesOfAForgottenFuture in memory are given up: they are not reported when the run comes to their step again.
+func TestCopiesOfAForgottenFuture(t *testing.T) {
+	s := &coordinator.State{RunState: coordinator.RoundTrain}
+	s.Epoch.StartStep, s.Progress.Step = 5, 8
+	c := &commitPoints{}
+	for _, step := range []uint32{6, 9} {
+		c.enter(commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
+	}
+	c.trim(s, &handover.Models{})
+	s.Progress.Step = 10
+	if got, ok := c.toReport(s, &coordinator.Client{}); !ok || got.Step != 6 || c.has(9) {
+		t.Errorf("reports %+v, %v", got, ok)
+	}
+}
