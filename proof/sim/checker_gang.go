@@ -129,19 +129,25 @@ func (c *checker) told(from, to *process, message []byte, delay int64) {
 	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
 		return
 	}
+	step := own.Step
+	knows := func() bool { return to.newest != nil && to.newest.Progress.Step >= step }
+	known = knows()
 	var look func()
 	look = func() {
 		switch idle := to.machine.starved - (w.now - forkNoticed); {
 		case !to.alive || to.ended:
+		case !known: // what the host shows it had not come
+			known = knows()
+			w.after(forkNoticed, look)
 		case !w.healed && idle > 0: // its processor did nothing in that time
 			w.after(idle, look)
 		default:
-			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), own.Step, from.machine.name())
+			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), step, from.machine.name())
 		}
 	}
 	w.after(delay+forkNoticed, look)
 }
 
-// forkNoticed is how long a client may need to end that was told of a fork: what the host shows it may be
-// under way for some seconds, and it stays for two to tell others.
-const forkNoticed = 10 * second
+// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
+// tell others.
+const forkNoticed = 5 * second
