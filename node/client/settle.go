@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
@@ -47,7 +48,7 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	now := n.tasks.Now()
-	gone := !l.LackingSince.IsZero() && n.areGone(l)
+	gone := !l.LackingSince.IsZero() && n.run.areGone(l, n.rounds.replica, now)
 	late := gone || !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
 	outcome := l.Judge(now, late)
 	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
@@ -79,9 +80,9 @@ func (n *Node) settle(want uint32) bool {
 
 // areGone reports whether the results of a finished round are not worth waiting for: the run recorded a model that
 // they are part of, its epoch is over, and nobody gave them.
-func (n *Node) areGone(l *roundState) bool {
-	known, recorded := n.run.recordedOf(n.rounds.replica)
-	return known && l.Round.Step <= recorded && n.tasks.Now().Sub(l.LackingSince) > lastPatience && l.InVain(lastAttempts)
+func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
+	known, recorded := v.recordedOf(r)
+	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastPatience && l.InVain(lastAttempts)
 }
 
 // settleEarly applies the results of the next finished round before they are needed, if none of them
