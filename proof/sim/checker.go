@@ -382,6 +382,9 @@ func (c *checker) tooLate() {
 		return // it can stop its run
 	}
 	s := c.host.state
+	if s.RunState == coordinator.WaitingForMembers && c.world.plan.clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
+		return // it waits for as many as there are with those that were rightly ejected
+	}
 	waiting := ""
 	for _, m := range c.world.machines {
 		if m.honest() && (m.process == nil || !m.process.ended) {
