@@ -211,12 +211,13 @@ func ExampleHelp() {
 	code := run(context.Background(), []string{"version", "--help"}, console{os.Stdout, os.Stdout})
 	fmt.Println("exit code", code)
 	// Output:
-	// Usage: psyche version
+	// Usage: psyche version [flags]
 	//
 	// Print the version of the program.
 	//
 	// Flags:
-	//   -h, --help    Show context-sensitive help.
+	//   -h, --help       Show context-sensitive help.
+	//       --version    Print the version of the program.
 	// exit code 0
 }
 
