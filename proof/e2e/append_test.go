@@ -53,15 +53,16 @@ func TestTwoLivesInOneFolder(t *testing.T) {
 	}
 }
 
-// TestOtherRunInOneFolder gives a client the folder in which it kept the checkpoints of
-// another run of the same name.
+// TestOtherRunInOneFolder gives a client the folder in which it kept the checkpoints of another run of the
+// same name: those of steps that the other run has, too, stay beside its own, as they were.
 func TestOtherRunInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 1, minClients: 1, roundsPerEpoch: 2, steps: 2})
 	n.startServer()
 	c := n.startClients(1)[0]
 	finish(t, c)
-	unchanged := remember(t, c)
+	checkpoints := filepath.Join(c.dir, "checkpoints")
+	before := contents(t, checkpoints)
 	n.server.kill(t)
 	must(t, clientBinary, "init-model", "--config", filepath.Join(n.dir, "config.json"), "--seed", "2", "--output", filepath.Join(n.dir, "model-2"))
 	n.saved = filepath.Join(n.dir, "saved-2")
@@ -69,9 +70,13 @@ func TestOtherRunInOneFolder(t *testing.T) {
 	c.start("--model-path", filepath.Join(n.dir, "model-2"))
 	code := c.exitCode(t, runTimeout)
 	noPanic(t, c.name, c.text(t))
-	unchanged()
-	if code == 0 {
-		t.Error("the client kept no final checkpoint and ended with exit code 0")
+	if code != 0 {
+		t.Errorf("the client ended with exit code %d", code)
+	}
+	own, other := filepath.Join("e2e-step2", "model.safetensors"), filepath.Join("e2e-step2.forgotten", "model.safetensors")
+	after := contents(t, checkpoints)
+	if after[other] != before[own] || after[own] == "" || after[own] == before[own] {
+		t.Errorf("the model of step 2 was %s; is %s, and beside it lies %s", before[own], after[own], after[other])
 	}
 }
 
