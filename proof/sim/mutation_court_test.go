@@ -31,7 +31,7 @@ var courtMutations = []mutation{
 	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []Assertion{FairlyTried}, 35},
 	{"trials of who left end", leavingEndsTrials, courtFaults | Fleeing, []Assertion{FairlyTried}, 0},
 	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
-	{"who returns again has no probation", returnsFree, courtFaults | Fleeing, []Assertion{SeatsFair}, 0},
+	{"a member that returns is on probation again", returnsYoung, courtFaults | Fleeing, []Assertion{SeatsFair}, 0},
 	{"what witnesses reveal is not looked at", falseWitnessReveals, AllFaults, []Assertion{AuditsRight}, 0},
 	{"what witnesses reveal changes nothing", noChallenge, AllFaults, []Assertion{AuditsRight}, 0},
 	{"the audit seed does not depend on the next draw", challengeIsKnown, AllFaults, []Assertion{AuditsRight}, 0},
@@ -326,18 +326,13 @@ func ejectedJoin() rules {
 	}}
 }
 
-// returnsFree has every Return cost nothing.
-func returnsFree() rules {
+// returnsYoung puts a member that returns on probation for another step.
+func returnsYoung() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
-		i := slices.IndexFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == from })
-		var until uint32
-		if i >= 0 {
-			until = s.Epoch.Exited[i].ProbationUntil
-		}
 		err := s.Apply(from, nonce, a)
 		if _, ok := a.(coordinator.Return); ok && err == nil {
 			member, _ := s.Member(from)
-			member.ProbationUntil = until
+			member.ProbationUntil = s.Progress.Step + 1
 		}
 		return err
 	}}
