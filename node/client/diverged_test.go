@@ -98,7 +98,7 @@ func TestAllDesynchronise(t *testing.T) {
 // machine stands still does. It finds its way back into the same epoch.
 func TestMissedOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, epochs(4))
+		w := newWorld(t, epochs(4), []byte(everyThird)...)
 		a, b, d := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
 		c := w.launch(3, func(o *options) {
 			o.Backend = blink(w.ctx, o.Backend, func(s *coordinator.State) bool { return s.Progress.Step >= 3 && s.Progress.Step < 6 })
