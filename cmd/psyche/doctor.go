@@ -17,8 +17,8 @@ type doctor struct {
 
 // Help is shown by --help below the command's summary.
 func (c *doctor) Help() string {
-	return `This program needs nothing but itself. What training needs is looked at by psyche-client doctor, which is
-run here if that program is found.`
+	return `This program needs nothing but itself. Training needs more: psyche-client doctor looks at that, and is run
+here if that program is found.`
 }
 
 // errNoClient says what to do where only hosting works.

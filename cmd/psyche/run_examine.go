@@ -21,7 +21,7 @@ import (
 type runExamine struct {
 	File    string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
 	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, as the page and psyche run replay --states show it."`
-	Exhibit string `placeholder:"FILE" type:"path" help:"What the accuser kept of the result: exhibit-STEP-KEY.psye, in the folder audits-KEY beside its checkpoints. With it the result is examined again, and not only the trial."`
+	Exhibit string `placeholder:"FILE" type:"path" help:"File that the accuser kept of the result: exhibit-STEP-KEY.psye, in the folder audits-KEY beside its checkpoints. With it the result is examined again, and not only the trial."`
 	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors: wanted with --exhibit."`
 }
 
@@ -31,7 +31,7 @@ func (c *runExamine) Help() string {
 came of it. Of an accusation: the jury, each vote, and the verdict. Of a proof that somebody signed two
 results: that both signatures are right. With --exhibit also the accused's own bytes: its signature, its
 result, what it opened, and which rule that breaks; nothing of it could be made up by the accuser.
-What does not verify, or shows nothing, ends with exit code 6.
+A log or an exhibit that does not verify, or that shows nothing, ends with exit code 6.
 
 Example:
 

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// TestCut: who examines a result without the kernels cuts a model as they do.
+// TestCut compares how a result is examined without the kernels with how they cut a model.
 func TestCut(t *testing.T) {
 	for _, shape := range [][]int64{{}, {1}, {7}, {64}, {97}, {128, 96}, {1000, 33}, {3, 50, 70}, {2, 3, 127, 129}, {4096, 1}} {
 		for _, edge := range []int{1, 7, 64, 128} {
