@@ -16,12 +16,16 @@ import (
 
 const (
 	maxRejoins     = 5 // attempts to find the way into a running epoch from its first model
-	maxCommitTries = 6 // attempts to begin from a commit point, before; each one is tried twice
+	maxCommitTries = 6 // attempts to begin from a commit point, before
+	triesOfOne     = 3 // for one commit point: unreachable at first, then asked, then ready
 	askedHolders   = 3 // members that are asked for one: each that has it reads and hashes a model
 
 	// commitPause is after the first attempt to get a commit point; it doubles from one to the next. Whoever
 	// holds it may have to read it from its disk.
 	commitPause = 300 * time.Millisecond
+	// commitPatience is how long who is asked for it first may take to answer; it grows likewise, and with a
+	// liar that is silent beside members that need a moment no attempt is lost.
+	commitPatience = time.Second
 )
 
 // rejoin is a client's way back into the rounds of an epoch: from its newest commit point or, if there
@@ -137,7 +141,7 @@ func (n *Node) beginning() *handover.Model {
 		return n.models.Held
 	}
 	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
-		if r.tries%2 == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
+		if r.tries%triesOfOne == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
 		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
@@ -166,7 +170,8 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	r.store.Forget(0, 0) // what follows does not go on from there
 	a := r.models.Begin(handover.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
-		Peers: r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
+		Patience: commitPatience << (r.tries / 2),
+		Peers:    r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
 	})
 	r.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		limited, cancel := r.engine.tasks.WithTimeout(ctx, limit)

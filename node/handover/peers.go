@@ -49,10 +49,13 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 }
 
 // manifest asks all members and returns the manifest and the members that have it. Who is late is not waited
-// for once two thirds have answered and one of them has it: what it is the digest proves. Nor is it where all
-// said before that they hold the model, and may only need a moment to have it ready.
+// for once two thirds have answered and one of them has it: what it is the digest proves.
 func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
-	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
+	patience := requestTimeout
+	if a.Patience > 0 {
+		patience = min(patience, a.Patience)
+	}
+	ctx, cancel := a.Tasks.WithTimeout(ctx, patience)
 	defer cancel()
 	var mu sync.Mutex
 	answered := 0
@@ -69,7 +72,7 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 		} else { // others are asked
 			a.Log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
 		}
-		if 3*answered >= 2*len(a.Peers) && (a.Running || len(holders) > 0) {
+		if 3*answered >= 2*len(a.Peers) && len(holders) > 0 {
 			return errAnswered
 		}
 		return nil
