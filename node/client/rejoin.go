@@ -16,8 +16,7 @@ import (
 
 const (
 	maxRejoins     = 5 // attempts to find the way into a running epoch from its first model
-	maxCommitTries = 6 // attempts to begin from a commit point, before
-	triesOfOne     = 3 // for one commit point: unreachable at first, then asked, then ready
+	maxCommitTries = 6 // attempts to begin from a commit point, before; each one is tried twice
 	askedHolders   = 3 // members that are asked for one: each that has it reads and hashes a model
 
 	// commitPause is after the first attempt to get a commit point; it doubles from one to the next. Whoever
@@ -141,7 +140,7 @@ func (n *Node) beginning() *handover.Model {
 		return n.models.Held
 	}
 	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
-		if r.tries%triesOfOne == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
+		if r.tries%2 == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
 		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
