@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
@@ -55,6 +57,14 @@ var departures = []departure{
 		d.waitEpochOver()
 		d.startAgain(d.clients...)
 	}},
+	// Where fewer than a third of the first members are left, nothing of the rounds that they have by themselves
+	// can be recorded: the epoch ends after four of them.
+	{"three of four leave (Ctrl-C) in one moment", coordinator.StoredRounds + 1, false, 4, func(d *departing) {
+		d.clients[0].waitPhase("RoundTrain", 4)
+		d.interrupt(d.clients[1:]...)
+		d.waitEpochOver()
+		d.startAgain(d.clients[1:]...)
+	}},
 	{"one of two is killed", departureCommits, false, 2, func(d *departing) {
 		d.clients[0].waitPhase("RoundTrain", 8)
 		d.killAll(d.clients[1])
@@ -72,6 +82,12 @@ var departures = []departure{
 		d.killAll(d.clients[1:]...)
 		d.waitEpochOver()
 		d.startAgain(d.clients[1:]...)
+	}},
+	{"three of four stand still for eight seconds", departureCommits, false, 4, func(d *departing) {
+		d.clients[0].waitPhase("RoundTrain", 8)
+		d.signal(syscall.SIGSTOP, d.clients[1:]...)
+		time.Sleep(8 * time.Second)
+		d.signal(syscall.SIGCONT, d.clients[1:]...)
 	}},
 	{"all four are killed in one moment", departureCommits, false, 4, func(d *departing) {
 		d.clients[0].waitPhase("RoundTrain", 8)
@@ -189,12 +205,26 @@ func (d *departing) killAll(clients ...*client) {
 	}
 }
 
-// interrupt ends a client by Ctrl-C.
-func (d *departing) interrupt(c *client) {
+// interrupt ends clients by Ctrl-C.
+func (d *departing) interrupt(clients ...*client) {
 	d.t.Helper()
-	c.interrupt(d.t)
-	if code := c.exitCode(d.t, exitTimeout); code != interrupted {
-		d.t.Fatalf("%s ended with exit code %d, want %d", c.name, code, interrupted)
+	for _, c := range clients {
+		c.interrupt(d.t)
+	}
+	for _, c := range clients {
+		if code := c.exitCode(d.t, exitTimeout); code != interrupted {
+			d.t.Fatalf("%s ended with exit code %d, want %d", c.name, code, interrupted)
+		}
+	}
+}
+
+// signal sends a signal to clients in one moment.
+func (d *departing) signal(s syscall.Signal, clients ...*client) {
+	d.t.Helper()
+	for _, c := range clients {
+		if err := c.process.command.Process.Signal(s); err != nil {
+			d.t.Fatal(err)
+		}
 	}
 }
 
