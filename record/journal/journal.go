@@ -18,8 +18,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/9\n"
-	oldMagic   = "psychelog/" // formats 1 to 8: other rules of the coordinator, which would replay to another state
+	magic      = "psychelog/10\n"
+	oldMagic   = "psychelog/" // formats 1 to 9: other rules of the coordinator, which would replay to another state
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -28,7 +28,7 @@ var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
 	// ErrVersion says that a journal was written in an earlier format.
-	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 4")
+	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 10")
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
@@ -292,7 +292,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	if err != nil {
 		return summary, err
 	}
-	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" || text == oldMagic+"4\n" {
+	if of := start[len(oldMagic):]; bytes.HasPrefix(start[:], []byte(oldMagic)) && of[0] >= '1' && of[0] <= '9' && of[1] == '\n' {
 		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
 	}
 	if string(start[:]) != magic {
