@@ -6,9 +6,12 @@ import "slices"
 // says nothing. Nobody can check it, every value is one that may be said, and no rule looks at it: it
 // is shown, and the median of a quorum's claims is what a few that lie cannot move far.
 type Claim struct {
-	Loss  uint16 // mean of its batch, in thousandths of a nat per token; 0: none
+	Loss  uint16 // mean of its batch, LossUnit to a nat per token; 0: none
 	Speed uint32 // tokens that it trained in a second; 0: none
 }
+
+// LossUnit is how many units of Claim.Loss are a nat per token: the most that can be claimed is 65.5.
+const LossUnit = 1000
 
 // Claims are what the witnesses of a round say of one figure.
 type Claims struct {
@@ -21,8 +24,7 @@ type Claims struct {
 // leastClaims is how many claims there have to be for one of them to be far from the others.
 const leastClaims = 3
 
-// Losses returns what the witnesses of the round claim of their loss, in thousandths of a nat per
-// token.
+// Losses returns what the witnesses of the round claim of their loss, in units of Claim.Loss.
 func (r *Round) Losses() Claims {
 	return r.claims(func(c Claim) uint32 { return uint32(c.Loss) })
 }
