@@ -1,6 +1,10 @@
 package event
 
-import "github.com/psyche-go/psyche/core/coordinator"
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
 
 // Claimed is what the witnesses of a round claim of their own training. Nobody can check a claim; of a
 // quorum of honest members their median is one of theirs, whatever the others say.
@@ -17,6 +21,23 @@ type Claims struct {
 	Median float64  `json:"median"`
 	Spread float64  `json:"spread"`        // median of the claims' distances from Median
 	Far    []string `json:"far,omitempty"` // members whose claim is far from Median, base58
+}
+
+// String says what the witnesses claim of their loss, median and spread, and who is far from
+// it; it is empty where none does.
+func (c *Claimed) String() string {
+	if c == nil || c.Loss.Count == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("claimed loss %.3f ± %.3f: step %d, %d of %d witnesses", c.Loss.Median, c.Loss.Spread, c.Step, c.Loss.Count, c.Witnesses)
+	const named = 2
+	for i, id := range c.Loss.Far[:min(len(c.Loss.Far), named)] {
+		text += []string{", far ", ", "}[min(i, 1)] + id[:min(8, len(id))]
+	}
+	if more := len(c.Loss.Far) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // ClaimedOf returns what is claimed of the newest round of a state that is over; nil: nothing.

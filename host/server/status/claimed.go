@@ -2,25 +2,24 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// claimedText says what the witnesses of a round claim, a line for each figure, and who is far from the
-// median of the loss.
+// claimedText says what the witnesses of a round claim, and who is far from the median of the loss, a
+// line for each.
 func claimedText(c *event.Claimed) (lines []string) {
 	if c == nil {
 		return nil
 	}
-	if l := c.Loss; l.Count > 0 {
-		lines = append(lines, fmt.Sprintf("loss %.3f ± %.3f in step %d: the median of what %d of %d witnesses say", l.Median, l.Spread, c.Step, l.Count, c.Witnesses))
+	if text := c.String(); text != "" {
+		lines = append(lines, text)
+	}
+	for _, id := range c.Loss.Far {
+		lines = append(lines, "far from that: "+id)
 	}
 	if s := c.Speed; s.Count > 0 {
-		lines = append(lines, fmt.Sprintf("%.0f ± %.0f tokens/s of one member, likewise of %d", s.Median, s.Spread, s.Count))
-	}
-	if len(c.Loss.Far) > 0 {
-		lines = append(lines, "far from the loss of the others: "+strings.Join(c.Loss.Far, ", "))
+		lines = append(lines, fmt.Sprintf("claimed speed %.0f ± %.0f tokens/s of one member: %d witnesses", s.Median, s.Spread, s.Count))
 	}
 	return lines
 }

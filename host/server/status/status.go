@@ -243,7 +243,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
 	}
 	for i, text := range claimedText(r.Claimed) {
-		line(title("claimed", i), "%s", text)
+		line(title("learning", i), "%s", text)
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	if r.Commit != nil {
