@@ -43,7 +43,7 @@ function far(c) {
 export function claimColumns(data) {
   if (!data.history || !data.history.members.some((m) => m.claims)) return [];
   return [
-    { name: "Loss†", help: "of the newest round that it witnessed and trained in", value: (m) => m.claimed_loss || 0, show: (m) => m.claims ? `${short(m.claimed_loss / unit, 4)} in step ${whole(m.claimed_step)}` : "–" },
+    { name: "Loss†", help: "of the newest round that it witnessed and trained in", value: (m) => m.claimed_loss || 0, show: (m) => m.claims ? el("span", { title: `step ${whole(m.claimed_step)}` }, short(m.claimed_loss / unit, 4)) : "–" },
     { name: "Tokens/s†", help: "of that round, while it computed", value: (m) => m.claimed_speed || 0, show: (m) => m.claimed_speed ? short(m.claimed_speed) : "–" },
     { name: "Far†", help: "rounds in which its claim of the loss was far from the median", value: (m) => m.far || 0, show: (m) => m.claims ? [bad(m.far || 0), ` of ${whole(m.claims)}`] : "–" },
   ];
