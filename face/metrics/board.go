@@ -170,6 +170,7 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.rate(length, t.Seconds)
 	}
 	row := Row{Time: at, Step: t.Step, Values: maps.Clone(b.values)}
+	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { return strings.HasPrefix(name, "claimed/") }) // of another step, in a row of their own
 	maps.Copy(row.Values, b.extra)
 	clear(b.extra)
 	b.hand(row)
