@@ -17,8 +17,8 @@ const LossUnit = 1000
 type Claims struct {
 	Count  int        // that said it
 	Median uint32     // of an even number the lower one of the two in the middle
-	Spread uint32     // median of the claims' distances from Median
-	Far    []ClientID // whose claim is more than five spreads and more than a tenth of the median away from it
+	Spread uint32     // median of the claims' distances from Median, of an even number the higher one
+	Far    []ClientID // of losses: who claims one that is more than five spreads and a third of the median away
 }
 
 // leastClaims is how many claims there have to be for one of them to be far from the others.
@@ -29,10 +29,11 @@ func (r *Round) Losses() Claims {
 	return r.claims(func(c Claim) uint32 { return uint32(c.Loss) })
 }
 
-// Speeds returns what they claim of their speed, in tokens per second. Machines differ: who is far is
-// slow or fast.
+// Speeds returns what they claim of their speed, in tokens per second. Machines differ: nobody is far.
 func (r *Round) Speeds() Claims {
-	return r.claims(func(c Claim) uint32 { return c.Speed })
+	speeds := r.claims(func(c Claim) uint32 { return c.Speed })
+	speeds.Far = nil
+	return speeds
 }
 
 func (r *Round) claims(of func(Claim) uint32) Claims {
@@ -45,24 +46,21 @@ func (r *Round) claims(of func(Claim) uint32) Claims {
 	if len(values) == 0 {
 		return Claims{}
 	}
-	c := Claims{Count: len(values), Median: median(values)}
+	slices.Sort(values)
+	c := Claims{Count: len(values), Median: values[(len(values)-1)/2]}
 	for _, v := range values {
 		distances = append(distances, distance(v, c.Median))
 	}
-	c.Spread = median(distances)
+	slices.Sort(distances)
+	c.Spread = distances[len(distances)/2]
 	for i := range r.Witnesses {
 		w := &r.Witnesses[i]
 		v := of(w.Claim)
-		if d := uint64(distance(v, c.Median)); v != 0 && c.Count >= leastClaims && d > 5*uint64(c.Spread) && 10*d > uint64(c.Median) {
+		if d := uint64(distance(v, c.Median)); v != 0 && c.Count >= leastClaims && d > 5*uint64(c.Spread) && 3*d > uint64(c.Median) {
 			c.Far = append(c.Far, r.Members[w.Member])
 		}
 	}
 	return c
-}
-
-func median(values []uint32) uint32 {
-	slices.Sort(values)
-	return values[(len(values)-1)/2]
 }
 
 func distance(a, b uint32) uint32 { return max(a, b) - min(a, b) }

@@ -139,9 +139,10 @@ func (b *Board) claimed(at time.Time, c *event.Claimed) {
 	for name, of := range map[string]event.Claims{"claimed/loss": c.Loss, "claimed/tokens_per_sec": c.Speed} {
 		if of.Count > 0 {
 			row.Values[name], row.Values[name+"_spread"] = of.Median, of.Spread
-			row.Values[name+"_claims"], row.Values[name+"_far"] = float64(of.Count), float64(len(of.Far))
+			row.Values[name+"_claims"] = float64(of.Count)
 		}
 	}
+	row.Values["claimed/loss_far"] = float64(len(c.Loss.Far))
 	maps.Copy(b.values, row.Values)
 	b.hand(row)
 }
