@@ -1,5 +1,5 @@
 // Whether the run learns, by what witnesses claim in the proofs that they sign.
-import { bad, el, key, section, short, tile, whole } from "./parts.js";
+import { el, key, section, short, tile, whole } from "./parts.js";
 import { lines } from "./charts.js";
 
 const unit = 1000; // of a claimed loss in the log
@@ -45,6 +45,6 @@ export function claimColumns(data) {
   return [
     { name: "Loss†", help: "of the newest round that it witnessed and trained in", value: (m) => m.claimed_loss || 0, show: (m) => m.claims ? el("span", { title: `step ${whole(m.claimed_step)}` }, short(m.claimed_loss / unit, 4)) : "–" },
     { name: "Tokens/s†", help: "of that round, while it computed", value: (m) => m.claimed_speed || 0, show: (m) => m.claimed_speed ? short(m.claimed_speed) : "–" },
-    { name: "Far†", help: "rounds in which its claim of the loss was far from the median", value: (m) => m.far || 0, show: (m) => m.claims ? [bad(m.far || 0), ` of ${whole(m.claims)}`] : "–" },
+    { name: "Far†", help: "rounds in which its claim of the loss was far from the median", value: (m) => m.far || 0, show: (m) => m.claims ? el("span", { title: `of ${whole(m.claims)}` }, whole(m.far || 0)) : "–" },
   ];
 }
