@@ -121,7 +121,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 	if err := os.WriteFile(log, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, output = a.plain("run", "replay", log); code != exitUnverified || !strings.Contains(output, "entry 0 at offset 12") {
+	if code, output = a.plain("run", "replay", log); code != exitUnverified || !strings.Contains(output, "entry 0 at offset 13") {
 		t.Errorf("replay of a damaged log: exit code %d:\n%s", code, output)
 	}
 }
