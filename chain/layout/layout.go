@@ -13,7 +13,7 @@ const (
 	Size = 338_488
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 10
+	Version = 11
 
 	magic = "psyche1\x00"
 )

@@ -74,7 +74,7 @@ func testState(t testing.TB) coordinator.State {
 		}
 		round := s.CurrentRound()
 		for _, member := range round.ElectedWitnesses(s.Config) {
-			w := coordinator.WitnessRound{Step: step, CommitmentsRoot: id(13), Replica: id(14)}
+			w := coordinator.WitnessRound{Step: step, CommitmentsRoot: id(13), Replica: id(14), Claim: coordinator.Claim{Loss: 0x0102, Speed: 0x03040506}}
 			w.Participants.Add(round.Seed, round.Members[0][:])
 			apply(round.Members[member], w)
 		}

@@ -229,7 +229,8 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 	list(a, &r.Members, int(members), coordinator.MaxClients, keySize, a.id)
 	list(a, &r.Witnesses, int(witnesses), coordinator.MaxWitnesses, witnessSize, func(w *coordinator.Witness) {
 		a.uint16(&w.Member)
-		a.skip(6)
+		a.uint16(&w.Claim.Loss)
+		a.uint32(&w.Claim.Speed)
 		for i := range w.Participants {
 			a.uint64(&w.Participants[i])
 		}

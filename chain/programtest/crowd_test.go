@@ -173,7 +173,7 @@ func (c *crowd) loseMember() {
 // proof is a witness's, in which the result of every nth trainer is missing.
 func (c *crowd) proof(nth int) coordinator.WitnessRound {
 	r := c.r.s.CurrentRound()
-	a := coordinator.WitnessRound{Step: r.Step, CommitmentsRoot: clientID(1), Replica: clientID(2)}
+	a := coordinator.WitnessRound{Step: r.Step, CommitmentsRoot: clientID(1), Replica: clientID(2), Claim: coordinator.Claim{Loss: 2345, Speed: 1200}}
 	for i, assigned := range r.Assignments(c.r.s.Config) {
 		if nth > 0 && i%nth == 0 {
 			continue

@@ -203,7 +203,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 // witness draws a proof, of filters that lack a member, or have a bit more or less than a round
 // can set.
 func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
-	a := coordinator.WitnessRound{Step: g.around(s.Progress.Step), CommitmentsRoot: clientID(1), Replica: clientID(2)}
+	a := coordinator.WitnessRound{Step: g.around(s.Progress.Step), CommitmentsRoot: clientID(1), Replica: clientID(2), Claim: g.claim()}
 	round := s.CurrentRound()
 	if round == nil {
 		return a
@@ -217,6 +217,10 @@ func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
 	a.Reveal = oneOf(g, [32]byte{}, secret, linkAt(1), linkAt(29))
 	g.overfill(&a, round, s.Config)
 	return a
+}
+
+func (g *generator) claim() coordinator.Claim {
+	return coordinator.Claim{Loss: oneOf(g, 0, 1<<16-1, uint16(g.IntN(1<<16))), Speed: oneOf(g, 0, 1<<32-1, uint32(g.Uint64()))}
 }
 
 // overfill gives a filter about as many bits as the round's items can set.
@@ -380,7 +384,7 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
 		return nil
 	}
-	w := coordinator.WitnessRound{Step: round.Step, Reveal: g.reveal(s, id)}
+	w := coordinator.WitnessRound{Step: round.Step, Reveal: g.reveal(s, id), Claim: g.claim()}
 	drop := g.rarely(3)
 	for i, a := range s.Awaited() {
 		if !drop || i > 0 {

@@ -40,6 +40,8 @@ var mutants = []struct{ source, old, new string }{
 	{"apply.c", "if (!member_set_has(round->elected, member)) return ERR_NOT_ELECTED;", ""},
 	{"apply.c", "\t\thost_zero(w, sizeof *w);\n", ""},
 	{"apply.c", "!round_member_index(round, from, &member) || !client || client->state != HEALTHY", "!round_member_index(round, from, &member) || !client"},
+	{"apply.c", "w->loss = a->loss;", ""},
+	{"apply.c", "w->speed = a->speed;", ""},
 	{"apply.c", "if (s->run_state == PAUSED) return ERR_HALTED;", ""},
 	{"health.c", " || state_is_back(s, client)", ""},
 	{"apply.c", "client.returns >= MAX_RETURNS", "client.returns > MAX_RETURNS"},

@@ -42,6 +42,7 @@ type WitnessRound struct {
 	CommitmentsRoot [32]byte     // merkle.Root over all batches ascending, zero leaf where none is held
 	Replica         [32]byte
 	Reveal          [32]byte // what the sender had committed to, for Round.Challenge; zero reveals nothing
+	Claim           Claim
 }
 
 // HealthCheck accuses members whose results the quorum of the previous round's

@@ -248,6 +248,7 @@ func (s *State) witness(from ClientID, a *WitnessRound) error {
 		Commitments:     a.Commitments,
 		CommitmentsRoot: a.CommitmentsRoot,
 		Replica:         a.Replica,
+		Claim:           a.Claim,
 	})
 	return nil
 }

@@ -343,6 +343,7 @@ func (d *decoder) round(r *Round) {
 		d.filter(&w.Commitments)
 		d.bytes(w.CommitmentsRoot[:], "witness")
 		d.bytes(w.Replica[:], "witness")
+		w.Claim = Claim{Loss: d.uint16("claim"), Speed: d.uint32("claim")}
 	}
 	d.bytes(r.Challenge[:], "challenge")
 }

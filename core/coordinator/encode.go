@@ -8,13 +8,13 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 10
+const encodingVersion = 11
 
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
 	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // and a digest if it reported one
-	witnessSize = 2 + 2*filterSize + 32 + 32
+	witnessSize = 2 + 2*filterSize + 32 + 32 + 2 + 4
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
 	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3
@@ -216,6 +216,8 @@ func (r *Round) appendTo(b []byte) []byte {
 		b = appendFilter(b, &w.Commitments)
 		b = append(b, w.CommitmentsRoot[:]...)
 		b = append(b, w.Replica[:]...)
+		b = le.AppendUint16(b, w.Claim.Loss)
+		b = le.AppendUint32(b, w.Claim.Speed)
 	}
 	return append(b, r.Challenge[:]...)
 }

@@ -47,6 +47,7 @@ func goldenState(t testing.TB) State {
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
 	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Complaints, s.Config.EjectionEpochs = 2, 2, 3
 	s.Epoch.Rounds[0].Challenge = clientID("challenge")
+	s.Epoch.Rounds[0].Witnesses[1].Claim = Claim{Loss: 0x0102, Speed: 0x03040506}
 	s.Epoch.Clients[0].HoldsEarlier = 1
 	s.Epoch.Clients[1].Report = Recorded{Step: 2, Digest: clientID("d2")}
 	s.Authority.Ejections[0].Reason = FoundGuilty
@@ -54,7 +55,7 @@ func goldenState(t testing.TB) State {
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v10.golden": goldenState(t), "tried-v10.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v11.golden": goldenState(t), "tried-v11.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }
@@ -189,11 +190,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 9
+	raw[0] = 10
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 9 || !strings.Contains(err.Error(), "state of encoding 9, this program reads 10: go on with") {
-		t.Errorf("encoding 9: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 10 || !strings.Contains(err.Error(), "state of encoding 10, this program reads 11: go on with") {
+		t.Errorf("encoding 10: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version

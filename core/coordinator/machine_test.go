@@ -19,6 +19,7 @@ type run struct {
 	nonce uint64
 
 	silent ClientID // does nothing in rounds
+	claim  Claim    // of every witness
 }
 
 // testDraw is a draw that a number stands for.
@@ -95,7 +96,7 @@ func (r *run) startTraining() {
 func (r *run) witnessAll() {
 	r.t.Helper()
 	round := r.CurrentRound()
-	a := WitnessRound{Step: round.Step}
+	a := WitnessRound{Step: round.Step, Claim: r.claim}
 	var leaves [][32]byte
 	for _, assigned := range round.Assignments(r.Config) {
 		id := round.Members[assigned.Member]

@@ -141,7 +141,7 @@ func someWitness(t *rapid.T, s *State) WitnessRound {
 	if round == nil {
 		return a
 	}
-	a.Reveal = someReveal(t)
+	a.Reveal, a.Claim = someReveal(t), Claim{Loss: rapid.Uint16().Draw(t, "loss"), Speed: rapid.Uint32().Draw(t, "speed")}
 	missing := rapid.IntRange(-1, len(round.Members)).Draw(t, "missing")
 	for i, id := range round.Members {
 		if i != missing {

@@ -161,6 +161,7 @@ type Witness struct {
 	Commitments     bloom.Filter // commitments of those results
 	CommitmentsRoot [32]byte     // Merkle root over all batches of the round in ascending order
 	Replica         [32]byte     // its replica hash when the round began
+	Claim           Claim
 }
 
 // Round is one step of training. Everything but Witnesses is fixed at its start.

@@ -124,7 +124,7 @@ func (b *browser) show(t *testing.T, address, run, theme string, width, height i
 		chromedp.Navigate(address+"/#run="+url.QueryEscape(run)), chromedp.WaitVisible(chromedp.CSS("#title")))
 }
 
-var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3}
+var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3, Boast: 2}
 
 // courtRun has audits: a jury ejects who cheats, another one who slanders.
 var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
@@ -149,7 +149,7 @@ func TestBrowser(t *testing.T) {
 	})
 	t.Run("everything is shown", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		for _, heading := range []string{"Time", "Curves", "Members", "What happened", "Checkpoints", "Take part", "Configuration"} {
+		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "What happened", "Checkpoints", "Take part", "Configuration"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("there is no section %s", heading)
 			}
@@ -175,6 +175,19 @@ func TestBrowser(t *testing.T) {
 		}
 		b.text(t, `document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
 		b.window(t, "transfers")
+	})
+	t.Run("claims", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		if got := b.text(t, `document.querySelector(".tiles div").textContent`); !strings.HasPrefix(got, "Loss, claimed2.7") || !strings.Contains(got, " ± 0.00") {
+			t.Errorf("the first figure is %q", got)
+		}
+		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median claim 2.7") {
+			t.Errorf("the chart of the loss reads %q", got)
+		}
+		boasts := dashtest.Key(shownRun.Boast).ID().String()
+		if got := b.text(t, `document.querySelector("#h-learning").closest("section").querySelector(":scope > p .key").title`); got != boasts {
+			t.Errorf("far from the others is %q, want %s", got, boasts)
+		}
 	})
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
 	t.Run("keyboard", func(t *testing.T) {

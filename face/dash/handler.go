@@ -67,7 +67,7 @@ func New(runs func() []Run) *Page {
 	}
 	files := http.FileServerFS(assets)
 	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) })
-	for _, file := range []string{"app.js", "charts.js", "parts.js", "trust.js", "colours.css", "style.css", "icon.svg"} {
+	for _, file := range []string{"app.js", "charts.js", "learning.js", "parts.js", "trust.js", "colours.css", "style.css", "icon.svg"} {
 		p.mux.Handle("GET /"+file, files)
 	}
 	return p

@@ -31,6 +31,7 @@ type Board struct {
 	extra      map[string]float64 // of the next row only
 	batch      uint32             // sequences of the running round
 	starts     []start            // of the newest rounds
+	claims     uint32             // step of the newest round whose claims were seen
 	listeners  []func(Row)
 }
 
@@ -114,6 +115,7 @@ func has(scores map[string]float64, name string) bool {
 func (b *Board) state(at time.Time, s event.State) {
 	b.values["coordinator/epoch"], b.values["coordinator/round"] = float64(s.Epoch), float64(s.Step)
 	b.values["coordinator/num_clients"] = float64(len(s.Members))
+	b.claimed(at, s.Claimed)
 	if s.RunState != "RoundTrain" || s.BatchSize == 0 {
 		return
 	}
@@ -125,6 +127,24 @@ func (b *Board) state(at time.Time, s event.State) {
 	if len(b.starts) > ratedSteps+1 {
 		b.starts = b.starts[1:]
 	}
+}
+
+// claimed makes a row of what the witnesses of a round claim.
+func (b *Board) claimed(at time.Time, c *event.Claimed) {
+	if c == nil || c.Step == b.claims {
+		return
+	}
+	b.claims = c.Step
+	row := Row{Time: at, Step: c.Step, Values: map[string]float64{}}
+	for name, of := range map[string]event.Claims{"claimed/loss": c.Loss, "claimed/tokens_per_sec": c.Speed} {
+		if of.Count > 0 {
+			row.Values[name], row.Values[name+"_spread"] = of.Median, of.Spread
+			row.Values[name+"_claims"] = float64(of.Count)
+		}
+	}
+	row.Values["claimed/loss_far"] = float64(len(c.Loss.Far))
+	maps.Copy(b.values, row.Values)
+	b.hand(row)
 }
 
 // trained makes the row of a step.
@@ -151,6 +171,7 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.rate(length, t.Seconds)
 	}
 	row := Row{Time: at, Step: t.Step, Values: maps.Clone(b.values)}
+	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { return strings.HasPrefix(name, "claimed/") }) // of another step, in a row of their own
 	maps.Copy(row.Values, b.extra)
 	clear(b.extra)
 	b.hand(row)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,34 @@ func TestRows(t *testing.T) {
 	}
 	if got := rows[3].Values; got["eval/arc_easy"] != 0.5 || got["eval/arc_easy/acc"] != 0.25 || len(got) != 3 {
 		t.Errorf("the task's row is %v", got)
+	}
+}
+
+// TestClaims wants a row for each round of which something is claimed, and the figures in no other.
+func TestClaims(t *testing.T) {
+	b := metrics.New()
+	var rows []metrics.Row
+	b.Listen(func(r metrics.Row) { rows = append(rows, r) })
+	for step := uint32(1); step <= 3; step++ {
+		s := event.State{RunState: "RoundTrain", Step: step, BatchSize: 8}
+		if step > 1 {
+			s.Claimed = &event.Claimed{Step: step - 1, Witnesses: 4, Loss: event.Claims{Count: 3, Median: 4 / float64(step), Spread: 0.25, Far: []string{"a"}}}
+		}
+		for _, body := range []event.Body{s, s, event.Trained{Step: step, Batch: event.Batch{0, 4}, Tokens: 400, Seconds: 1}} {
+			b.See(event.Event{Body: body})
+		}
+	}
+	claimed := slices.DeleteFunc(rows, func(r metrics.Row) bool { _, found := r.Values["claimed/loss"]; return !found })
+	if len(claimed) != 2 || claimed[0].Step != 1 || claimed[1].Step != 2 {
+		t.Fatalf("rows %v", claimed)
+	}
+	for name, want := range map[string]float64{"claimed/loss": 2, "claimed/loss_spread": 0.25, "claimed/loss_claims": 3, "claimed/loss_far": 1} {
+		if got := claimed[0].Values[name]; got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if v := b.Values(); v["claimed/loss"] != 4.0/3 || len(claimed[0].Values) != 4 {
+		t.Errorf("figures %v, row %v", v, claimed[0].Values)
 	}
 }
 

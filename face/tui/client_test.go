@@ -35,7 +35,7 @@ func member() *Client {
 	see(event.Ready{Step: 1, Source: "peers", Bytes: 9_632_112, Seconds: 1.5})
 	for step := uint32(1); step <= 40; step++ {
 		at = begun.Add(time.Duration(step) * time.Second)
-		see(event.State{RunState: "RoundTrain", Step: step, Epoch: step / 25, Members: ids, Elected: []string{ids[0], ids[2]}, Quorum: 4, IsMember: true, BatchSize: 24, TotalSteps: 100, Limit: 30})
+		see(event.State{RunState: "RoundTrain", Step: step, Epoch: step / 25, Members: ids, Elected: []string{ids[0], ids[2]}, Quorum: 4, IsMember: true, BatchSize: 24, TotalSteps: 100, Limit: 30, Claimed: claimedOf(step)})
 		see(event.Gradient{Step: step, LR: 0.004, Norm: 1.25})
 		see(event.Trained{Step: step, Batch: event.Batch{uint64(24 * step), uint64(24*step + 8)}, Loss: event.Loss(2.6 + 3*math.Exp(-float64(step)/10)), Tokens: 2048, Seconds: 0.707})
 		see(event.ResultSent{Step: step, Batch: event.Batch{uint64(24 * step), uint64(24*step + 8)}, Bytes: 8334})
@@ -54,6 +54,14 @@ func member() *Client {
 	c.count(peers(1), at)
 	c.count(peers(2), at.Add(time.Second))
 	return c
+}
+
+// claimedOf is what four of five witnesses say of the round before a step.
+func claimedOf(step uint32) *event.Claimed {
+	if step < 2 {
+		return nil
+	}
+	return &event.Claimed{Step: step - 1, Witnesses: 5, Loss: event.Claims{Count: 4, Median: 2.6 + 3*math.Exp(-float64(step-1)/10), Spread: 0.012, Far: []string{"9aBcDeFgHi"}}}
 }
 
 func (c *Client) screen(width, height int, at time.Time) string {

@@ -35,6 +35,9 @@ const (
 func (s seen) render(width, height int, now time.Time) string {
 	width, height = max(width, leastWidth), max(height, leastHeight)
 	lines := append(s.head(width, now), s.round()...)
+	if text := s.state.Claimed.String(); text != "" && height >= roomyHeight {
+		lines = append(lines, printable(text))
+	}
 	least := 0
 	if len(s.losses) > 1 && height >= roomyHeight {
 		least = leastChart

@@ -32,7 +32,7 @@ func host(t *testing.T) *Server {
 	}
 	ids := []string{"83JJ1FKjQv", "7ZLpJgvnAb", "2VnaQYyoCd", "9aBcDeFgHi", "4kLmNoPqRs"}
 	for i, state := range []event.State{
-		{RunState: "RoundTrain", Step: 40, Epoch: 1, Members: ids, Elected: ids[:3], Witnesses: 2, Quorum: 3, Pending: 1, BatchSize: 24, TotalSteps: 100, Limit: 30, Digest: "b099701dc66c7b3e"},
+		{RunState: "RoundTrain", Step: 40, Epoch: 1, Members: ids, Elected: ids[:3], Witnesses: 2, Quorum: 3, Pending: 1, BatchSize: 24, TotalSteps: 100, Limit: 30, Digest: "b099701dc66c7b3e", Claimed: claimedOf(40)},
 		{RunState: "Warmup", Step: 1, Members: ids[:2], Ready: 1, TotalSteps: 50, Limit: 60},
 		{RunState: "Paused", Step: 7, Epoch: 2, TotalSteps: 50},
 	} {

@@ -84,6 +84,9 @@ func (h hosted) details(width int, now time.Time) []string {
 	case "RoundTrain", "RoundWitness":
 		lines = append(lines, fmt.Sprintf("%s  batch of %d", quorum(h.state, 20), h.state.BatchSize))
 	}
+	if text := h.state.Claimed.String(); text != "" {
+		lines = append(lines, printable(text))
+	}
 	journal := fmt.Sprintf("log %s, %s a minute", size(float64(h.journal)), size(h.grows(now)))
 	if h.commit > 0 {
 		journal += fmt.Sprintf("  made durable in %.1f ms", 1000*h.commit)

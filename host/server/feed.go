@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
 )
 
@@ -16,6 +17,7 @@ type publication struct {
 	state, peers feed
 	log          logStream
 	participants int                  // healthy members and pending clients
+	claimed      coordinator.Claims   // losses of the newest round that is over
 	known        map[identity.ID]bool // keys that are no strangers
 	offices      map[identity.ID]bool // keys that administer the run
 	phase        Phase

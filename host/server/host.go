@@ -297,7 +297,7 @@ func (h *host) logRefusal(message string, values ...any) {
 // are new.
 func (h *host) Publish(u core.Update) {
 	next := publication{
-		phase: h.phaseNow(), participants: len(u.Participants), known: h.known, offices: h.core.Offices(), closed: u.State.Closed,
+		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: h.known, offices: h.core.Offices(), closed: u.State.Closed,
 	}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers, next.log = newest.state, newest.peers, newest.log

@@ -90,11 +90,12 @@ var (
 	runLive      = gauge("run_connections", "Connections by what they are.", "kind")
 	runJournal   = gauge("run_journal_bytes", "Size of the journal.")
 	runStateSize = gauge("run_state_bytes", "Size of the encoded state.")
+	runClaimed   = gauge("run_claimed_loss", "Of the witnesses' claims about a round that is over, nobody can check them: median, spread, how many, how many far from the median.", "of")
 )
 
 // Describe implements prometheus.Collector.
 func (c runCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runState, runEpoch, runStep, runClients, runLive, runJournal, runStateSize} {
+	for _, d := range []*prometheus.Desc{runState, runEpoch, runStep, runClients, runLive, runJournal, runStateSize, runClaimed} {
 		out <- d
 	}
 }
@@ -122,5 +123,19 @@ func (c runCollector) Collect(out chan<- prometheus.Metric) {
 		send(runClients, float64(newest.participants))
 		send(runJournal, float64(h.logSize.Load()))
 		send(runStateSize, float64(len(newest.state.payload)))
+		if c := newest.claimed; c.Count > 0 {
+			send(runClaimed, float64(c.Median)/coordinator.LossUnit, "median")
+			send(runClaimed, float64(c.Spread)/coordinator.LossUnit, "spread")
+			send(runClaimed, float64(c.Count), "claims")
+			send(runClaimed, float64(len(c.Far)), "far")
+		}
 	}
+}
+
+// claimedLoss is what the witnesses of the newest round that is over claim of their loss.
+func claimedLoss(s *coordinator.State) coordinator.Claims {
+	if round, found := s.Claimed(); found {
+		return round.Losses()
+	}
+	return coordinator.Claims{}
 }

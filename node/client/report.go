@@ -90,9 +90,13 @@ func (r *reporter) held(l *tally.Tally) {
 }
 
 // applied reports that a round became part of the model.
-func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]byte, seconds float64, received uint64) {
+func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]byte, seconds float64, received uint64, losses coordinator.Claims) {
 	e := event.Applied{Step: step, Counted: len(o.Counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
-	r.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(o.Lost), "replica", e.Replica[:16])
+	said := []any{"step", step, "counted", e.Counted, "lost", len(o.Lost), "replica", e.Replica[:16]}
+	if losses.Count > 0 {
+		said = append(said, "claimed_loss", float64(losses.Median)/coordinator.LossUnit, "claims", losses.Count)
+	}
+	r.log.Info("applied", said...)
 	if r.events == nil {
 		return
 	}

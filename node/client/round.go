@@ -197,6 +197,9 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 // trained announces the own result unless the round is over.
 func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Trained) {
 	step, l := report.Step, n.rounds.of[report.Step]
+	if l != nil {
+		l.claim = claimOf(report)
+	}
 	n.report.log.Info("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
 	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
@@ -341,6 +344,7 @@ func (n *Node) sendWitness(l *roundState, now bool) {
 		return
 	}
 	proof, count := l.Witness()
+	proof.Claim = l.claim
 	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
 		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
 	}

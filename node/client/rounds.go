@@ -73,11 +73,12 @@ type roundState struct {
 	*tally.Tally
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
-	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
-	made    time.Time // when the own result was announced; zero: not yet
-	elected bool      // this client witnesses the round
-	seats   int       // members that its epoch began with
-	told    bool      // that everything that can be expected is held
+	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
+	made    time.Time         // when the own result was announced; zero: not yet
+	claim   coordinator.Claim // of the own training, once it is done
+	elected bool              // this client witnesses the round
+	seats   int               // members that its epoch began with
+	told    bool              // that everything that can be expected is held
 
 	trained    bool                 // training was started
 	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail

@@ -142,7 +142,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 				n.store.Remember(replica.applied(l, o, payloads))
 				n.auditor.Keep(kept)
 				n.store.Drop(l.Settled(o)...)
-				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
+				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received, l.Round.Losses())
 				if failed != nil {
 					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
 				} else if commits {

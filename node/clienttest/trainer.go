@@ -27,6 +27,7 @@ type Trainer struct {
 	Silent   func(step uint32) bool                  // the training fails
 	Lie      func(step uint32) bool                  // the result is one that others refuse
 	Corrupt  func(step uint32) bool                  // the weights are damaged after applying the step
+	Loss     func(step uint32) float64               // that it says it had; nil: the number of the step
 	OnTrain  func(step uint32, batch assign.BatchID) // is called when a training begins
 	OnApply  func(step uint32, own bool)             // is called after applying
 	Lag      uint32                                  // rounds after which results are applied; 0: 1
@@ -131,7 +132,11 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		f.pending = map[uint32]uint64{}
 	}
 	f.pending[step] = 1
-	return payload, float64(step), nil
+	loss := float64(step)
+	if f.Loss != nil {
+		loss = f.Loss(step)
+	}
+	return payload, loss, nil
 }
 
 // Verify implements env.Trainer.

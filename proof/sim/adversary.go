@@ -142,13 +142,22 @@ func (w *world) inform(liar *process, one, other []byte) {
 	})
 }
 
+// falseClaim is far too low in one round and far too high in the next.
+func falseClaim(step uint32) coordinator.Claim {
+	if step%2 == 0 {
+		return coordinator.Claim{Loss: 1, Speed: 1<<32 - 1}
+	}
+	return coordinator.Claim{Loss: 1<<16 - 1, Speed: 1}
+}
+
 // distort is what a lying witness makes of an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
 	state := p.machine.history().state
+	proof.Claim = falseClaim(proof.Step)
 	switch r.below(8) {
 	case 0: // saw nothing
-		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
+		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	case 1: // saw everything
 		for i := range proof.Commitments {
 			proof.Commitments[i], proof.Participants[i] = ^uint64(0), ^uint64(0)

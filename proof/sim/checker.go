@@ -39,6 +39,7 @@ func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonc
 	case coordinator.WitnessRound:
 		c.witnessed(s, from)
 		c.reveals(s, from, a)
+		c.claims(s, from, a)
 	case coordinator.HealthCheck:
 		c.accused(s, a)
 	case coordinator.ReportCheckpoint:
@@ -126,6 +127,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.roundOver(s, before)
 		c.challenged(s, before.step)
 		c.blameless(s, before)
+		c.learned(s, before.step)
 		c.courtsOver(before, now)
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)

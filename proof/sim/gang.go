@@ -98,6 +98,7 @@ func (w *world) gangElected(round *coordinator.Round, config coordinator.Config)
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	s := p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
+	proof.Claim = falseClaim(proof.Step)
 	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
 	case 0:
 		proof.Reveal[0] ^= 1
@@ -111,7 +112,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	if elected <= int(round.WitnessesElected)-int(round.WitnessesNeeded) {
 		return proof
 	}
-	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
+	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
 		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(Gang) {

@@ -31,6 +31,8 @@ var mutations = []mutation{
 	{"the data index does not advance", dataIndexBy(0), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
 	{"the data index advances twice", dataIndexBy(2), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
 	{"witnesses need not be elected", anybodyWitnesses, AllFaults, []Assertion{OnlyElected}, 0},
+	{"the newest claim is everybody's", newestClaim, AllFaults, []Assertion{ClaimsKept}, 0},
+	{"claims are forgotten", noClaims, AllFaults, []Assertion{ClaimsKept}, 0},
 	{"nonces are not looked at", noNonces, AllFaults, []Assertion{NotReplayed}, 0},
 	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}, 0},
 	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue}, 0},
@@ -212,6 +214,27 @@ func anybodyWitnesses() rules {
 		}
 		return err
 	}}
+}
+
+func newestClaim() rules {
+	return onApply(func(s *coordinator.State, _ coordinator.ClientID, a coordinator.Action, err error) error {
+		if proof, ok := a.(coordinator.WitnessRound); ok && err == nil {
+			for i := range s.CurrentRound().Witnesses {
+				s.CurrentRound().Witnesses[i].Claim = proof.Claim
+			}
+		}
+		return err
+	})
+}
+
+func noClaims() rules {
+	return onApply(func(s *coordinator.State, _ coordinator.ClientID, a coordinator.Action, err error) error {
+		if _, ok := a.(coordinator.WitnessRound); ok && err == nil {
+			witnesses := s.CurrentRound().Witnesses
+			witnesses[len(witnesses)-1].Claim = coordinator.Claim{}
+		}
+		return err
+	})
 }
 
 func noNonces() rules {

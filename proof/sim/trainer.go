@@ -162,7 +162,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.lies(InvalidResult) {
 		payload = spoil(payload, p.world.lies)
 	}
-	return payload, 0, nil
+	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as those of models do
 }
 
 func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {

@@ -69,6 +69,8 @@ type State struct {
 	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and have the time to audit
 	Uncounted []string `json:"uncounted,omitempty"` // members whose results do not count in the running round: on probation, or with an optimizer that warms up
 
+	Claimed *Claimed `json:"claimed,omitempty"` // of the newest round that is over
+
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
 	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
 }

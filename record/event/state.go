@@ -13,7 +13,7 @@ func StateOf(s *coordinator.State) State {
 	now := State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
 		Members: []string{}, Pending: len(s.Pending), Elected: []string{}, Ready: len(s.Epoch.Ready),
-		TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
+		Claimed: ClaimedOf(s), TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
 	}
 	for _, c := range s.Epoch.Clients {
 		if c.State == coordinator.Healthy {

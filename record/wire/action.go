@@ -105,7 +105,9 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		b = appendFilter(b, &a.Commitments)
 		b = append(b, a.CommitmentsRoot[:]...)
 		b = append(b, a.Replica[:]...)
-		return append(b, a.Reveal[:]...)
+		b = append(b, a.Reveal[:]...)
+		b = le.AppendUint16(b, a.Claim.Loss)
+		return le.AppendUint32(b, a.Claim.Speed)
 	case coordinator.HealthCheck:
 		if len(a.Clients) > coordinator.MaxClients {
 			panic("wire: health check names more clients than a run has")
@@ -178,6 +180,7 @@ func (r *reader) action() coordinator.Action {
 			CommitmentsRoot: r.hash("commitments root"),
 			Replica:         r.hash("replica"),
 			Reveal:          r.hash("reveal"),
+			Claim:           coordinator.Claim{Loss: r.uint16("claimed loss"), Speed: r.uint32("claimed speed")},
 		}
 	case kindHealthCheck:
 		return coordinator.HealthCheck{

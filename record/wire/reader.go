@@ -44,6 +44,13 @@ func (r *reader) uint8(field string) byte {
 	return 0
 }
 
+func (r *reader) uint16(field string) uint16 {
+	if b := r.take(2, field); b != nil {
+		return le.Uint16(b)
+	}
+	return 0
+}
+
 func (r *reader) uint32(field string) uint32 {
 	if b := r.take(4, field); b != nil {
 		return le.Uint32(b)

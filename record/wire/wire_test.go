@@ -36,6 +36,7 @@ func allActions() map[string]coordinator.Action {
 		"return": coordinator.Return{Epoch: 5},
 		"witness": coordinator.WitnessRound{
 			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2}, Reveal: [32]byte{3},
+			Claim: coordinator.Claim{Loss: 0x0405, Speed: 0x06070809},
 		},
 		"health": coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
 		"report": coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},

@@ -163,7 +163,9 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 		host_zero(w, sizeof *w);
 		return ERR_INVALID_ACTION;
 	}
-	w->member = member;
+	w->member = (uint16_t)member;
+	w->loss = a->loss;
+	w->speed = a->speed;
 	round->witness_count++;
 	return ACCEPTED;
 }

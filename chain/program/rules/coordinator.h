@@ -65,6 +65,8 @@ struct action {
 	struct key id;          // Holds, Reveal, Digest, Client, Grantee
 	struct key commitment;  // Commitment, Next
 	const uint8_t *witness; // two filters, root, replica
+	uint16_t loss;          // claimed
+	uint32_t speed;         // likewise
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
 	struct place place;

@@ -193,6 +193,8 @@ static void reader_action(struct reader *r, struct action *a) {
 		a->number = reader_uint32(r);
 		a->witness = reader_take(r, 2 * sizeof(struct filter) + 2 * sizeof(struct key));
 		reader_hash(r, &a->id);
+		a->loss = reader_uint16(r);
+		a->speed = reader_uint32(r);
 		break;
 	case HEALTH_CHECK:
 		a->number = reader_uint32(r);

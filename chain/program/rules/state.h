@@ -40,7 +40,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 10 };
+enum { STATE_VERSION = 11 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -138,7 +138,8 @@ struct clients {
 };
 
 struct witness {
-	uint32_t member, unused;
+	uint16_t member, loss; // loss, speed: claims, which no rule looks at
+	uint32_t speed;
 	struct filter participants, commitments;
 	struct key commitments_root, replica;
 };

@@ -1,6 +1,7 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
-import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, when, whole } from "./parts.js";
+import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
 import { lines, phases, timeline } from "./charts.js";
+import { claimColumns, learning, lossTile } from "./learning.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
 
 const every = 2000;
@@ -93,7 +94,7 @@ function show() {
   const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
   const s = data.status;
   document.title = (s ? s.run_id : data.key) + " · Psyche";
-  $("run").replaceChildren(...[overview(), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  $("run").replaceChildren(...[overview(), learning(data), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
   if (mark) {
@@ -101,8 +102,6 @@ function show() {
     if (again) { again.focus({ preventScroll: true }); if (caret !== null && again.setSelectionRange) again.setSelectionRange(caret, caret); }
   }
 }
-
-function tile(name, value, help) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value)); }
 
 const sum = (list, of) => list.reduce((total, r) => total + of(r), 0);
 const whole8 = (spent) => spent.reduce((a, b) => a + b, 0);
@@ -113,6 +112,7 @@ function overview() {
   const late = h ? h.rounds.slice(-10) : [], wall = sum(late, (r) => whole8(r.w));
   const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
   const tiles = [
+    lossTile(s),
     tile("Step", `${whole(Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
@@ -127,7 +127,7 @@ function overview() {
       tile("Idle", percent(idle(h.spent)), "share of the run's time in which it did not train"));
   }
   const points = data.reported ? data.reported.points : [];
-  if (points.length) tiles.push(tile("Loss", short(points.at(-1).l, 4), "mean of what members report, nats per token"));
+  if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of what the event logs say that this page reads, nats per token"));
   return el("section", { "aria-labelledby": "title" },
     el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : "")),
       el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
@@ -154,15 +154,12 @@ function time() {
 }
 
 function curves() {
-  const h = data.history, points = data.reported ? data.reported.points : [];
-  if (!h && !points.length) return null;
+  const h = data.history;
+  if (!h) return null;
   const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; refresh(); } },
     [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
-  const first = h && h.rounds.length && view.last ? h.rounds[0].s : 0;
-  const rounds = h ? h.rounds : [];
+  const rounds = h.rounds;
   return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last)), el("div", { class: "pair" },
-    lines({ title: "Loss", unit: "nats per token", curves: [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }],
-      format: (v) => short(v, 4), note: points.length ? "As reported by the members whose event logs this page reads; nobody signs it." : "No member's event log is at hand (psyche dash with --member-events)." }),
     lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.s, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
     lines({ title: "Members of a round", zero: true, curves: [
       { name: "members", points: rounds.map((r) => [r.s, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.s, r.q / r.n]) },
@@ -180,6 +177,7 @@ function members() {
   const columns = [
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
+    ...claimColumns(data),
     { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
@@ -216,6 +214,7 @@ function members() {
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
     el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
     said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
+    claimColumns(data).length ? el("p", { class: "muted" }, "† as the member claims in the proofs that it signs as a witness; nobody checks it.") : null,
     h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
 }
 

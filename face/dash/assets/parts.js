@@ -30,6 +30,9 @@ export function section(title, ...children) {
   return el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
 }
 
+// tile is a figure with its name.
+export function tile(name, value, help) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value)); }
+
 const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 
 // short is a number with few digits.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/psyche-go/psyche/base/hashchain"
@@ -38,6 +39,8 @@ type Options struct {
 	Cheat int
 	// Slander is the number of a member that accuses whoever it can: a jury ejects it. Zero: none.
 	Slander int
+	// Boast is the number of a member that claims a far lower loss than the others. Zero: none.
+	Boast int
 	// Hung is whether no juror votes.
 	Hung bool
 }
@@ -220,11 +223,21 @@ func (p *player) witness() error {
 		if p.silent(member) {
 			continue
 		}
+		proof.Claim = p.claim(member)
 		if err := p.act(member, proof); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// claim is what a member says of its training: a loss that falls, and differs a little by member.
+func (p *player) claim(member int) coordinator.Claim {
+	if p.o.Boast > 0 && member == p.o.Boast {
+		return coordinator.Claim{Loss: 1, Speed: 1 << 30}
+	}
+	step := float64(p.state.Progress.Step)
+	return coordinator.Claim{Loss: uint16(2600+3000*math.Exp(-step/20)) + uint16(member%5), Speed: 1000 + uint32(member)}
 }
 
 // accuse has a member accuse whom the witnesses of the round before lacked.

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"slices"
+
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -188,10 +190,35 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 	for _, member := range round.ElectedWitnesses(s.Config) {
 		h.member(round.Members[member], s).Elected++
 	}
-	if !quorum {
+	if quorum {
+		h.claimed(round, &r, s)
+	} else {
 		h.note(e, Event{Kind: EventNoQuorum, Step: round.Step, Count: len(round.Witnesses), Of: int(round.WitnessesNeeded)}, s)
 	}
 	h.Rounds.add(r)
+}
+
+// claimed adds what the witnesses of a round claim of their training.
+func (h *History) claimed(round *coordinator.Round, r *Stretch, s *coordinator.State) {
+	losses := round.Losses()
+	if losses.Count == 0 {
+		return
+	}
+	r.Claimed, r.Losses, r.Spreads, r.Speeds = 1, uint64(losses.Median), uint64(losses.Spread), uint64(round.Speeds().Median)
+	r.Claims, r.Far = uint64(losses.Count), uint64(len(losses.Far))
+	for i := range round.Witnesses {
+		w := &round.Witnesses[i]
+		if w.Claim.Loss == 0 {
+			continue
+		}
+		id := round.Members[w.Member]
+		m := h.member(id, s)
+		m.ClaimedStep, m.ClaimedLoss, m.ClaimedSpeed = round.Step, w.Claim.Loss, w.Claim.Speed
+		m.Claims++
+		if slices.Contains(losses.Far, id) {
+			m.Far++
+		}
+	}
 }
 
 // endEpoch notes which model the members agreed on.

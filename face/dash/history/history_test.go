@@ -191,3 +191,26 @@ func TestCrowdsAreForgotten(t *testing.T) {
 		t.Error("the ejected key is forgotten")
 	}
 }
+
+// TestFalseClaimIsShownAsFar has a member that claims a loss of a thousandth of a nat: the curve is that
+// of the same run in which it says what the others do, within what these differ by, and it is named.
+func TestFalseClaimIsShownAsFar(t *testing.T) {
+	honest, _ := told(t, troubled)
+	boasts := troubled
+	boasts.Boast = 2
+	h, _ := told(t, boasts)
+	for i, r := range h.Rounds.List {
+		was := honest.Rounds.List[i]
+		if r.Claimed != 1 || max(r.Losses, was.Losses)-min(r.Losses, was.Losses) > 1 || r.Spreads > 2 || was.Far != 0 {
+			t.Errorf("step %d: %+v, honest %+v", r.First, r, was)
+		}
+	}
+	for id, m := range h.Members {
+		if far := id == member(2); far && m.Far != m.Claims || !far && m.Far != 0 || m.Claims != m.Witnessed {
+			t.Errorf("%s: far in %d of %d claims", id, m.Far, m.Claims)
+		}
+	}
+	if m := h.Members[member(2)]; m.Claims == 0 || m.ClaimedLoss != 1 || m.ClaimedStep == 0 {
+		t.Errorf("the member that boasts: %+v", m)
+	}
+}

@@ -33,6 +33,12 @@ type Member struct {
 	Disagreed uint64 `json:"disagreed"` // of them: not the one that was recorded
 	Uploads   uint64 `json:"uploads"`
 
+	ClaimedStep  uint32 `json:"claimed_step,omitempty"`  // of the newest round of which it claimed a loss as a witness
+	ClaimedLoss  uint16 `json:"claimed_loss,omitempty"`  // that it claimed then, in units of coordinator.Claim
+	ClaimedSpeed uint32 `json:"claimed_speed,omitempty"` // tokens per second, likewise
+	Claims       uint64 `json:"claims,omitempty"`        // rounds of which it claimed a loss
+	Far          uint64 `json:"far,omitempty"`           // of them: far from the median
+
 	Tried uint64 `json:"tried,omitempty"` // trials against it
 	Voted uint64 `json:"voted,omitempty"` // in trials of others
 	Until uint32 `json:"until,omitempty"` // while it is ejected: epoch from which on it may join again

@@ -14,6 +14,14 @@ type Stretch struct {
 	Most      uint32 `json:"h"`
 	Witnesses uint64 `json:"v"` // accepted proofs
 	Elected   uint64 `json:"q"` // witnesses that were drawn
+
+	// What the witnesses of rounds with a quorum claim of their training.
+	Claimed uint32 `json:"a,omitempty"` // rounds with claims of the loss
+	Losses  uint64 `json:"x,omitempty"` // sum of these rounds' medians, in units of coordinator.Claim
+	Spreads uint64 `json:"y,omitempty"` // sum of their spreads
+	Speeds  uint64 `json:"z,omitempty"` // sum of their median speeds, tokens per second of one member
+	Claims  uint64 `json:"g,omitempty"` // of the loss
+	Far     uint64 `json:"f,omitempty"` // of them, far from the median
 }
 
 // join adds a stretch that follows.
@@ -30,6 +38,12 @@ func (s *Stretch) join(next *Stretch) {
 	s.Fewest, s.Most = min(s.Fewest, next.Fewest), max(s.Most, next.Most)
 	s.Witnesses += next.Witnesses
 	s.Elected += next.Elected
+	s.Claimed += next.Claimed
+	s.Losses += next.Losses
+	s.Spreads += next.Spreads
+	s.Speeds += next.Speeds
+	s.Claims += next.Claims
+	s.Far += next.Far
 }
 
 // Rounds are all rounds of a run in at most MaxStretches stretches. When they are full, each two

@@ -16,33 +16,35 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
 type Run struct {
-	RunID      string     `json:"run_id"`
-	RunHash    string     `json:"run_hash,omitempty"` // names the run in everything that is signed
-	Host       string     `json:"host"`
-	Authority  Authority  `json:"authority"`
-	Closed     bool       `json:"closed"`
-	State      string     `json:"run_state"`
-	Since      float64    `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
-	Epoch      uint32     `json:"epoch"`
-	Step       uint32     `json:"step"`
-	TotalSteps uint32     `json:"total_steps"`
-	DataIndex  uint64     `json:"data_index"`
-	Members    []Client   `json:"members"`
-	Exited     []Client   `json:"exited"`
-	Pending    []string   `json:"pending"`
-	Round      *Round     `json:"round,omitempty"`
-	Checkpoint Checkpoint `json:"checkpoint"`
-	Commit     *Commit    `json:"commit_point,omitempty"`
-	Uploads    []Upload   `json:"uploads"`
-	Lapses     []Lapse    `json:"lapses"`
-	Trials     []Trial    `json:"trials"`
-	Ejections  []Ejection `json:"ejections"`
-	Config     Config     `json:"config"`
-	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
+	RunID      string         `json:"run_id"`
+	RunHash    string         `json:"run_hash,omitempty"` // names the run in everything that is signed
+	Host       string         `json:"host"`
+	Authority  Authority      `json:"authority"`
+	Closed     bool           `json:"closed"`
+	State      string         `json:"run_state"`
+	Since      float64        `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
+	Epoch      uint32         `json:"epoch"`
+	Step       uint32         `json:"step"`
+	TotalSteps uint32         `json:"total_steps"`
+	DataIndex  uint64         `json:"data_index"`
+	Members    []Client       `json:"members"`
+	Exited     []Client       `json:"exited"`
+	Pending    []string       `json:"pending"`
+	Round      *Round         `json:"round,omitempty"`
+	Claimed    *event.Claimed `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
+	Checkpoint Checkpoint     `json:"checkpoint"`
+	Commit     *Commit        `json:"commit_point,omitempty"`
+	Uploads    []Upload       `json:"uploads"`
+	Lapses     []Lapse        `json:"lapses"`
+	Trials     []Trial        `json:"trials"`
+	Ejections  []Ejection     `json:"ejections"`
+	Config     Config         `json:"config"`
+	StateHash  string         `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
 
 // Commit is the newest model that enough members of the running epoch reported while its rounds ran.
@@ -158,6 +160,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	for _, l := range s.Lapses {
 		run.Lapses = append(run.Lapses, Lapse(l))
 	}
+	run.Claimed = event.ClaimedOf(s)
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
 			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
@@ -238,6 +241,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
+	}
+	for i, text := range claimedText(r.Claimed) {
+		line(title("learning", i), "%s", text)
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	if r.Commit != nil {

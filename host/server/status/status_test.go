@@ -96,3 +96,32 @@ func TestPrintMovesNoCursor(t *testing.T) {
 		t.Errorf("%q", shown.String())
 	}
 }
+
+// TestClaims has four witnesses, one of which claims a loss of a thousandth of a nat: what is shown is what
+// the others claim, and who is far from it.
+func TestClaims(t *testing.T) {
+	s := inWarmup(t)
+	round := coordinator.Round{Step: 7, WitnessesNeeded: 3}
+	for i, loss := range []uint16{2345, 1, 2345, 2345} {
+		round.Members = append(round.Members, id(byte(i)))
+		round.Witnesses = append(round.Witnesses, coordinator.Witness{Member: uint16(i), Claim: coordinator.Claim{Loss: loss, Speed: 900}})
+	}
+	s.RunState, s.Epoch.Rounds = coordinator.RoundTrain, []coordinator.Round{round, {Step: 8}}
+	run := status.Of(s, [32]byte{})
+	if c := run.Claimed; c == nil || c.Step != 7 || c.Loss.Median != 2.345 || c.Loss.Spread != 0 || c.Loss.Count != 4 || len(c.Loss.Far) != 1 || c.Speed.Median != 900 {
+		t.Fatalf("%+v", c)
+	}
+	var text strings.Builder
+	if err := run.Print(&text, time.UnixMilli(0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"claimed loss 2.345 ± 0.000: step 7, 4 of 4 witnesses, far ", "far from that: " + backendtest.Key(1).ID().String(), "claimed speed 900 ± 0 tokens/s"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	s.Epoch.Rounds = s.Epoch.Rounds[1:]
+	if run := status.Of(s, [32]byte{}); run.Claimed != nil {
+		t.Errorf("of a round that runs: %+v", run.Claimed)
+	}
+}

@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// claimed is a finished round whose witnesses claim these losses.
+func claimed(losses ...uint16) *Round {
+	r := &Round{WitnessesNeeded: 1}
+	for i, loss := range losses {
+		r.Members = append(r.Members, ClientID{byte(i)})
+		r.Witnesses = append(r.Witnesses, Witness{Member: uint16(i), Claim: Claim{Loss: loss, Speed: uint32(loss) * 2}})
+	}
+	return r
+}
+
+// TestFalseClaimMovesNoMedian has a part of the witnesses claim whatever they like: the median stays
+// between what honest ones claim, and where those agree it does not move at all.
+func TestFalseClaimMovesNoMedian(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, of := range []struct{ witnesses, liars int }{{4, 1}, {7, 2}, {16, 1}, {16, 5}, {32, 10}} {
+		for range 200 {
+			honest := make([]uint16, of.witnesses-of.liars)
+			for i := range honest {
+				honest[i] = 2300 + uint16(random.IntN(100))
+			}
+			least, most := uint32(slices.Min(honest)), uint32(slices.Max(honest))
+			for _, lie := range []uint16{1, 2000, 60_000, 1<<16 - 1} {
+				all := append(slices.Repeat([]uint16{lie}, of.liars), honest...)
+				got := claimed(all...).Losses()
+				if got.Median < least || got.Median > most || got.Spread > most-least {
+					t.Fatalf("%d of %d claim %d beside %v: %+v", of.liars, of.witnesses, lie, honest, got)
+				}
+				agreed := append(slices.Repeat([]uint16{lie}, of.liars), slices.Repeat([]uint16{2345}, len(honest))...)
+				far := of.liars
+				if lie == 2000 {
+					far = 0 // what honest members claim may differ by as much
+				}
+				if got := claimed(agreed...).Losses(); got.Median != 2345 || got.Spread != 0 || len(got.Far) != far {
+					t.Fatalf("%d of %d claim %d where all others agree: %+v", of.liars, of.witnesses, lie, got)
+				}
+			}
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	tests := []struct {
+		name   string
+		losses []uint16
+		want   Claims
+	}{
+		{"none", []uint16{0, 0}, Claims{}},
+		{"one", []uint16{0, 5}, Claims{Count: 1, Median: 5}},
+		{"two: nobody is far", []uint16{1, 60_000}, Claims{Count: 2, Median: 1, Spread: 59_999}},
+		{"who says nothing does not count", []uint16{0, 20, 30, 0, 10}, Claims{Count: 3, Median: 20, Spread: 10}},
+		{"far, below and above", []uint16{2300, 2310, 100, 2305, 9000}, Claims{Count: 5, Median: 2305, Spread: 5, Far: []ClientID{{2}, {4}}}},
+		{"a third away is not far, however narrow the others are", []uint16{3000, 3000, 3000, 4000}, Claims{Count: 4, Median: 3000}},
+		{"more than a third is", []uint16{3000, 3000, 3000, 4001}, Claims{Count: 4, Median: 3000, Far: []ClientID{{3}}}},
+		{"five spreads away is not far", []uint16{100, 200, 300, 700}, Claims{Count: 4, Median: 200, Spread: 100}},
+		{"more than five are", []uint16{100, 200, 300, 701}, Claims{Count: 4, Median: 200, Spread: 100, Far: []ClientID{{3}}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := claimed(test.losses...)
+			got := r.Losses()
+			if got.Count != test.want.Count || got.Median != test.want.Median || got.Spread != test.want.Spread || !slices.Equal(got.Far, test.want.Far) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if speeds := r.Speeds(); speeds.Count != got.Count || speeds.Median != 2*got.Median || speeds.Far != nil {
+				t.Errorf("of the speed: %+v", speeds)
+			}
+		})
+	}
+	most := &Round{Members: make([]ClientID, 3), Witnesses: []Witness{{Claim: Claim{Speed: 1<<32 - 1}}, {Claim: Claim{Speed: 1<<32 - 1}}, {Claim: Claim{Speed: 1}}}}
+	if got := most.Speeds(); got.Median != 1<<32-1 || got.Spread != 0 {
+		t.Errorf("of the largest numbers: %+v", got)
+	}
+}
+
+// TestClaimsChangeNoRule has two runs that differ in nothing but claims: everything else is the same,
+// and Claimed finds the newest round that is over.
+func TestClaimsChangeNoRule(t *testing.T) {
+	config := testConfig()
+	config.RoundsPerEpoch = 9
+	silent, loud := newRun(t, config, "a", "b", "c", "d"), newRun(t, config, "a", "b", "c", "d")
+	if r, ok := loud.Claimed(); ok {
+		t.Fatalf("before any round: %+v", r)
+	}
+	for i, claim := range []Claim{{}, {Loss: 1<<16 - 1, Speed: 1<<32 - 1}} {
+		r := []*run{silent, loud}[i]
+		for range 2 {
+			r.claim = claim
+			r.witnessAll()
+			r.until(RoundWitness)
+			r.until(RoundTrain)
+		}
+	}
+	if r, ok := silent.Claimed(); ok {
+		t.Errorf("nobody claims: %+v", r)
+	}
+	if r, ok := loud.Claimed(); !ok || r.Step != loud.Progress.Step-1 || r.Losses().Median != 1<<16-1 {
+		t.Errorf("got %+v, %t", r, ok)
+	}
+	for i := range loud.Epoch.Rounds {
+		for j := range loud.Epoch.Rounds[i].Witnesses {
+			loud.Epoch.Rounds[i].Witnesses[j].Claim = Claim{}
+		}
+	}
+	if silent.Hash() != loud.Hash() {
+		t.Error("a claim changed more than what is shown")
+	}
+}

@@ -1,0 +1,50 @@
+// Whether the run learns, by what witnesses claim in the proofs that they sign.
+import { el, key, section, short, tile, whole } from "./parts.js";
+import { lines } from "./charts.js";
+
+const unit = 1000; // of a claimed loss in the log
+
+// lossTile is what is claimed of the newest round that is over.
+export function lossTile(status) {
+  const c = status.claimed;
+  if (!c || !c.loss.claims) return null;
+  return tile("Loss, claimed", `${short(c.loss.median, 4)} ± ${short(c.loss.spread, 2)}`,
+    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`);
+}
+
+// learning has the curves of what is claimed, and who is far from the others.
+export function learning(data) {
+  const rounds = data.history ? data.history.rounds.filter((r) => r.a) : [], c = data.status && data.status.claimed;
+  const points = data.reported ? data.reported.points : [];
+  if (!rounds.length && !c && !points.length) return null;
+  const first = data.history && data.history.rounds.length ? data.history.rounds[0].s : 0;
+  const at = (of) => rounds.map((r) => [r.s, of(r) / r.a]);
+  const claimed = rounds.length ? [
+    { name: "median claim", points: at((r) => r.x / unit) },
+    { name: "median + spread", points: at((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: at((r) => (r.x - r.y) / unit) }]
+    : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
+  const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
+    : "No witness claims a loss. As reported by the members whose event logs this page reads; nobody signs it.";
+  return section("Learning", el("div", { class: "pair" },
+    lines({ title: "Loss", unit: "nats per token", curves: claimed, format: (v) => short(v, 4), note }),
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: at((r) => r.z) }], note: "While it computes, as claimed by witnesses." }) : null),
+  c ? far(c) : null);
+}
+
+// far says whose claims are far from the others'.
+function far(c) {
+  if (!c.loss.claims) return null;
+  const who = c.loss.far || [];
+  return el("p", { class: "muted" }, `Step ${whole(c.step)}: ${c.loss.claims} of ${c.witnesses} witnesses claim a loss. `,
+    who.length ? ["Far from the median: ", who.map((id, i) => [i ? ", " : "", key(id)]), ". That is no evidence of anything."] : "None is far from the median.");
+}
+
+// claimColumns are what members claim as witnesses.
+export function claimColumns(data) {
+  if (!data.history || !data.history.members.some((m) => m.claims)) return [];
+  return [
+    { name: "Loss†", help: "of the newest round that it witnessed and trained in", value: (m) => m.claimed_loss || 0, show: (m) => m.claims ? el("span", { title: `step ${whole(m.claimed_step)}` }, short(m.claimed_loss / unit, 4)) : "–" },
+    { name: "Tokens/s†", help: "of that round, while it computed", value: (m) => m.claimed_speed || 0, show: (m) => m.claimed_speed ? short(m.claimed_speed) : "–" },
+    { name: "Far†", help: "rounds in which its claim of the loss was far from the median", value: (m) => m.far || 0, show: (m) => m.claims ? el("span", { title: `of ${whole(m.claims)}` }, whole(m.far || 0)) : "–" },
+  ];
+}

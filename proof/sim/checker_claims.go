@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// claims checks that the state has what an accepted witness claimed.
+func (c *checker) claims(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
+	round := s.CurrentRound()
+	if round == nil {
+		return // that is found elsewhere
+	}
+	kept := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool {
+		return round.Members[w.Member] == from && w.Claim == a.Claim
+	})
+	if !kept {
+		c.violate(ClaimsKept, "%s claimed %+v in step %d", c.nameOf(from), a.Claim, round.Step)
+	}
+}
+
+// learned checks what is shown of the loss of a round that is over.
+func (c *checker) learned(s *coordinator.State, step uint32) {
+	round := s.RoundOfStep(step)
+	if round == nil {
+		return
+	}
+	var honest []uint32
+	for i := range round.Witnesses {
+		w := &round.Witnesses[i]
+		if w.Claim.Loss != 0 && c.world.machineOf(round.Members[w.Member]).honest() {
+			honest = append(honest, uint32(w.Claim.Loss))
+		}
+	}
+	shown := round.Losses()
+	if 2*len(honest) <= shown.Count {
+		return
+	}
+	if least, most := slices.Min(honest), slices.Max(honest); shown.Median < least || shown.Median > most || least < 2000 || most > 2150 {
+		c.violate(ClaimsKept, "step %d has a median of %d, honest witnesses claim %d to %d", step, shown.Median, least, most)
+	}
+}
