@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/eval"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
@@ -103,9 +104,9 @@ type observer struct {
 	verified                     []string
 }
 
-func (o *observer) Use(_ *train.Trainer, s checkpoint.Snapshot) { o.used++; o.step = s.Step }
-func (o *observer) Forget()                                     { o.forgotten++ }
-func (o *observer) Changed(step uint32)                         { o.step = step }
+func (o *observer) Use(_ eval.LM, s checkpoint.Snapshot) { o.used++; o.step = s.Step }
+func (o *observer) Forget()                              { o.forgotten++ }
+func (o *observer) Changed(step uint32)                  { o.step = step }
 
 func (o *observer) Busy() (done func()) {
 	o.busy++

@@ -198,6 +198,12 @@ func (c *runCommand) describe() string {
 	}
 	if c.Optimizer == "adamw" {
 		parts = append(parts, fmt.Sprintf("β %g, %g", c.Beta1, c.Beta2))
+	} else if c.Optimizer == "local" {
+		parts = append(parts, fmt.Sprintf("H %d", c.InnerSteps), fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("%d bits", c.ValueBits),
+			fmt.Sprintf("outer %g", c.OuterLR), fmt.Sprintf("error decay %g", c.ErrorDecay))
+		if c.ApplyLag > 1 {
+			parts = append(parts, fmt.Sprintf("lag %d", c.ApplyLag))
+		}
 	} else {
 		parts = append(parts, fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("decay %g", c.Momentum))
 		if !c.OneBit {
