@@ -10,8 +10,8 @@
 // Order of calls, for each tensor:
 //
 //	layout, err := distro.NewLayout(shape, 64)
-//	Feed(errors, before, after, decay)
-//	result, err := Encode(layout, errors, EncodeParams{Reach: lr * H, TopK: 16, LevelBits: 2})
+//	Feed(sums, before, after, decay, nil, 0)
+//	result, err := Encode(layout, sums, EncodeParams{Reach: lr * H, TopK: 16, LevelBits: 2})
 //	blob, err := codec.EncodeLevels(header, []codec.TensorLayout{layout.Codec(16)}, 2, []codec.TensorResult{result})
 //	…
 //	err = Apply(layout, results, weights, ApplyParams{Reach: lr * H, LevelBits: 2, Rate: 1})

@@ -32,13 +32,18 @@ func value(reach float32, unit uint8, level float32) float64 {
 	return float64(float64(reach)*Unit(unit)) * float64(level)
 }
 
-// Feed adds how far a member came to the sums of what it could not send: e ← decay·e + (before − after).
-// It reports whether all of them are finite.
-func Feed(sums, before, after []float32, decay float32) (finite bool) {
+// Feed adds how far a member came, d = before − after, to the sums of what it could not send:
+// e ← decay·e + d. With a momentum u, which is not nil then, it adds that of Nesterov in place of d:
+// u ← factor·u + d, e ← decay·e + d + factor·u. A mean of such steps is the step of the mean.
+func Feed(sums, before, after []float32, decay float32, u []float32, factor float32) {
 	for i := range sums {
-		sums[i] = decay*sums[i] + (before[i] - after[i])
+		d := before[i] - after[i]
+		if u != nil {
+			u[i] = factor*u[i] + d
+			d += factor * u[i]
+		}
+		sums[i] = decay*sums[i] + d
 	}
-	return Finite(sums)
 }
 
 // Finite reports whether no value is infinite or not a number.

@@ -109,9 +109,10 @@ func TestEverythingArrives(t *testing.T) {
 	for i := range want {
 		want[i] = float32(math.Sin(float64(i)))
 	}
-	if !Feed(sums, weights, want, 0.5) {
-		t.Fatal("not finite")
+	for i, w := range want { // what is sent moves weights against it
+		want[i] = -w
 	}
+	Feed(sums, weights, want, 0.5, nil, 0)
 	p := EncodeParams{Reach: 1, TopK: 8, LevelBits: 2}
 	for range 100 {
 		result, err := Encode(l, sums, p)
@@ -126,6 +127,16 @@ func TestEverythingArrives(t *testing.T) {
 		if off := math.Abs(float64(weights[i] - want[i])); off > 1e-4 {
 			t.Errorf("element %d is %v, want %v", i, weights[i], want[i])
 		}
+	}
+}
+
+// TestFeed is two rounds of Nesterov's momentum by hand.
+func TestFeed(t *testing.T) {
+	sums, u := []float32{1}, []float32{0}
+	Feed(sums, []float32{3}, []float32{1}, 0.5, u, 0.5)  // d = 2, u = 2
+	Feed(sums, []float32{1}, []float32{-3}, 0.5, u, 0.5) // d = 4, u = 5
+	if want := float32(0.5*(0.5+2+1) + 4 + 2.5); sums[0] != want || u[0] != 5 {
+		t.Errorf("the sum is %v, want %v, and the momentum %v", sums[0], want, u[0])
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -27,7 +28,8 @@ type LocalTrainer struct {
 	layouts []distro.Layout
 	results []codec.TensorLayout
 	sums    [][]float32 // how far the weights came, of what was not sent yet; zero at first
-	fed     uint64      // how often that was added to
+	momenta [][]float32 // of how far the weights came, for outer_momentum; nil without
+	fed     uint64      // how often was added to the sums
 	// sent is what was taken out of the sums for a step, until it is known whether it counted.
 	sent map[uint32]sentSums
 }
@@ -48,7 +50,8 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	case o.Audited:
 		return nil, fmt.Errorf("trainer of local steps: %w: audits do not know the steps within a round", ErrUnsupported)
 	case c.InnerSteps < 1 || c.CompressionTopK < 1 || c.CompressionChunk < 1 || c.ValueBits < 1 || c.ValueBits > codec.MaxLevelBits ||
-		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) || c.ApplyLag > config.MaxApplyLag:
+		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) ||
+		!(c.OuterMomentum >= 0 && c.OuterMomentum < 1) || c.ApplyLag > config.MaxApplyLag:
 		return nil, fmt.Errorf("trainer of local steps: %w: %+v", ErrUnsupported, *c)
 	}
 	rates, err := schedule.New(o.LRSchedule)
@@ -81,6 +84,9 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps) (*LocalTrain
 		t.layouts = append(t.layouts, layout)
 		t.results = append(t.results, layout.Codec(int(c.CompressionTopK)))
 		t.sums = append(t.sums, make([]float32, layout.Elements()))
+		if c.OuterMomentum > 0 {
+			t.momenta = append(t.momenta, make([]float32, layout.Elements()))
+		}
 	}
 	return t, nil
 }
@@ -213,7 +219,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	tensors := make([]codec.TensorResult, len(t.layouts))
 	t.fed++
 	for i, l := range t.layouts {
-		localsteps.Feed(t.sums[i], t.canonical[i], weights[i], float32(t.config.ErrorDecay))
+		localsteps.Feed(t.sums[i], t.canonical[i], weights[i], float32(t.config.ErrorDecay), t.momentum(i), float32(t.config.OuterMomentum))
 		var err error
 		if tensors[i], err = localsteps.Encode(l, t.sums[i], p); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
@@ -221,6 +227,14 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	}
 	t.sent[header.Step] = sentSums{tensors: tensors, reach: p.Reach, fed: t.fed}
 	return codec.EncodeLevels(header, t.results, p.LevelBits, tensors)
+}
+
+// momentum returns that of a tensor, or nil.
+func (t *LocalTrainer) momentum(i int) []float32 {
+	if t.momenta == nil {
+		return nil
+	}
+	return t.momenta[i]
 }
 
 // widest returns the largest distance between two values, infinity if one is not finite.
@@ -297,7 +311,7 @@ func (t *LocalTrainer) settle(step uint32, counted bool) error {
 // forget makes the optimizer as it was at first.
 func (t *LocalTrainer) forget() {
 	t.inner.forget()
-	for _, sums := range t.sums {
+	for _, sums := range slices.Concat(t.sums, t.momenta) {
 		clear(sums)
 	}
 	t.fed, t.sent = 0, map[uint32]sentSums{}

@@ -139,7 +139,8 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 // TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
 // never stopped.
 func TestLocalStepsGoOn(t *testing.T) {
-	stays, goes := newLocalTrainer(t), newLocalTrainer(t)
+	momentum := func(o *Options) { o.Optimizer.LocalSteps.OuterMomentum = 0.5 }
+	stays, goes := newLocalTrainer(t, momentum), newLocalTrainer(t, momentum)
 	for step := uint32(1); step <= 3; step++ {
 		localRound(t, step, []*LocalTrainer{stays}, []*LocalTrainer{stays})
 		localRound(t, step, []*LocalTrainer{goes}, []*LocalTrainer{goes})
@@ -156,7 +157,7 @@ func TestLocalStepsGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := newLocalTrainer(t, func(o *Options) { o.Model = snapshot })
+	again := newLocalTrainer(t, momentum, func(o *Options) { o.Model = snapshot })
 	if state, err = ReadOptimizerState(path); err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,10 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	return nil
 }
 
-const unsentName = "unsent"
+const (
+	unsentName        = "unsent"
+	outerMomentumName = "outer_momentum"
+)
 
 // OptimizerState returns a copy of the running means and of what was not sent yet. Results that wait for
 // Apply are not part of it, so there must be none.
@@ -234,6 +237,9 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, erro
 	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means()}
 	for i, p := range t.parameters {
 		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(unsentName+"."+p.name, p.shape, t.sums[i]))
+		if t.momenta != nil {
+			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
+		}
 	}
 	return state, nil
 }
@@ -251,7 +257,13 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	if err != nil {
 		return err
 	}
-	if length := norm(sums); !(length <= maxUpdate) {
+	var momenta [][]float32
+	if t.momenta != nil {
+		if momenta, err = state.values(t.replica, outerMomentumName); err != nil {
+			return err
+		}
+	}
+	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
 		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
 	}
 	if err := t.inner.setMeans(state); err != nil {
@@ -259,6 +271,9 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	}
 	for i := range sums {
 		copy(t.sums[i], sums[i])
+		if momenta != nil {
+			copy(t.momenta[i], momenta[i])
+		}
 	}
 	t.fed, t.sent = 0, map[uint32]sentSums{}
 	return nil

@@ -250,6 +250,9 @@ func (l LocalSteps) check() faults {
 	if !(l.OuterLR > 0 && l.OuterLR <= MaxOuterLR) {
 		f.add("outer_lr", "%g is out of range, want more than 0, at most %d; 1 is usual", l.OuterLR, MaxOuterLR)
 	}
+	if !(l.OuterMomentum >= 0 && l.OuterMomentum < 1) {
+		f.add("outer_momentum", "%g is out of range, want at least 0 and less than 1", l.OuterMomentum)
+	}
 	f.notNegative("error_decay", l.ErrorDecay)
 	if l.ErrorDecay > 1 {
 		f.add("error_decay", "%g is out of range, want 0 to 1", l.ErrorDecay)

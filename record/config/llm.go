@@ -151,6 +151,7 @@ func readLocalSteps(v *table) *LocalSteps {
 		Eps:              v.floatOr("eps", 1e-8),
 		ClipGradNorm:     v.floatOr("clip_grad_norm", 0),
 		OuterLR:          v.floatOr("outer_lr", 1),
+		OuterMomentum:    v.floatOr("outer_momentum", 0),
 		CompressionTopK:  number[uint16](v, "compression_topk"),
 		CompressionChunk: number[uint16](v, "compression_chunk"),
 		ValueBits:        numberOr[uint8](v, "value_bits", 2),

@@ -115,6 +115,7 @@ type LocalSteps struct {
 	ClipGradNorm float64 // largest L2 norm of all gradients of a step together; 0: no clipping
 
 	OuterLR          float64 // share of the mean result by which a round moves the weights, above 0, at most 2
+	OuterMomentum    float64 // of Nesterov, of how far a client came, at least 0, below 1; 0: none
 	CompressionTopK  uint16  // elements kept of each chunk, at least 1
 	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
 	ValueBits        uint8   // that an element takes besides its place, 1 to 4

@@ -73,7 +73,7 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 	if c.Optimizer == "local" {
 		o.Optimizer.LocalSteps = &config.LocalSteps{
 			InnerSteps: c.InnerSteps, Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip,
-			OuterLR: c.OuterLR, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
+			OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
 			ApplyLag: c.ApplyLag,
 		}
 	} else {

@@ -59,6 +59,7 @@ type runCommand struct {
 	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
 	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
 	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Of local steps: share of the mean by which a round moves the weights."`
+	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
 	ErrorDecay float64 `json:",omitempty" help:"Of local steps: what is kept of what could not be sent yet."`
 
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`

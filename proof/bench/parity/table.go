@@ -201,6 +201,9 @@ func (c *runCommand) describe() string {
 	} else if c.Optimizer == "local" {
 		parts = append(parts, fmt.Sprintf("H %d", c.InnerSteps), fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("%d bits", c.ValueBits),
 			fmt.Sprintf("outer %g", c.OuterLR), fmt.Sprintf("error decay %g", c.ErrorDecay))
+		if c.OuterBeta > 0 {
+			parts = append(parts, fmt.Sprintf("outer momentum %g", c.OuterBeta))
+		}
 		if c.ApplyLag > 1 {
 			parts = append(parts, fmt.Sprintf("lag %d", c.ApplyLag))
 		}
