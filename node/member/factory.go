@@ -89,7 +89,7 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 		f.made = made
 		f.options.Measuring.Use(made, snapshot)
-		return NewLocal(made, f.options.Measuring), nil
+		return NewLearner(made, f.options.Measuring), nil
 	}
 	made, err := train.New(ctx, o)
 	if err != nil {

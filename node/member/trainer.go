@@ -19,15 +19,15 @@ type trainer interface {
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
-// Local is the trainer of a member that makes many steps by itself between two exchanges.
-type Local struct {
+// Learner is the trainer of a member of a run without audits.
+type Learner struct {
 	trainer
 	measuring Measuring
 }
 
-// Trainer is the trainer of a member.
+// Trainer is the trainer of a member of any run that trains with DisTrO.
 type Trainer struct {
-	Local
+	Learner
 	env.Auditor
 }
 
@@ -36,8 +36,8 @@ var (
 	_ env.Auditor         = (*Trainer)(nil)
 	_ env.OptimizerKeeper = (*Trainer)(nil)
 
-	_ env.Trainer         = (*Local)(nil)
-	_ env.OptimizerKeeper = (*Local)(nil)
+	_ env.Trainer         = (*Learner)(nil)
+	_ env.OptimizerKeeper = (*Learner)(nil)
 
 	_ env.Trainer = (*dummy.Trainer)(nil)
 	_ env.Trainer = (*dummy.Audited)(nil)
@@ -46,15 +46,15 @@ var (
 
 // New makes the trainer of a member. Measuring may be nil.
 func New(t *train.Trainer, m Measuring) *Trainer {
-	return &Trainer{*NewLocal(t, m), t}
+	return &Trainer{*NewLearner(t, m), t}
 }
 
-// NewLocal makes the trainer of a member of a run without audits. Measuring may be nil.
-func NewLocal(t trainer, m Measuring) *Local {
+// NewLearner makes the trainer of a member of a run without audits. Measuring may be nil.
+func NewLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
 	}
-	return &Local{t, m}
+	return &Learner{t, m}
 }
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
@@ -78,13 +78,13 @@ func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
 // Train implements env.Trainer.
-func (t *Local) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+func (t *Learner) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	defer t.measuring.Busy()()
 	return t.trainer.Train(ctx, step, batch, begun)
 }
 
 // Apply implements env.Trainer.
-func (t *Local) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
 	defer t.measuring.Busy()()
 	err := t.trainer.Apply(ctx, step, payloads, ownCounted)
 	if err == nil {
@@ -94,13 +94,13 @@ func (t *Local) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCo
 }
 
 // Snapshot implements env.Trainer.
-func (t *Local) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
+func (t *Learner) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	defer t.measuring.Busy()()
 	return t.trainer.Snapshot(ctx)
 }
 
 // Load implements env.Trainer.
-func (t *Local) Load(ctx context.Context, s checkpoint.Snapshot) error {
+func (t *Learner) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	defer t.measuring.Busy()()
 	err := t.trainer.Load(ctx, s)
 	if err == nil {
@@ -116,7 +116,7 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerKeeper.
-func (t *Local) SaveOptimizer(ctx context.Context, path string) error {
+func (t *Learner) SaveOptimizer(ctx context.Context, path string) error {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (t *Local) SaveOptimizer(ctx context.Context, path string) error {
 }
 
 // LoadOptimizer implements env.OptimizerKeeper.
-func (t *Local) LoadOptimizer(ctx context.Context, path string) error {
+func (t *Learner) LoadOptimizer(ctx context.Context, path string) error {
 	state, err := train.ReadOptimizerState(path)
 	if err != nil {
 		return err
