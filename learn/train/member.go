@@ -113,7 +113,7 @@ func compareHeaders(header, want codec.Header) error {
 	return nil
 }
 
-// decodeAll reads the results of a step, as they are applied.
+// decodeAll reads the results of a step, which are in ascending order of their batches.
 func (m *member) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
 	results := make([][]codec.TensorResult, len(payloads))
 	end := uint64(0)

@@ -207,9 +207,6 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if err != nil {
 		return err
 	}
-	for i := range results {
-		results[i] = t.optimizer.bounded(results[i])
-	}
 	t.timed(step, PartDecode, begun)
 	if err := t.lock(ctx); err != nil {
 		return err
@@ -224,6 +221,15 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	t.step, t.applied = step, true
 	t.decoded.forget(step)
 	return t.optimizer.settle(step, ownCounted)
+}
+
+// decodeAll reads the results of a step, as they are applied: bounded.
+func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
+	results, err := t.member.decodeAll(step, payloads)
+	for i := range results {
+		results[i] = t.optimizer.bounded(results[i])
+	}
+	return results, err
 }
 
 // Step is a round of a run with a single member: Train, and Apply of its own result. When

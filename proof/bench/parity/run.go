@@ -184,8 +184,10 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 			if now.Validation, err = l.evaluate(ctx, texts.validation[:quickSequences]); err != nil {
 				return err
 			}
-			fmt.Printf("%d/%d  loss %.4f  validation %.4f  %.0f tokens/s\n", step, steps, now.Loss, now.Validation,
-				float64(now.Tokens)/time.Since(started).Seconds())
+			took := time.Since(started)
+			left := took * time.Duration(steps-step) / time.Duration(step)
+			fmt.Printf("%d/%d  loss %.4f  validation %.4f  %.0f tokens/s  %s left\n", step, steps, now.Loss, now.Validation,
+				float64(now.Tokens)/took.Seconds(), left.Round(time.Minute))
 		}
 		if step == steps {
 			if err := c.last(ctx, l, texts, &now); err != nil {
