@@ -167,7 +167,7 @@ internet: shim
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.
-SLOW_RACES := TestCheats|TestHonestMembers|TestAllDie|TestAllLeave|TestReturnFromACommitPoint|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
+SLOW_RACES := TestCheats|TestTrialsOutliveTheEpoch|TestJurorsAreInTime|TestFriendsShieldNobody|TestNewcomersMomentum|TestWhoFlees|TestFalseAccusationsOfSilence|TestHonestMembers|TestAllDie|TestAllLeave|TestReturnFromACommitPoint|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
 
 # Packages whose code or tests start a goroutine, or share memory between some. In the others there is
 # nothing to race; those that are named here only compute on all processors, or hand things to a large

@@ -170,9 +170,16 @@ func (v *view) othersHold() bool {
 // the same until then.
 type foretold struct {
 	by    *coordinator.State
+	round coordinator.Round
 	step  uint32 // of that round; 0: it is not known whether this client takes part
 	batch assign.BatchID
 	ok    bool // it will have one, as far as that is known
+}
+
+// drawsAs reports whether the same members get the same batches in a round of another state.
+func (f *foretold) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
+	return f.step == r.Step && f.by.Config.VerificationPercent == s.Config.VerificationPercent && f.round.BatchSeed == r.BatchSeed && f.round.DataIndex == r.DataIndex &&
+		f.round.BatchSize == r.BatchSize && slices.Equal(f.round.Members, r.Members)
 }
 
 // foretell works out what the newest state says of the next round.
@@ -180,13 +187,18 @@ func (v *view) foretell(draws env.Draws) foretold {
 	if v.next.by == v.state {
 		return v.next
 	}
+	before := v.next
 	v.next = foretold{by: v.state}
 	round, follows := v.state.NextRound()
 	member, takesPart := round.MemberIndex(v.myself())
 	if !follows || !takesPart {
 		return v.next
 	}
-	v.next.step = round.Step
+	v.next.round, v.next.step = round, round.Step
+	if before.step != 0 && before.drawsAs(&round, v.state) { // as after most updates
+		v.next.batch, v.next.ok = before.batch, before.ok
+		return v.next
+	}
 	for _, a := range draws.Assignments(&round, v.state.Config) {
 		if a.Member == member {
 			v.next.batch, v.next.ok = a.Batch, true

@@ -33,7 +33,7 @@ func (now *State) addRound(round *coordinator.Round, c coordinator.Config) {
 	for _, member := range round.ElectedWitnesses(c) {
 		now.Elected = append(now.Elected, nameOf(round.Members[member]))
 	}
-	trainers := assign.Trainers(round.Seed, len(round.Members), int(c.VerificationPercent))
+	trainers := assign.Trainers(round.BatchSeed, len(round.Members), int(c.VerificationPercent))
 	for i, id := range round.Members {
 		if !slices.Contains(trainers, i) {
 			now.Idle = append(now.Idle, nameOf(id))

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -18,7 +19,7 @@ func TestStateOf(t *testing.T) {
 	if got := event.StateOf(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	round := coordinator.Round{Step: 3, DataIndex: 20, BatchSize: 10, WitnessesNeeded: 4, Witnesses: make([]coordinator.Witness, 2)}
+	round := coordinator.Round{Step: 3, Seed: 11, BatchSeed: 12, DataIndex: 20, BatchSize: 10, WitnessesNeeded: 4, Witnesses: make([]coordinator.Witness, 2)}
 	round.Warming[0] = 1 << 2
 	var names []string
 	for n := range byte(5) {
@@ -37,6 +38,11 @@ func TestStateOf(t *testing.T) {
 	}
 	if len(got.Idle) != 2 {
 		t.Errorf("without a batch are %q, want two of five", got.Idle)
+	}
+	for _, batch := range round.Assignments(s.Config) {
+		if slices.Contains(got.Idle, names[batch.Member]) {
+			t.Errorf("%s has batch %v, and is said to be without one", names[batch.Member], batch.Batch)
+		}
 	}
 	got.Elected, got.Idle = nil, nil
 	want = event.State{

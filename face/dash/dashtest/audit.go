@@ -16,8 +16,8 @@ func (p *player) audit() error {
 		return nil
 	}
 	percent := int(s.Config.VerificationPercent)
-	trained := assign.Trainers(before.Seed, len(before.Members), percent)
-	trains := assign.Trainers(now.Seed, len(now.Members), percent)
+	trained := assign.Trainers(before.BatchSeed, len(before.Members), percent)
+	trains := assign.Trainers(now.BatchSeed, len(now.Members), percent)
 	for i, id := range now.Members {
 		accuser := p.index[id]
 		if slices.Contains(trains, i) || p.hangs(accuser) {
