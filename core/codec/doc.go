@@ -44,8 +44,8 @@
 // where bits(x) is the length of x in binary. A value that is zero, infinite or NaN has
 // no encoding.
 //
-// A unit is a number u of 0 to 63, written by how far it is from that of the chunk before it in the
-// tensor that holds entries (32 for the first): with d = 2·(u − before) for u ≥ before, else
+// A unit is a number u of 0 to 127, written by how far it is from that of the chunk before it in the
+// tensor that holds entries (40 for the first): with d = 2·(u − before) for u ≥ before, else
 // 2·(before − u) − 1, the number d + 1 in the Elias gamma code, bits(d+1) − 1 zero bits, a one bit,
 // and the other bits of d + 1, the lowest first. What size a unit stands for is not the codec's to know.
 //

@@ -7,13 +7,13 @@ import (
 )
 
 // MaxUnit is the largest code of a chunk's unit.
-const MaxUnit = 63
+const MaxUnit = 127
 
 // MaxLevelBits is the most bits that a level takes.
 const MaxLevelBits = 4
 
 // firstUnit is what the first unit of a tensor is told by its distance from.
-const firstUnit uint8 = 32
+const firstUnit uint8 = 40
 
 // EncodeLevels is Encode for values that are whole multiples of their chunk's unit: from 1 to
 // 2^(levelBits−1), or the same below zero. levelBits is 1 to MaxLevelBits.

@@ -201,7 +201,7 @@ func TestRefusedLevels(t *testing.T) {
 	}
 	for want, fields := range map[string][][2]int{
 		"distance of a unit": {{0, 1}, {0, 8}, {0, 15}},
-		"want 0 to 63":       {{0, 1}, {1 << 6, 7}, {0b11_1111, 6}, {0, 16}},
+		"want 0 to 127":      {{0, 1}, {1 << 7, 8}, {0b111_1111, 7}, {0, 16}},
 		"end in chunk 1":     {{0, 1}, {1 << 5, 6}, {31, 5}, {0, 5}, {0, 4}, {1, 1}},
 	} {
 		b := append(bytes.Clone(head), tensorBits(fields...)...)

@@ -1,88 +1,62 @@
 package localsteps
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// chooser chooses what is sent of a chunk, and in which unit. That is the sender's own business: its
-// bits need not be the same elsewhere.
+// chooser chooses the units and levels of a chunk. That is the sender's own business: its bits need not be
+// the same elsewhere.
 type chooser struct {
-	most   int     // elements
 	levels float64 // the largest
 	reach  float32
-	chosen []chosen // ascending by index
 }
 
-// chosen is an element of a chunk and its magnitude.
-type chosen struct {
-	size  float32
-	index uint16
-}
-
-// smaller orders elements by magnitude, of equals the later one first.
-func smaller(a, b chosen) bool { return a.size < b.size || a.size == b.size && a.index > b.index }
-
-// choose finds the largest elements of a chunk that are not zero.
-func (c *chooser) choose(chunk []float32) {
-	heap := c.chosen[:0] // the smallest lies first
-	for i, v := range chunk {
-		next := chosen{max(v, -v), uint16(i)}
-		switch {
-		case next.size == 0:
-		case len(heap) < c.most:
-			heap = append(heap, next)
-			for at := len(heap) - 1; at > 0 && smaller(heap[at], heap[(at-1)/2]); at = (at - 1) / 2 {
-				heap[at], heap[(at-1)/2] = heap[(at-1)/2], heap[at]
-			}
-		case smaller(heap[0], next):
-			heap[0] = next
-			sink(heap)
+// quantize writes what is sent of the coefficients of a chunk, count entries from at on, and leaves of them
+// what is not.
+func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, count int) {
+	values := coefficients.Values[at : at+count]
+	unit := c.unit(values)
+	to, left := at, at
+	for i, v := range values {
+		index, rest := coefficients.Indices[at+i], v
+		if level := float32(math.Copysign(c.level(v, unit), float64(v))); level != 0 {
+			sent.Indices[to], sent.Values[to] = index, level
+			to++
+			rest = float32(float64(v) - value(c.reach, unit, level))
+		}
+		if rest != 0 {
+			coefficients.Indices[left], coefficients.Values[left] = index, rest
+			left++
 		}
 	}
-	slices.SortFunc(heap, func(a, b chosen) int { return cmp.Compare(a.index, b.index) })
-	c.chosen = heap
-}
-
-// sink brings a heap whose first element was replaced into order.
-func sink(heap []chosen) {
-	for at := 0; ; {
-		child := 2*at + 1
-		if child >= len(heap) {
-			return
-		}
-		if child+1 < len(heap) && smaller(heap[child+1], heap[child]) {
-			child++
-		}
-		if !smaller(heap[child], heap[at]) {
-			return
-		}
-		heap[at], heap[child] = heap[child], heap[at]
-		at = child
+	clear(coefficients.Indices[left : at+count])
+	clear(coefficients.Values[left : at+count])
+	coefficients.Counts[chunk], sent.Counts[chunk] = uint16(left-at), uint16(to-at)
+	if to > at {
+		sent.Units[chunk] = unit
 	}
 }
 
-// level returns the level that is nearest to a magnitude, up to the largest; 0: it is nearer to zero.
-func (c *chooser) level(size float32, unit uint8) float64 {
-	return min(math.Round(float64(size)/(float64(c.reach)*Unit(unit))), c.levels)
+// level returns the level that is nearest to a value, up to the largest; 0: it is nearer to zero.
+func (c *chooser) level(v float32, unit uint8) float64 {
+	return min(math.Round(math.Abs(float64(v))/(float64(c.reach)*Unit(unit))), c.levels)
 }
 
-// unit returns the unit that leaves the least of what was chosen, in squares.
-func (c *chooser) unit() uint8 {
-	if len(c.chosen) == 0 {
-		return 0
+// unit returns the unit that leaves the least of some values, in squares.
+func (c *chooser) unit(values []float32) uint8 {
+	largest := 0.0
+	for _, v := range values {
+		largest = max(largest, math.Abs(float64(v)))
 	}
-	largest := slices.MaxFunc(c.chosen, func(a, b chosen) int { return cmp.Compare(a.size, b.size) }).size
-	first := codeOf(float64(largest) / float64(c.reach))                // the largest would be of level 1
+	first := codeOf(largest / float64(c.reach))                         // the largest would be of level 1
 	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // and here beyond all levels
 	best, least := uint8(first), math.Inf(1)
 	for code := first; code <= last; code++ {
 		left := 0.0
-		for _, chosen := range c.chosen {
-			rest := float64(chosen.size) - c.level(chosen.size, uint8(code))*float64(c.reach)*Unit(uint8(code))
+		for _, v := range values {
+			rest := math.Abs(float64(v)) - c.level(v, uint8(code))*float64(c.reach)*Unit(uint8(code))
 			left += rest * rest
 		}
 		if left < least {
@@ -92,7 +66,7 @@ func (c *chooser) unit() uint8 {
 	return best
 }
 
-// codeOf returns the largest unit that is not larger than a share of Reach, or else the smallest there is.
+// codeOf returns the largest unit that is not larger than a share of the reach, or else the smallest there is.
 func codeOf(share float64) int {
 	for code := range codec.MaxUnit {
 		if Unit(uint8(code)) <= share {

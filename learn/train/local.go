@@ -25,6 +25,7 @@ type LocalTrainer struct {
 	*member
 	config  config.LocalSteps
 	inner   *AdamW // of the same replica
+	kernel  *distro.Kernel
 	layouts []distro.Layout
 	results []codec.TensorLayout
 	sums    [][]float32 // how far the weights came, of what was not sent yet; zero at first
@@ -62,7 +63,7 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer of local steps: %w", err)
 	}
-	t, err := newLocal(ctx, r, *c)
+	t, err := newLocal(ctx, r, *c, o.Threads)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
 	}
@@ -70,9 +71,15 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	return t, nil
 }
 
-func newLocal(ctx context.Context, r *replica, c config.LocalSteps) (*LocalTrainer, error) {
-	t := &LocalTrainer{config: c, sent: map[uint32]sentSums{}}
-	var err error
+func newLocal(ctx context.Context, r *replica, c config.LocalSteps, threads int) (*LocalTrainer, error) {
+	if info, err := torch.Loaded(); err == nil && threads <= 0 {
+		threads = info.Threads
+	}
+	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
+	if err != nil {
+		return nil, err
+	}
+	t := &LocalTrainer{config: c, kernel: kernel, sent: map[uint32]sentSums{}}
 	if t.inner, err = newAdamW(ctx, r, c.Inner()); err != nil {
 		return nil, err
 	}
@@ -215,13 +222,16 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	if !(far <= maxUpdate) {
 		return nil, fmt.Errorf("%w: a weight has moved by %v", ErrNotFinite, far)
 	}
-	p := localsteps.EncodeParams{Reach: t.reach(header.Step), TopK: int(t.config.CompressionTopK), LevelBits: int(t.config.ValueBits)}
+	p := localsteps.EncodeParams{
+		Reach: t.reach(header.Step), Decay: float32(t.config.ErrorDecay),
+		TopK: int(t.config.CompressionTopK), LevelBits: int(t.config.ValueBits),
+	}
 	tensors := make([]codec.TensorResult, len(t.layouts))
 	t.fed++
 	for i, l := range t.layouts {
-		localsteps.Feed(t.sums[i], t.canonical[i], weights[i], float32(t.config.ErrorDecay), t.momentum(i), float32(t.config.OuterMomentum))
+		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the weights are put back
 		var err error
-		if tensors[i], err = localsteps.Encode(l, t.sums[i], p); err != nil {
+		if tensors[i], err = localsteps.Encode(t.kernel, l, t.sums[i], weights[i], p); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
@@ -282,7 +292,7 @@ func (t *LocalTrainer) apply(ctx context.Context, step uint32, payloads [][]byte
 		for j := range results {
 			ofTensor[j] = results[j][i]
 		}
-		if err := localsteps.Apply(t.layouts[i], ofTensor, w, p); err != nil {
+		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor, w, p); err != nil {
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
@@ -301,7 +311,7 @@ func (t *LocalTrainer) settle(step uint32, counted bool) error {
 	}
 	left := float32(math.Pow(t.config.ErrorDecay, float64(t.fed-sent.fed)))
 	for i, l := range t.layouts {
-		if err := localsteps.AddBack(l, t.sums[i], sent.tensors[i], sent.reach, left); err != nil {
+		if err := localsteps.AddBack(t.kernel, l, t.sums[i], sent.tensors[i], sent.reach, left); err != nil {
 			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
 		}
 	}
