@@ -116,9 +116,9 @@ type LocalSteps struct {
 
 	OuterLR          float64 // share of the mean result by which a round moves the weights, above 0, at most 2
 	OuterMomentum    float64 // of Nesterov, of how far a client came, at least 0, below 1; 0: none
-	CompressionTopK  uint16  // elements kept of each chunk, at least 1
+	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
 	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
-	ValueBits        uint8   // that an element takes besides its place, 1 to 4
+	ValueBits        uint8   // that a coefficient takes besides its place, 1 to 4
 	ErrorDecay       float64 // of what could not be sent yet, from a round to the next, in [0, 1]
 	ApplyLag         uint8   `json:",omitempty"` // as that of Distro
 }
