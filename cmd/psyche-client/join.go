@@ -29,10 +29,7 @@ to prove, the run, and the hash that this has to have. The key of this member is
 first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
 ~/.local/state; checkpoints go to psyche/runs beside it. A model that only the run's host has
 comes from its server, or from the members. Ctrl-C leaves the run; the same
-command takes part again.
-
-  psyche-client join 'psyche://host.example:39405/friends?key=…&genesis=…'
-  psyche-client join LINK --device cuda --micro-batch-size 4 --logs tui`
+command takes part again.`
 }
 
 // Run joins the run.

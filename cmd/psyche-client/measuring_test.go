@@ -18,7 +18,7 @@ import (
 )
 
 // trainMeasured trains steps of the model of testdata, as a client does, and returns the digest.
-func trainMeasured(t *testing.T, m *measuring, steps uint32, pause time.Duration) [32]byte {
+func trainMeasured(t *testing.T, m *measuring, steps uint32, between func(step uint32)) [32]byte {
 	t.Helper()
 	s, err := checkpoint.ReadDir(evalModel)
 	if err != nil {
@@ -43,7 +43,7 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, pause time.Duration
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(pause)
+		between(step)
 		if err := kept.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,17 @@ func TestMeasuredWhileTrained(t *testing.T) {
 	}
 	defer m.close()
 	const steps = 6
-	if with, without := trainMeasured(t, m, steps, 300*time.Millisecond), trainMeasured(t, nil, steps, 0); with != without {
+	measures := func(step uint32) { // before the last step something is measured, however busy the machine is
+		for deadline := time.Now().Add(time.Minute); step == steps-1 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			mu.Lock()
+			reported := len(reports) > 0
+			mu.Unlock()
+			if reported {
+				return
+			}
+		}
+	}
+	if with, without := trainMeasured(t, m, steps, measures), trainMeasured(t, nil, steps, func(uint32) {}); with != without {
 		t.Errorf("the model is %x, without measuring %x", with, without)
 	}
 	mu.Lock()

@@ -37,7 +37,7 @@ func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, lo
 	if err != nil {
 		return err
 	}
-	connect := connectFlags{ServerAddr: address, ServerKey: serverKey, KnownServers: c.KnownServers}
+	connect := connectFlags{serverFlags: serverFlags{ServerAddr: address, ServerKey: serverKey, KnownServers: c.KnownServers}}
 	o, err := connect.options(runID, key, to.err)
 	if err != nil {
 		return err

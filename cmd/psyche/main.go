@@ -28,57 +28,57 @@ import (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
 
+	Testnet struct {
+		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
+		PrintAllHelp allHelp      `cmd:"" hidden:"" help:"Print the help of these commands."`
+	} `cmd:"" help:"Try a run on one machine." group:"Try a run:"`
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
 		Repair         serverRepair         `cmd:"" help:"Cut off what is damaged at the end of a run's journal."`
 		PrintAllHelp   allHelp              `cmd:"" hidden:"" help:"Print the help of these commands."`
-	} `cmd:"" help:"Host runs."`
+	} `cmd:"" help:"Host runs." group:"Host runs:"`
 	Run struct {
-		Create       runCreate       `cmd:"" help:"Begin a run on a server."`
-		Invite       runInvite       `cmd:"" help:"Print the link by which others join a run."`
-		Status       runStatus       `cmd:"" help:"Show how far a run is."`
-		SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on."`
-		UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run new rules."`
-		Authorize    runAuthorize    `cmd:"" help:"Admit a key to a permissioned run."`
-		SetDelegates runSetDelegates `cmd:"" help:"Name the keys that may join in the name of an authorized one."`
-		Eject        runEject        `cmd:"" help:"Remove a client from a run."`
-		Close        runClose        `cmd:"" help:"End a run for good."`
-		Tick         runTick         `cmd:"" help:"Move a run on a chain on, if that is due."`
-		Free         runFree         `cmd:"" help:"Get back what the account of a closed run on a chain holds."`
-		List         runList         `cmd:"" help:"Show the runs of a program on a chain."`
-		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
-		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
-		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
-		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify."`
-		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence."`
+		Create       runCreate       `cmd:"" help:"Begin a run on a server." group:"Begin runs, and see how far they are:"`
+		Invite       runInvite       `cmd:"" help:"Print the link by which others join a run." group:"Begin runs, and see how far they are:"`
+		Status       runStatus       `cmd:"" help:"Show how far a run is." group:"Begin runs, and see how far they are:"`
+		List         runList         `cmd:"" help:"Show the runs of a server, or of a program on a chain." group:"Begin runs, and see how far they are:"`
+		SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on." group:"Govern a run:"`
+		UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run new rules." group:"Govern a run:"`
+		Authorize    runAuthorize    `cmd:"" help:"Admit a key to a permissioned run." group:"Govern a run:"`
+		SetDelegates runSetDelegates `cmd:"" help:"Name the keys that may join in the name of an authorized one." group:"Govern a run:"`
+		Eject        runEject        `cmd:"" help:"Remove a client from a run." group:"Govern a run:"`
+		Close        runClose        `cmd:"" help:"End a run for good." group:"Govern a run:"`
+		Tick         runTick         `cmd:"" help:"Move a run on a chain on, if that is due." group:"Govern a run:"`
+		Free         runFree         `cmd:"" help:"Get back what the account of a closed run on a chain holds." group:"Govern a run:"`
+		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain." group:"Verify a run:"`
+		Export       runExport       `cmd:"" help:"Copy the log of a run from its server." group:"Verify a run:"`
+		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to." group:"Verify a run:"`
+		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify." group:"Verify a run:"`
+		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence." group:"Verify a run:"`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
 		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
-	} `cmd:"" help:"Prepare and serve training data."`
-	Testnet struct {
-		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
-		PrintAllHelp allHelp      `cmd:"" hidden:"" help:"Print the help of these commands."`
-	} `cmd:"" help:"Try a run on one machine."`
+	} `cmd:"" help:"Prepare and serve training data." group:"Prepare data:"`
 	Chain struct {
 		Start   chainStart   `cmd:"" help:"Run a chain of one node on this machine."`
 		Deploy  chainDeploy  `cmd:"" help:"Put the program that hosts runs on a chain."`
 		Airdrop chainAirdrop `cmd:"" help:"Ask the faucet of a chain for tests for SOL."`
 		Balance chainBalance `cmd:"" help:"Show how much a key has on a chain."`
-	} `cmd:"" help:"Prepare chains for runs."`
-	Solana solanaCommands `cmd:"" help:"Runs on a chain, by the names that the original's documentation has."`
+	} `cmd:"" help:"Prepare chains for runs." group:"Chains:"`
+	Solana solanaCommands `cmd:"" help:"Runs on a chain, by the names that the original's documentation has." group:"The same by the names of the original's documentation:"`
 	Keys   struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
-	} `cmd:"" help:"Make and show the keys that name participants."`
-	Dash    dashboard `cmd:"" help:"Show runs in a browser."`
-	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them."`
-	Doctor  doctor    `cmd:"" help:"Say what is installed, and what is missing."`
-	Version version   `cmd:"" help:"Print the version of the program."`
+	} `cmd:"" help:"Make and show the keys that name participants." group:"Keys:"`
+	Dash    dashboard `cmd:"" help:"Show runs in a browser." group:"Look and check:"`
+	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them." group:"Look and check:"`
+	Doctor  doctor    `cmd:"" help:"Say what is installed, and what is missing." group:"Look and check:"`
+	Version version   `cmd:"" help:"Print the version of the program." group:"Look and check:"`
 
-	Completion completion `cmd:"" help:"Print completions of the command line for a shell."`
+	Completion completion `cmd:"" help:"Print completions of the command line for a shell." group:"Look and check:"`
 	PrintMan   manPage    `cmd:"" hidden:"" help:"Print the man page."`
 
 	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of every command."`
@@ -177,6 +177,7 @@ func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, erro
 		kong.Bind(to),
 		numbers.Option(),
 		published.Switches(),
+		examples.Option(),
 	)
 }
 

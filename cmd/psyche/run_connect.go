@@ -18,13 +18,18 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// connectFlags say which server to talk to, and how to know that it is the right one.
-type connectFlags struct {
+// serverFlags say which server to talk to, and how to know that it is the right one.
+type serverFlags struct {
 	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"The run's server."`
 	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Key that the server must have, in base58. Without it the key that is seen first is remembered in --known-servers."`
 	KnownServers string         `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration."`
-	Genesis      string         `env:"RUN_GENESIS" placeholder:"HASH" help:"Hash that the run must have, as psyche run create and psyche run status print it."`
 	Timeout      *time.Duration `placeholder:"TIME" help:"Give up after this time. Default: 10s, and 5m on a chain."`
+}
+
+// connectFlags say which run of a server is meant.
+type connectFlags struct {
+	serverFlags `embed:""`
+	Genesis     string `env:"RUN_GENESIS" placeholder:"HASH" help:"Hash that the run must have, as psyche run create and psyche run status print it."`
 }
 
 // How long commands wait when --timeout does not say it.
@@ -34,7 +39,7 @@ const (
 )
 
 // within bounds a command by --timeout, or else by standard.
-func (c connectFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
+func (c serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
 	if c.Timeout != nil {
 		standard = *c.Timeout
 	}
@@ -42,15 +47,26 @@ func (c connectFlags) within(ctx context.Context, standard time.Duration) (conte
 }
 
 // checkTimeout refuses a time in which nothing can be done.
-func (c connectFlags) checkTimeout() error {
+func (c serverFlags) checkTimeout() error {
 	if c.Timeout != nil && *c.Timeout <= 0 {
 		return usagef("--timeout is %v: want more than 0", *c.Timeout)
 	}
 	return nil
 }
 
-// options returns how to connect; what concerns trust is told to errs.
+// options returns how to connect to a run; what concerns trust is told to errs.
 func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (tcp.Options, error) {
+	run, err := tcp.ParseRun(c.Genesis)
+	if err != nil {
+		return tcp.Options{}, usagef("--genesis: %w", err)
+	}
+	o, err := c.serverFlags.options(key, errs)
+	o.RunID, o.Run = runID, run
+	return o, err
+}
+
+// options returns how to connect to the server; what concerns trust is told to errs.
+func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, error) {
 	if err := c.checkTimeout(); err != nil {
 		return tcp.Options{}, err
 	}
@@ -62,15 +78,11 @@ func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (t
 			return tcp.Options{}, usagef("--server-key: %w", err)
 		}
 	}
-	run, err := tcp.ParseRun(c.Genesis)
-	if err != nil {
-		return tcp.Options{}, usagef("--genesis: %w", err)
-	}
 	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
 		_, _ = fmt.Fprintf(errs, "psyche: the server %s is new; its key is %s: check it with its operator\n", address, key)
 	})
 	o := tcp.Options{
-		Addr: c.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true,
+		Addr: c.ServerAddr, Key: key, Observe: true,
 		ServerKey: serverKey, KnownServers: known, MaxElapsed: serverTimeout,
 	}
 	if c.Timeout != nil {

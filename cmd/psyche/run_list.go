@@ -9,14 +9,72 @@ import (
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
+	"github.com/psyche-go/psyche/host/tcp"
 )
 
+// runList lists the runs of a server, or of a program on a chain.
 type runList struct {
+	serverFlags   `embed:""`
+	onchain.Flags `embed:""`
+}
+
+// Help tells what the list is worth.
+func (c *runList) Help() string {
+	return `The list is what the server says; psyche run status shows one run, and psyche run replay proves one.`
+}
+
+// Run prints the runs, one a line.
+func (c *runList) Run(ctx context.Context, to console) error {
+	switch {
+	case c.Given() && c.ServerAddr != "":
+		return usagef("--server-addr is of a server's runs, --rpc of those on a chain: give one of them")
+	case c.Given():
+		chain := chainRuns{c.Flags}
+		return chain.Run(ctx, to)
+	case c.ServerAddr == "":
+		return usagef("missing flags: --server-addr=HOST:PORT, or --rpc=URL,… for the runs on a chain")
+	}
+	key, err := identity.Generate(rand.Reader) // anybody may look
+	if err != nil {
+		return err
+	}
+	o, err := c.options(key, to.err)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.within(ctx, serverTimeout)
+	defer cancel()
+	runs, all, err := tcp.Runs(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		what := r.State.String()
+		if r.Closed {
+			what += ", closed"
+		}
+		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x\n", r.RunID, r.Epoch, r.Step, what, r.Participants, r.Run)
+		if err != nil {
+			return err
+		}
+	}
+	if int(all) > len(runs) {
+		_, err = fmt.Fprintf(to.out, "and %d more, which the server does not name\n", int(all)-len(runs))
+		if err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(to.out, "%d runs of server %s\n", all, c.ServerAddr)
+	return err
+}
+
+// chainRuns lists the runs of a program on a chain.
+type chainRuns struct {
 	onchain.Flags `embed:""`
 }
 
 // Run prints the runs of a program, one a line.
-func (c *runList) Run(ctx context.Context, to console) error {
+func (c *chainRuns) Run(ctx context.Context, to console) error {
 	chain, program, err := openToLook(&c.Flags, to)
 	if err != nil {
 		return err

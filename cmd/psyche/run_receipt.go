@@ -29,13 +29,7 @@ func (c *runReceipt) Help() string {
 that is in the newest model that the run recorded. All of it is worked out from the log, which is
 verified; the receipt names the entry up to which it counts, by its hash. Whoever has the log, or a longer
 copy of it, can verify the receipt without believing the member or the server; one that does not verify
-ends with exit code 6.
-
-Examples:
-
-  psyche run export --run-id RUN --server-addr HOST:PORT --output run.log
-  psyche run receipt run.log --member KEY --output mine.receipt.json
-  psyche run receipt run.log --verify mine.receipt.json`
+ends with exit code 6.`
 }
 
 // Run writes or verifies a receipt.

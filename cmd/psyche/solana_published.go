@@ -22,7 +22,7 @@ type solanaCommands struct {
 	CloseRun     solanaCloseRun  `cmd:"" help:"End a run for good and get back what its account holds: psyche run close --free."`
 	Tick         runTick         `cmd:"" help:"Move a run on, if that is due: psyche run tick."`
 	JSONDumpRun  solanaDump      `cmd:"" name:"json-dump-run" help:"Print the state of a run: psyche run status --json."`
-	ListRuns     runList         `cmd:"" help:"Show the runs of a program: psyche run list."`
+	ListRuns     chainRuns       `cmd:"" help:"Show the runs of a program: psyche run list."`
 
 	JoinAuthorizationCreate   grantCreate   `cmd:"" help:"Admit a key to a permissioned run: psyche run authorize."`
 	JoinAuthorizationRead     grantRead     `cmd:"" help:"Show whether a key may join a run, and who may in its name."`

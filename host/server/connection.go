@@ -80,7 +80,7 @@ var protocol = accept.Protocol{
 }
 
 func farewell(reason error) ([]byte, bool) {
-	if errors.Is(reason, errCreated) {
+	if errors.Is(reason, errCreated) || errors.Is(reason, errListed) {
 		return nil, true
 	}
 	refused, ok := errors.AsType[*refusedError](reason)
@@ -132,7 +132,7 @@ func (c *connection) serve(ctx context.Context) error {
 
 // report notes a connection that was refused. Strangers must not fill the log.
 func (c *connection) report(err error) {
-	if errors.Is(err, errCreated) {
+	if errors.Is(err, errCreated) || errors.Is(err, errListed) {
 		return
 	}
 	if c.server.noise.Allow() {

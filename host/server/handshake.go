@@ -19,6 +19,9 @@ var errGaveWay = errors.New("it is not part of a run, and gave way to a client o
 // errCreated ends a connection whose only purpose was to begin a run.
 var errCreated = errors.New("the run has begun")
 
+// errListed ends a connection whose only purpose was to learn which runs there are.
+var errListed = errors.New("the runs are listed")
+
 // handshake proves the server's key, finds out who the client is and what it wants, and
 // makes this the live connection of its key if it takes part in a run.
 func (c *connection) handshake(ctx context.Context) error {
@@ -30,8 +33,14 @@ func (c *connection) handshake(ctx context.Context) error {
 		return err
 	}
 	c.role, c.sequence = hello.Role, hello.Sequence
-	if c.role == frame.RoleCreator {
+	switch c.role {
+	case frame.RoleCreator:
 		return c.create(ctx, hello.RunID)
+	case frame.RoleLister:
+		if err := c.write(ctx, frame.TypeRuns, frame.AppendRuns(nil, c.server.summaries())); err != nil {
+			return err
+		}
+		return errListed
 	}
 	if c.host = c.server.find(hello.RunID); c.host == nil {
 		return c.server.notHosted(hello.RunID)

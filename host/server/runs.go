@@ -117,6 +117,22 @@ func (s *server) hosts() []*host {
 	return slices.SortedFunc(maps.Values(s.runs), func(a, b *host) int { return strings.Compare(a.runID, b.runID) })
 }
 
+// summaries says of each run how far it is.
+func (s *server) summaries() []frame.RunSummary {
+	var all []frame.RunSummary
+	for _, h := range s.hosts() {
+		newest := h.newest.Load()
+		if newest == nil { // it begins
+			continue
+		}
+		all = append(all, frame.RunSummary{
+			RunID: h.runID, Run: h.run, Closed: newest.closed, State: newest.phase.RunState,
+			Epoch: newest.phase.Epoch, Step: newest.phase.Step, Participants: uint16(newest.participants),
+		})
+	}
+	return all
+}
+
 func (s *server) runIDs() []string {
 	var ids []string
 	for _, h := range s.hosts() {

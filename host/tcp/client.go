@@ -99,7 +99,7 @@ type Client struct {
 // while that may help, with growing pauses, and then says what it tried. ctx bounds the life
 // of the Client, not only Dial; Close ends it earlier.
 func Dial(ctx context.Context, o Options) (*Client, error) {
-	if err := o.check(); err != nil {
+	if err := o.checkRun(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -139,10 +139,15 @@ func (o *Options) check() error {
 	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
 		return fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
 	}
+	return backend.CheckAddrs(o.Addrs)
+}
+
+// checkRun completes the options of who means one run.
+func (o *Options) checkRun() error {
 	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
 		return fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
 	}
-	return backend.CheckAddrs(o.Addrs)
+	return o.check()
 }
 
 // pauses returns those between attempts.

@@ -73,6 +73,22 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 	return run, nil
 }
 
+// Runs asks a server which runs it has; o names none. All is how many there are, of which a server names
+// frame.MaxRuns at most. What it says is not proven. There is one attempt.
+func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, err error) {
+	err = withSession(ctx, o, frame.RoleLister, func(s *session, _ identity.ID) error {
+		payload, err := s.expect(frame.TypeRuns)
+		if err == nil {
+			runs, all, err = frame.DecodeRuns(payload)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list the runs of server %s: %w", o.Addr, err)
+	}
+	return runs, all, nil
+}
+
 // ErrNoModel says that a server does not hand out the model that a run begins with.
 var ErrNoModel = errors.New("the server hands out no model")
 
@@ -210,7 +226,11 @@ func (s *session) await(want frame.Type) ([]byte, error) {
 
 // withSession makes one connection, uses it and closes it.
 func withSession(ctx context.Context, o Options, role frame.Role, use func(*session, identity.ID) error) error {
-	if err := o.check(); err != nil {
+	check := o.checkRun
+	if role == frame.RoleLister {
+		check = o.check
+	}
+	if err := check(); err != nil {
 		return err
 	}
 	c := &Client{options: o}

@@ -46,7 +46,7 @@ type session struct {
 }
 
 // handshake proves both sides' keys on a new connection; accept decides whether the server's
-// is trusted. The caller closes socket after an error.
+// is trusted. The caller closes socket after an error. Who asks for a list of runs is answered with that.
 func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
 	// The end of ctx unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
@@ -77,6 +77,9 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	hello := frame.Hello{Role: role, RunID: o.RunID, Run: run, Addrs: addrs}
 	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server)); err != nil {
 		return nil, err
+	}
+	if role == frame.RoleLister {
+		return s, nil
 	}
 	if payload, err = s.expect(frame.TypeWelcome); err != nil {
 		return nil, err

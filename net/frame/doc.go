@@ -32,6 +32,12 @@
 //	                          ←   Create      (the run's first state, signed)
 //	Ack                       →               the run is on the host's disk; or Refusal
 //
+// A client that asks which runs the host has names none:
+//
+//	Challenge                 →
+//	                          ←   Hello       (role RoleLister)
+//	Runs                      →               and the host hangs up
+//
 // Integers are little endian except the length. Every decoder is strict: one encoding per
 // value (deltas aside), no trailing bytes, bounds checked before anything is allocated.
 package frame

@@ -65,6 +65,7 @@ const (
 	TypeBase        // canonical bytes of the state at the newest certificate
 	TypeReadModel   // as ReadLog, of the model that the host hands out
 	TypeModel       // as Log, of that model
+	TypeRuns        // ends the handshake of who asks which runs there are
 )
 
 const lengthSize = 4

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -109,7 +111,7 @@ func TestHelloRoundTrip(t *testing.T) {
 func TestSignedHelloIsStillChecked(t *testing.T) {
 	for name, hello := range map[string]Hello{
 		"no role":       {},
-		"unknown role":  {Role: RoleCreator + 1},
+		"unknown role":  {Role: RoleLister + 1},
 		"long run id":   {Role: RoleParticipant, RunID: strings.Repeat("x", coordinator.MaxRunIDLength+1)},
 		"many addrs":    {Role: RoleParticipant, Addrs: make([]string, backend.MaxAddrs+1)},
 		"empty addr":    {Role: RoleParticipant, Addrs: []string{""}},
@@ -196,6 +198,44 @@ func TestAckSaysWhy(t *testing.T) {
 
 // FuzzReader feeds a stream to the reader and every frame to every decoder: what a decoder
 // accepts has exactly one encoding.
+func TestRunsRoundTrip(t *testing.T) {
+	want := []RunSummary{
+		{RunID: "a", Run: [32]byte{1}, State: coordinator.RoundTrain, Epoch: 1, Step: 1 << 20, Participants: 300},
+		{RunID: strings.Repeat("b", coordinator.MaxRunIDLength), Closed: true, State: coordinator.Finished},
+	}
+	payload := AppendRuns(nil, want)
+	got, all, err := DecodeRuns(payload)
+	if err != nil || all != 2 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v of %d, %v", got, all, err)
+	}
+	for n := range payload {
+		if _, _, err := DecodeRuns(payload[:n]); !errors.Is(err, ErrMalformed) {
+			t.Errorf("of %d bytes: %v", n, err)
+		}
+	}
+	many := make([]RunSummary, MaxRuns+7)
+	for i := range many {
+		many[i].RunID = "r"
+	}
+	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != MaxRuns || all != MaxRuns+7 {
+		t.Errorf("%d of %d, %v", len(got), all, err)
+	}
+	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, MaxRuns)); len(full)+1 > MaxWelcome {
+		t.Errorf("a full list has %d bytes, %d are read", len(full), MaxWelcome)
+	}
+}
+
+func FuzzDecodeRuns(f *testing.F) {
+	f.Add(AppendRuns(nil, nil))
+	f.Add(AppendRuns(nil, []RunSummary{{RunID: "r", Closed: true, Epoch: 3}}))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		runs, all, err := DecodeRuns(payload)
+		if err == nil && int(all) == len(runs) && !bytes.Equal(AppendRuns(nil, runs), payload) {
+			t.Errorf("%x is read as %+v", payload, runs)
+		}
+	})
+}
+
 func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeChallenge, Challenge{Version: Version}.AppendTo(nil)))
 	f.Add(Append(nil, TypeHello, Hello{Role: RoleParticipant, RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{}, identity.ID{})))

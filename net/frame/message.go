@@ -52,6 +52,7 @@ const (
 	RoleParticipant Role = iota + 1 // may train: its key has one such connection in the run
 	RoleObserver                    // watches and administers
 	RoleCreator                     // makes the run
+	RoleLister                      // asks which runs the server has, and names none
 )
 
 // String returns the role's name.
@@ -63,6 +64,8 @@ func (r Role) String() string {
 		return "observer"
 	case RoleCreator:
 		return "creator"
+	case RoleLister:
+		return "lister"
 	default:
 		return fmt.Sprintf("Role(%d)", uint8(r))
 	}
@@ -115,7 +118,7 @@ func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error
 	if err := d.end("hello"); err != nil {
 		return Hello{}, err
 	}
-	if h.Role < RoleParticipant || h.Role > RoleCreator {
+	if h.Role < RoleParticipant || h.Role > RoleLister {
 		return Hello{}, fmt.Errorf("%w: the hello has the unknown role %d", ErrMalformed, h.Role)
 	}
 	if len(h.RunID) > coordinator.MaxRunIDLength {

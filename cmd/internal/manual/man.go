@@ -3,6 +3,8 @@ package manual
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -11,8 +13,11 @@ import (
 // Man is the command print-man.
 type Man struct{}
 
-// Write writes the man page of a program.
-func (Man) Write(to io.Writer, line *kong.Context) error {
+// File is a file that a program reads or writes by itself.
+type File struct{ Path, What string }
+
+// Write writes the man page of a program, which reads and writes files.
+func (Man) Write(to io.Writer, line *kong.Context, files []File) error {
 	root := line.Model.Node
 	var b strings.Builder
 	summary, rest, _ := strings.Cut(line.Model.Help, "\n\n")
@@ -25,34 +30,76 @@ func (Man) Write(to io.Writer, line *kong.Context) error {
 	}
 	b.WriteString("Every command has\n.BR \\-\\-help .\n.SH COMMANDS\n")
 	commandPages(&b, root)
+	examples(&b, root)
+	environment(&b, root)
+	b.WriteString(".SH FILES\n")
+	for _, file := range files {
+		fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(file.Path), roff(file.What))
+	}
 	_, err := io.WriteString(to, b.String())
 	return err
 }
 
 // commandPages writes the commands below a node.
 func commandPages(b *strings.Builder, node *kong.Node) {
-	for _, child := range node.Children {
-		switch {
-		case child.Hidden || child.Type != kong.CommandNode:
-			continue
-		case len(child.Children) > 0:
-			commandPages(b, child)
-			continue
-		}
-		fmt.Fprintf(b, ".SS %s\n%s\n", roff(child.FullPath()), roff(child.Help))
-		for paragraph := range strings.SplitSeq(child.Detail, "\n\n") {
+	leaves(node, func(command *kong.Node) {
+		fmt.Fprintf(b, ".SS %s\n%s\n", roff(command.FullPath()), roff(command.Help))
+		for paragraph := range strings.SplitSeq(command.Detail, "\n\n") {
 			if paragraph != "" {
 				fmt.Fprintf(b, ".PP\n%s\n", roff(paragraph))
 			}
 		}
-		for _, argument := range child.Positional {
+		for _, argument := range command.Positional {
 			fmt.Fprintf(b, ".TP\n.I %s\n%s\n", roff(argument.Summary()), roff(argument.Help))
 		}
-		for _, flag := range child.Flags {
+		for _, flag := range command.Flags {
 			if !flag.Hidden {
 				fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(flag.Summary())), roff(flag.Help+variables(flag)))
 			}
 		}
+	})
+}
+
+// leaves calls do for every command below a node that is shown.
+func leaves(node *kong.Node, do func(command *kong.Node)) {
+	for _, child := range node.Children {
+		switch {
+		case child.Hidden || child.Type != kong.CommandNode:
+		case len(child.Children) > 0:
+			leaves(child, do)
+		default:
+			do(child)
+		}
+	}
+}
+
+// examples collects the command lines that the help of commands has, each an indented line of its own.
+func examples(b *strings.Builder, root *kong.Node) {
+	b.WriteString(".SH EXAMPLES\n")
+	leaves(root, func(command *kong.Node) {
+		for line := range strings.Lines(command.Detail) {
+			if example, ok := strings.CutPrefix(line, "    "+root.Name+" "); ok {
+				fmt.Fprintf(b, ".PP\n.RS\n.nf\n%s %s\n.fi\n.RE\n", roff(root.Name), roff(strings.TrimSpace(example)))
+			}
+		}
+	})
+}
+
+// environment lists every variable that stands for a flag, with the flags' help.
+func environment(b *strings.Builder, root *kong.Node) {
+	flags := make(map[string]*kong.Flag)
+	leaves(root, func(command *kong.Node) {
+		for _, flag := range command.Flags {
+			for _, name := range flag.Envs {
+				if !flag.Hidden && flags[name] == nil {
+					flags[name] = flag
+				}
+			}
+		}
+	})
+	b.WriteString(".SH ENVIRONMENT\n")
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		fmt.Fprintf(b, ".TP\n.B %s\nThe flag \\-\\-%s: %s\n", roff(name), roff(flags[name].Name), roff(flags[name].Help))
 	}
 }
 

@@ -1,0 +1,60 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Examples are command lines that show how commands are used, without the program's name: each is shown by
+// the help of the command that it begins with, and in the man page.
+type Examples []string
+
+// Option adds the examples to the commands' help.
+func (e Examples) Option() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		shown := make(map[*kong.Node]bool)
+		for _, example := range e {
+			command := find(k.Model.Node, strings.Fields(example))
+			if command == nil {
+				return fmt.Errorf("the example %q is of no command", example)
+			}
+			if !shown[command] {
+				shown[command] = true
+				command.Detail = strings.TrimPrefix(command.Detail+"\n\nExamples:\n", "\n\n")
+			}
+			command.Detail += "\n    " + k.Model.Name + " " + example
+		}
+		return nil
+	})
+}
+
+// find returns the command that words begin with, or nil.
+func find(node *kong.Node, words []string) *kong.Node {
+	for _, child := range node.Children {
+		if len(words) == 0 || child.Type != kong.CommandNode || child.Name != words[0] {
+			continue
+		}
+		if len(child.Children) == 0 {
+			return child
+		}
+		return find(child, words[1:])
+	}
+	return nil
+}
+
+// Arguments splits an example as a shell would, where the only quotes are single ones.
+func Arguments(example string) []string {
+	quoted := false
+	words := strings.FieldsFunc(example, func(r rune) bool {
+		if r == '\'' {
+			quoted = !quoted
+		}
+		return r == ' ' && !quoted
+	})
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "'", "")
+	}
+	return words
+}

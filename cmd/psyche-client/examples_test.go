@@ -1,0 +1,22 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/cmd/internal/manual"
+)
+
+// TestExamples parses every example of the help; what they name need not exist.
+func TestExamples(t *testing.T) {
+	for _, example := range examples {
+		parser, err := newParser(t.Context(), &commands{}, terminal{io.Discard, io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse(manual.Arguments(example)); err != nil && !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("psyche-client %s: %v", example, err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// MaxRuns bounds how many runs a Runs frame names.
+const MaxRuns = 256
+
+// RunSummary is what a server says of one of its runs to those who ask which there are. Nothing proves it.
+type RunSummary struct {
+	RunID        string
+	Run          [32]byte // hash of the run
+	Closed       bool
+	State        coordinator.RunState
+	Epoch, Step  uint32
+	Participants uint16 // healthy members and clients that wait
+}
+
+// AppendRuns appends the payload of a Runs frame; runs beyond MaxRuns are counted only.
+func AppendRuns(b []byte, runs []RunSummary) []byte {
+	named := runs[:min(len(runs), MaxRuns)]
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(runs)))
+	for _, r := range named {
+		b = append(append(b, byte(len(r.RunID))), r.RunID...)
+		b = append(b, r.Run[:]...)
+		closed := byte(0)
+		if r.Closed {
+			closed = 1
+		}
+		b = append(b, closed, byte(r.State))
+		b = binary.LittleEndian.AppendUint32(b, r.Epoch)
+		b = binary.LittleEndian.AppendUint32(b, r.Step)
+		b = binary.LittleEndian.AppendUint16(b, r.Participants)
+	}
+	return b
+}
+
+// DecodeRuns reads the payload of a Runs frame. All is how many runs the server has.
+func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
+	d := decoder{rest: payload}
+	count := int(d.uint16())
+	all = uint32(d.uint16()) | uint32(d.uint16())<<16
+	if d.err == nil && (count > MaxRuns || uint64(all) < uint64(count)) {
+		return nil, 0, fmt.Errorf("%w: %d runs of %d are named, at most %d can be", ErrMalformed, count, all, MaxRuns)
+	}
+	for range count {
+		var r RunSummary
+		r.RunID = string(d.bytes(int(d.byte())))
+		copy(r.Run[:], d.bytes(len(r.Run)))
+		closed := d.byte()
+		r.Closed, r.State = closed == 1, coordinator.RunState(d.byte())
+		r.Epoch = uint32(d.uint16()) | uint32(d.uint16())<<16
+		r.Step = uint32(d.uint16()) | uint32(d.uint16())<<16
+		r.Participants = d.uint16()
+		switch {
+		case d.err != nil:
+			return nil, 0, d.err
+		case len(r.RunID) == 0 || len(r.RunID) > coordinator.MaxRunIDLength || closed > 1:
+			return nil, 0, fmt.Errorf("%w: a run that is none is named", ErrMalformed)
+		}
+		runs = append(runs, r)
+	}
+	return runs, all, d.end("runs")
+}
