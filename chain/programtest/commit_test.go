@@ -241,6 +241,7 @@ func abandoned(r *pair) error {
 			c.must(clientID(0), coordinator.Withdraw{Client: clientID(0)})
 			c.must(clientID(1), coordinator.Withdraw{Client: clientID(1)})
 			c.must(clientID(6), coordinator.Join{Epoch: c.r.s.Progress.Epoch})
+			c.must(clientID(9), coordinator.Join{Epoch: c.r.s.Progress.Epoch, Holds: clientID(101)}) // a stranger
 			c.tick(second, coordinator.WaitingForMembers)
 			c.tick(29*second, coordinator.WaitingForMembers)
 			c.tick(second, coordinator.Warmup)

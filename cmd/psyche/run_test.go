@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/journal"
 )
 
 const sampleState = "../../record/config/testdata/server.toml"
@@ -125,7 +126,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 	if err := os.WriteFile(log, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, output = a.plain("run", "replay", log); code != exitUnverified || !strings.Contains(output, "entry 0 at offset 12") {
+	if code, output = a.plain("run", "replay", log); code != exitUnverified || !strings.Contains(output, fmt.Sprint("entry 0 at offset ", len(journal.Magic))) {
 		t.Errorf("replay of a damaged log: exit code %d:\n%s", code, output)
 	}
 }

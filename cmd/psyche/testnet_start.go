@@ -60,7 +60,7 @@ Ctrl-C once more does not wait for that. --resume goes on from there: from the n
 that the run recorded, with fresh optimizers, and says which that is. With --backend solana
 there is a chain in place of the server: the program is deployed there, and the clients pay
 from keys of their own. It is kept in the run's folder, where --resume finds it; one of
---validator cannot be resumed.`
+--validator is started again by hand, as by-hand.txt in the folder says.`
 }
 
 // check refuses numbers that would stand for something else.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -131,5 +132,41 @@ func TestAbandonedEpoch(t *testing.T) {
 				t.Errorf("%d rounds were held after the departures, want %d", held, c.rounds)
 			}
 		})
+	}
+}
+
+// TestStrangersDoNotShortenTheWait has a member come back that lost the run's model, while those that hold it
+// start again, and strangers that say they hold it. One of them gets a seat, by lot: whichever it is, the
+// run waits for the holders, and goes on from their model.
+func TestStrangersDoNotShortenTheWait(t *testing.T) {
+	for _, liars := range []int{0, 1, 2, 8} {
+		config := testConfig()
+		config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
+		r := newRun(t, config, "a", "b", "c")
+		r.finishEpoch("x")
+		for _, name := range []string{"a", "b", "c"} {
+			r.must(name, Withdraw{Client: clientID(name)})
+		}
+		r.join("a")
+		for i := range 8 {
+			stranger := Join{Epoch: r.Progress.Epoch}
+			if i < liars {
+				stranger.Holds = clientID("x")
+			}
+			r.must("stranger"+strconv.Itoa(i), stranger)
+		}
+		for range config.WarmupTime/second - 1 {
+			r.now += second
+			r.Tick(r.now, r.testDraw(r.now))
+		}
+		if r.RunState != WaitingForMembers {
+			t.Errorf("%d of 8 strangers say that they hold the model, and the run does not wait for those that do:\n%s", liars, r.String())
+			continue
+		}
+		r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
+		r.startTraining()
+		if c := r.Model.Checkpoint; c.Step != 2 || !c.FromPeers() {
+			t.Errorf("%d liars: the run goes on from %s", liars, r.String())
+		}
 	}
 }

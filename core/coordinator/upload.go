@@ -145,11 +145,11 @@ func printable(text string) bool {
 // membersTime returns for how many milliseconds an epoch still waits for others once enough clients are
 // there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
 // load one: the run would go on from an older model, while those that hold the newest may be starting
-// again.
+// again. What newcomers say to hold shortens nothing: it may be false, and they may get no seat.
 func (s *State) membersTime() uint64 {
 	checkpoint := s.Model.Checkpoint
 	if checkpoint.Kind.isOrigin() ||
-		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) ||
+		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel && !c.isNew() }) ||
 		slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Digest == checkpoint.Digest && u.Tries < MaxUploadTries }) {
 		return s.Config.WaitingForMembersExtraTime
 	}

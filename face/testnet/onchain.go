@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -120,6 +123,33 @@ func (n *network) awaitChain(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.logTail(3)), err)
 		}
 	}
+}
+
+// byHandFile has the commands that start a run again whose chain is a validator's.
+const byHandFile = "by-hand.txt"
+
+// noteByHand writes the commands that start a validator, which keeps its own ledger, and the clients again, and
+// that let the run go on which was paused.
+func (n *network) noteByHand() error {
+	var text strings.Builder
+	line := func(env []string, command ...string) {
+		if len(env) > 0 {
+			env = append([]string{"env"}, env...)
+		}
+		for i, word := range slices.Concat(env, command) {
+			if strings.ContainsAny(word, " \t\"'$\\") {
+				word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+			}
+			text.WriteString(strings.Repeat(" ", min(i, 1)) + word)
+		}
+		text.WriteString("\n")
+	}
+	for _, p := range append([]*process{n.server}, n.clients...) {
+		args := slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool { return arg == "--reset" })
+		line(p.env, append([]string{p.binary}, args...)...)
+	}
+	line(nil, slices.Concat([]string{n.options.ServerBinary, "run", "set-paused", "resume", "--run-id", n.run.RunID, "--keypair", n.authorityPath()}, n.hostFlags)...)
+	return os.WriteFile(filepath.Join(n.dir, byHandFile), []byte(text.String()), 0o600)
 }
 
 func (n *network) ledgerPath() string { return filepath.Join(n.serverDir(), ledgerFile) }

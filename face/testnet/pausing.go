@@ -34,7 +34,7 @@ func (n *network) pauseRun(ctx context.Context) {
 	}
 	n.tell("closing the epoch, so that what was counted is in a checkpoint; Ctrl-C once more ends the run at once")
 	err := n.setPaused(ctx, "pause")
-	if err == nil {
+	if err == nil || n.endsMeanwhile(ctx) {
 		err = n.awaitPause(ctx)
 	}
 	if err != nil {
@@ -42,8 +42,22 @@ func (n *network) pauseRun(ctx context.Context) {
 		return
 	}
 	if state, saved, dir := n.progress.paused(); saved > 0 {
-		n.tell("the run is paused before round %d; the model of step %d is on the disks of %d clients: %s", state.Step, state.Step-1, saved, dir)
+		how := fmt.Sprintf("paused before round %d", state.Step)
+		if n.progress.finished() {
+			how = "over"
+		}
+		n.tell("the run is %s; the model of step %d is on the disks of %d clients: %s", how, state.Step-1, saved, dir)
 	}
+}
+
+// endsMeanwhile reports whether a run that cannot be paused is over, which is known here a moment later.
+func (n *network) endsMeanwhile(ctx context.Context) bool {
+	for range 20 {
+		if n.progress.finished() || sleep(ctx, pausingLooks) != nil {
+			break
+		}
+	}
+	return n.progress.finished()
 }
 
 // setPaused pauses the run, or lets it go on.
@@ -62,9 +76,7 @@ func (n *network) awaitPause(ctx context.Context) error {
 	for {
 		state, saved, _ := n.progress.paused()
 		switch {
-		case state.RunState == coordinator.Finished.String():
-			return nil
-		case state.RunState != coordinator.Paused.String():
+		case state.RunState != coordinator.Paused.String() && state.RunState != coordinator.Finished.String():
 		case since.IsZero():
 			since = time.Now()
 		case saved >= n.progress.living() || state.Step < 2 || time.Since(since) > savingPatience:

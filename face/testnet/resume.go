@@ -75,7 +75,7 @@ func wasOnChain(dir string, asked Chain) (bool, error) {
 	case here(ledgerFile):
 		return true, nil
 	case here(validatorLedger):
-		return false, FlagError{fmt.Errorf("the run's chain was a validator's, which a testnet does not start again: start it by hand with --ledger %s, and the clients as their logs begin", filepath.Join(dir, validatorLedger))}
+		return false, FlagError{fmt.Errorf("the run's chain was a validator's, which a testnet does not start again: the commands in %s do, by hand and one after the other", filepath.Join(filepath.Dir(dir), byHandFile))}
 	case asked.Used:
 		return false, flagError("--backend solana: the run is not on a chain: leave the flag out")
 	}

@@ -265,7 +265,7 @@ func TestResumeOfAChain(t *testing.T) {
 		"kept":                {ledgerFile, Chain{}, true, ""},
 		"kept, and named":     {ledgerFile, Chain{Used: true}, true, ""},
 		"kept, a validator's": {ledgerFile, Chain{Used: true, Validator: "v"}, false, "--validator"},
-		"of a validator":      {validatorLedger, Chain{Used: true}, false, "start it by hand with --ledger"},
+		"of a validator":      {validatorLedger, Chain{Used: true}, false, "by-hand.txt"},
 		"of a server":         {"run.journal", Chain{Used: true}, false, "--backend solana: the run is not on a chain"},
 		"of a server, unsaid": {"run.journal", Chain{}, false, ""},
 	} {
@@ -277,5 +277,22 @@ func TestResumeOfAChain(t *testing.T) {
 		if used != test.used || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %t, %v, want %t, %q", name, used, err, test.used, test.want)
 		}
+	}
+}
+
+// TestByHand writes down how a run on a validator is started again: with its ledger, and without a new beginning.
+func TestByHand(t *testing.T) {
+	n := &network{dir: t.TempDir()}
+	n.run.RunID, n.options.ServerBinary = "run", "psyche"
+	n.server = &process{binary: "my validator", args: []string{"--ledger", "here", "--reset", "--quiet"}}
+	n.clients = []*process{{binary: "psyche-client", args: []string{"train", "--rpc", "there"}, env: []string{"A=b"}}}
+	n.hostFlags = []string{"--rpc", "there"}
+	if err := n.noteByHand(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(n.dir, byHandFile))
+	want := "'my validator' --ledger here --quiet\nenv A=b psyche-client train --rpc there\npsyche run set-paused resume --run-id run --keypair " + n.authorityPath() + " --rpc there\n"
+	if err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }

@@ -105,8 +105,11 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 
 // explain says where everything is of a run that ended before its time, and how to go on.
 func (n *network) explain(err error) error {
-	if n.options.Chain.Validator != "" || n.progress.finished() {
+	if n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
+	}
+	if n.options.Chain.Validator != "" {
+		return errors.Join(fmt.Errorf("%w; summary.json and logs are in %s; what starts it again, by hand, in %s", err, n.dir, byHandFile), n.noteByHand())
 	}
 	command, log := "psyche testnet start --resume "+n.dir, server.JournalPath(n.serverDir(), n.run.RunID)
 	if n.options.Chain.Used {

@@ -114,3 +114,42 @@ func TestNewcomersWaitForNobody(t *testing.T) {
 		b.wait()
 	})
 }
+
+// TestKilledAfterItsReport has the only member killed between two epochs, with a disk that does not have the model
+// that it reported, and started again while the run still counts on it: it takes that back at once, and no
+// Warmup waits for a model that nobody has.
+func TestKilledAfterItsReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(1)
+		config.TotalSteps = 300
+		w := newWorld(t, config)
+		f := keep.Folder{Dir: filepath.Join(w.dir, "saved"), RunID: clienttest.RunID}
+		kept := func(o *options) { o.CheckpointDir = f.Dir }
+		a := w.launch(0, kept)
+		var newest uint32
+		w.until("the third epoch is over", func(s *coordinator.State) bool {
+			newest = s.Model.Checkpoint.Step
+			return s.Progress.Epoch == 3 && s.RunState == coordinator.WaitingForMembers && len(s.Pending) == 1 && s.Pending[0].HoldsModel
+		})
+		a.net.Close()
+		a.backend.Cut() // the host waits for who lost its connection
+		<-a.done
+		if err := os.RemoveAll(f.Checkpoint(newest)); err != nil {
+			t.Fatal(err)
+		}
+		older, found := f.NewestBefore(newest)
+		if !found {
+			t.Fatal("it has no older model")
+		}
+		begun, again := time.Now(), w.launch(0, kept)
+		w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+		if s := w.host.State(); s.Progress.Epoch != 3 || s.Progress.Step != newest+1 {
+			t.Errorf("an epoch began and ended without a model: %s", s.String())
+		}
+		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderPatience {
+			t.Errorf("it began with %+v after %v, want the model of step %d, when no holder came for %v", ready, time.Since(begun), older, holderPatience)
+		}
+		again.cancel()
+		again.wait()
+	})
+}

@@ -45,7 +45,8 @@ func (n *Node) keepSeat() {
 	if n.seat.leaving.begun() {
 		return
 	}
-	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
+	i := slices.IndexFunc(s.Pending, n.run.is)
+	if i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
 		// A model of an epoch that the run fell behind is none that it can go on from.
@@ -58,6 +59,10 @@ func (n *Node) keepSeat() {
 		return
 	}
 	if n.waitsForHolder() {
+		if i >= 0 && s.Pending[i].HoldsModel { // an epoch would count on this client: it was killed before the model was on its disk
+			leave := coordinator.Withdraw{Client: n.run.myself()}
+			n.actions.submit("withdraw", leave, leave, func() {})
+		}
 		return
 	}
 	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {

@@ -46,11 +46,16 @@ type Keeper struct {
 	pending pending
 	failed  *attempt // the newest one, if it could not be written
 	saves   int      // checkpoints being written
+	hung    bool     // it was said that the disk does not answer
 	err     error    // of the newest one
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
 }
+
+// maxSaves is how many models may be on their way to the disk: each keeps its memory. When the disk does not
+// answer only the newest of the others stays.
+const maxSaves = 2
 
 // NewKeeper returns a keeper that has nothing to do.
 func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, put: writeCheckpoint} }
@@ -136,6 +141,14 @@ func (k *Keeper) SaveAgreed(s *coordinator.State) {
 	if k.pending.step == m.Step && !k.pending.done {
 		return // it is on its way to the disk
 	}
+	if k.saves >= maxSaves {
+		if !k.hung {
+			k.hung = true
+			k.Log.Warn("the disk does not answer: checkpoints wait, and those that a later one overtakes are not saved", "dir", k.Folder.Dir, "step", m.Step)
+		}
+		return
+	}
+	k.hung = false
 	k.unsaved = nil
 	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
 		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))

@@ -16,6 +16,31 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
+// TestHungDiskBounds has a disk not answer for many epochs: no more than two models wait for it, and the newest,
+// which is saved when it answers.
+func TestHungDiskBounds(t *testing.T) {
+	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 0)
+	for step := uint32(3); step <= 30; step += 3 {
+		m := modelOf(step)
+		b.Take(m)
+		for range 3 {
+			b.SaveAgreed(stateAfter(step, recorded(m)))
+		}
+	}
+	if len(b.queue) != 2 || !b.Busy() {
+		t.Errorf("%d models are on their way to a disk that does not answer", len(b.queue))
+	}
+	if said := strings.Count(b.log.String(), "level=WARN"); said != 1 {
+		t.Errorf("said %d times: %s", said, b.log.String())
+	}
+	b.work()
+	b.SaveAgreed(stateAfter(30, recorded(modelOf(30))))
+	b.work()
+	if _, err := checkpoint.ReadFacts(b.Folder.Checkpoint(30)); err != nil || b.Busy() || b.Err() != nil {
+		t.Errorf("the newest: %v, busy %v, %v", err, b.Busy(), b.Err())
+	}
+}
+
 // TestFailedSaveIsRepeated: it fails loudly, naming what is in the folder, is repeated with pauses, and
 // gives way to a later checkpoint.
 func TestFailedSaveIsRepeated(t *testing.T) {

@@ -264,8 +264,15 @@ func (c *client) waitState(what string, wanted func(event.State) bool) {
 // waitPhase waits until the client saw a phase of a step.
 func (c *client) waitPhase(runState string, step uint32) {
 	c.network.t.Helper()
-	c.waitState(fmt.Sprintf("the run is in %s of step %d or later", runState, step), func(s event.State) bool {
-		return s.Step > step || s.Step == step && s.RunState == runState
+	waitPhase(c.network.t, c.eventsPath(), runState, step)
+}
+
+// waitPhase waits until an event log has a phase of a step, or a later step.
+func waitPhase(t *testing.T, events, runState string, step uint32) {
+	t.Helper()
+	waitEvent(t, events, fmt.Sprintf("the run is in %s of step %d or later", runState, step), func(body event.Body) bool {
+		s, ok := body.(event.State)
+		return ok && (s.Step > step || s.Step == step && s.RunState == runState)
 	})
 }
 

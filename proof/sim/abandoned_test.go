@@ -68,6 +68,65 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
 	return rounds, w.violation
 }
 
+// TestAbandonedEpochLosesLittle has seven of nine members that keep commit points crash, together or one
+// after the other, and come back. Where they are gone together the round has no quorum, so that no rule of
+// abandoned epochs matters. Where the few that are left could go on, who comes back before four rounds are over
+// loses nothing; later at most the rounds since the newest commit point, until the last was noticed, and four.
+func TestAbandonedEpochLosesLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates runs")
+	}
+	const commitEvery, noticed = abandonedReturns / 20, 4
+	for _, c := range []struct{ apart, back, most int64 }{
+		{1, 40, commitEvery}, {20, 2, 0}, {20, 10, commitEvery + noticed + 4}, {20, 40, commitEvery + noticed + 4},
+	} {
+		for seed := uint64(1); seed <= 2; seed++ {
+			lost, violation := crashAndReturn(seed, c.apart, c.back)
+			if violation != nil && violation.Assertion != Progress { // who comes back after the end has no final model
+				t.Errorf("seed %d: %v", seed, violation)
+			}
+			t.Logf("seed %d: %d s apart, back %d s after the last: %d rounds lost", seed, c.apart, c.back, lost)
+			if lost > c.most {
+				t.Errorf("seed %d: %d s apart, back %d s after the last: %d rounds are lost, want %d at most", seed, c.apart, c.back, lost, c.most)
+			}
+		}
+	}
+}
+
+const abandonedReturns = 120 // rounds of that run's one epoch
+
+// crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
+func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Violation) {
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: NoFaults}
+	var w *world
+	crashed := false
+	o.rules.tick = func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		changed := s.Tick(now, draw)
+		if !crashed && s.Progress.Step == 10 {
+			crashed = true
+			for i := range 7 {
+				w.after(int64(i+1)*apart*second, w.machines[i].crash)
+				w.after((7*apart+back)*second, w.machines[i].start)
+			}
+		}
+		lost = 0
+		for _, l := range s.Lapses {
+			lost += int64(l.Last - l.First + 1)
+		}
+		return changed
+	}
+	w = newWorld(o)
+	defer w.workers.close()
+	w.plan.faults = Crash
+	k := &w.plan.config
+	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = abandonedReturns, 0, abandonedReturns, 0
+	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
+	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0
+	w.begin()
+	w.loop()
+	return lost, w.violation
+}
+
 // tickOfFewer ticks as if everybody that left had left in the running round.
 func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
 	changed := s.Clone()

@@ -18,8 +18,9 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/9\n"
-	oldMagic   = "psychelog/" // formats 1 to 8: other rules of the coordinator, which would replay to another state
+	magicName  = "psychelog/"
+	format     = "10" // another one has other rules of the coordinator, which would replay to another state
+	magic      = magicName + format + "\n"
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -27,8 +28,8 @@ const (
 var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
-	// ErrVersion says that a journal was written in an earlier format.
-	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 4")
+	// ErrVersion says that a journal was written in another format.
+	ErrVersion = errors.New("journal of another format, this program reads and writes " + format)
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
@@ -292,14 +293,24 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	if err != nil {
 		return summary, err
 	}
-	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" || text == oldMagic+"4\n" {
-		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
+	if other := formatOf(start[:n]); other != "" && other != format {
+		return summary, fmt.Errorf("format %s: %w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", other, ErrVersion)
 	}
 	if string(start[:]) != magic {
 		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)
 	}
 	summary.Size = int64(len(magic))
 	return readEntries(r, summary, replay)
+}
+
+// formatOf returns the format that the beginning of a file names; empty: none.
+func formatOf(start []byte) string {
+	rest, named := bytes.CutPrefix(start, []byte(magicName))
+	number, _, whole := bytes.Cut(rest, []byte("\n"))
+	if !named || !whole || len(bytes.Trim(number, "0123456789")) > 0 {
+		return ""
+	}
+	return string(number)
 }
 
 // readEntries reads entries until the end and adds them to the summary.

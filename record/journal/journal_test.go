@@ -222,8 +222,8 @@ func TestGroupsOfEntries(t *testing.T) {
 
 // TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
 func TestEarlierFormatIsRefused(t *testing.T) {
-	for _, format := range []string{"1", "2"} {
-		testEarlierFormatIsRefused(t, oldMagic+format+"\n")
+	for _, earlier := range []string{"1", "5", "9"} {
+		testEarlierFormatIsRefused(t, magicName+earlier+"\n")
 	}
 }
 

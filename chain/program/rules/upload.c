@@ -101,7 +101,8 @@ uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
 	uint64_t extra = s->config.waiting_for_members_extra_time, warmup = s->config.warmup_time;
 	bool there = is_origin(checkpoint->kind);
-	for (uint32_t i = 0; i < s->pending.count && !there; i++) there = s->pending.list[i].holds_model;
+	for (uint32_t i = 0; i < s->pending.count && !there; i++)
+		there = s->pending.list[i].holds_model && !client_is_new(&s->pending.list[i]);
 	for (uint32_t i = 0; i < s->upload_count; i++)
 		there |= key_equal(&s->uploads[i].digest, &checkpoint->digest) && s->uploads[i].tries < MAX_UPLOAD_TRIES;
 	return there || extra > warmup ? extra : warmup;

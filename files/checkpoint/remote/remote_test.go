@@ -245,6 +245,30 @@ func TestUploaderTriesAgain(t *testing.T) {
 	})
 }
 
+// TestUploaderPausesBeforeItTriesAgain also where the checkpoint was there before the uploader began.
+func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		interrupted := NewUploader(&fakePlace{takes: time.Hour}, "run", dir, discard(), nil)
+		folder, _, f := save(t, dir, 10)
+		interrupted.Offer(folder, f)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := interrupted.Close(ctx); err == nil {
+			t.Fatal("the upload was not interrupted")
+		}
+		place := &fakePlace{fails: []error{errors.New("broken")}}
+		u := NewUploader(place, "run", dir, discard(), nil)
+		synctest.Wait()
+		place.wantStored(t)
+		time.Sleep(2 * retryPause)
+		place.wantStored(t, 10)
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestUploaderSaysWhatIsLost covers errors that no repetition mends, and a later
 // checkpoint after one.
 func TestUploaderSaysWhatIsLost(t *testing.T) {

@@ -199,6 +199,12 @@ func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
 		u.mu.Lock()
 		waiting, closing := u.waiting, u.closing
 		u.waiting = nil
+		if waiting != nil {
+			select { // this is what there was to wake for: the pause after a failure must last
+			case <-u.wake:
+			default:
+			}
+		}
 		u.mu.Unlock()
 		if waiting != nil {
 			return *waiting, true
