@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/learn/eval"
 	"github.com/psyche-go/psyche/learn/eval/background"
-	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -41,7 +41,7 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 }
 
 // Use implements member.Measuring: it measures a trainer's model from now on.
-func (m *measuring) Use(t *train.Trainer, s checkpoint.Snapshot) {
+func (m *measuring) Use(t eval.LM, s checkpoint.Snapshot) {
 	if m == nil {
 		return
 	}

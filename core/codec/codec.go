@@ -60,17 +60,19 @@ func (h Header) check() error {
 func FullSize(layouts []TensorLayout, quantized bool) int {
 	total := HeaderSize
 	for _, l := range layouts {
-		total += l.fullSize(quantized)
+		total += l.fullSize(formOf(quantized))
 	}
 	return total
 }
 
 // MaxSize returns what no result of these layouts exceeds, in bytes. The layouts must
 // be valid.
-func MaxSize(layouts []TensorLayout, quantized bool) int {
+func MaxSize(layouts []TensorLayout, quantized bool) int { return maxSize(layouts, formOf(quantized)) }
+
+func maxSize(layouts []TensorLayout, f form) int {
 	total := HeaderSize
 	for _, l := range layouts {
-		total += l.maxSize(quantized)
+		total += l.maxSize(f)
 	}
 	return total
 }
@@ -78,23 +80,26 @@ func MaxSize(layouts []TensorLayout, quantized bool) int {
 // Encode returns the bytes of a result, one TensorResult for each layout. With quantized
 // only the signs of the values are written.
 func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorResult) ([]byte, error) {
+	return encode(h, layouts, formOf(quantized), results)
+}
+
+func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([]byte, error) {
 	if len(results) != len(layouts) {
 		return nil, fmt.Errorf("encode result: %w: %d tensors for %d layouts", ErrInvalid, len(results), len(layouts))
 	}
+	size := HeaderSize
 	for i, l := range layouts {
-		if err := l.Check(results[i]); err != nil {
+		if err := l.check(results[i], f); err != nil {
 			return nil, fmt.Errorf("encode result: tensor %d: %w", i, err)
 		}
+		size += l.fullSize(f)
 	}
 	if err := h.check(); err != nil {
 		return nil, fmt.Errorf("encode result: %w", err)
 	}
-	b := make([]byte, 0, FullSize(layouts, quantized))
+	b := make([]byte, 0, size)
 	b = append(b, magic...)
-	b = append(b, Version, 0)
-	if quantized {
-		b[len(b)-1] = 1
-	}
+	b = append(b, Version, byte(f))
 	b = append(b, h.RunHash[:]...)
 	b = binary.LittleEndian.AppendUint32(b, h.Step)
 	b = binary.LittleEndian.AppendUint64(b, h.BatchStart)
@@ -106,21 +111,21 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 	b = append(b, h.Batch[:]...)
 	w := bitWriter{bytes: b}
 	for i, l := range layouts {
-		w.tensor(l, quantized, results[i])
+		w.tensor(l, f, results[i])
 	}
 	return w.bytes, nil
 }
 
-func decodeHeader(b []byte) (h Header, quantized bool, err error) {
+func decodeHeader(b []byte) (h Header, f form, err error) {
 	switch {
 	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != Version:
-		return h, false, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
+		return h, 0, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
 	case len(b) < HeaderSize:
-		return h, false, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", ErrInvalid, len(b), HeaderSize)
+		return h, 0, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", ErrInvalid, len(b), HeaderSize)
 	case string(b[:4]) != magic:
-		return h, false, fmt.Errorf("decode result: %w: not a result: magic %q", ErrInvalid, b[:4])
-	case b[5] > 1:
-		return h, false, fmt.Errorf("decode result: %w: flags %#x", ErrInvalid, b[5])
+		return h, 0, fmt.Errorf("decode result: %w: not a result: magic %q", ErrInvalid, b[:4])
+	case form(b[5]) > lastForm:
+		return h, 0, fmt.Errorf("decode result: %w: flags %#x", ErrInvalid, b[5])
 	}
 	h = Header{
 		RunHash:    [32]byte(b[6:]),
@@ -134,34 +139,38 @@ func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 		Batch:      [32]byte(b[127:]),
 	}
 	if err := h.check(); err != nil {
-		return Header{}, false, fmt.Errorf("decode result: %w", err)
+		return Header{}, 0, fmt.Errorf("decode result: %w", err)
 	}
-	return h, b[5] == 1, nil
+	return h, form(b[5]), nil
 }
 
 // Decode reads exactly what Encode writes for these layouts; anything else, however
 // little, is an error that wraps ErrInvalid.
 func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorResult, error) {
+	return decode(b, layouts, formOf(quantized))
+}
+
+func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult, error) {
 	for i, l := range layouts {
 		if err := l.Validate(); err != nil {
 			return Header{}, nil, fmt.Errorf("decode result: tensor %d: %w", i, err)
 		}
 	}
-	if size := MaxSize(layouts, quantized); len(b) > size {
+	if size := maxSize(layouts, want); len(b) > size {
 		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", ErrInvalid, len(b), size)
 	}
-	h, signs, err := decodeHeader(b)
+	h, f, err := decodeHeader(b)
 	if err != nil {
 		return Header{}, nil, err
 	}
-	if signs != quantized {
-		return Header{}, nil, fmt.Errorf("decode result: %w: quantized is %v, the run's is %v", ErrInvalid, signs, quantized)
+	if f != want {
+		return Header{}, nil, fmt.Errorf("decode result: %w: it holds %v, the run's results hold %v", ErrInvalid, f, want)
 	}
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]
 	for i, l := range layouts {
 		r := bitReader{bytes: rest}
-		if results[i], err = r.tensor(l, quantized); err != nil {
+		if results[i], err = r.tensor(l, f); err != nil {
 			return Header{}, nil, fmt.Errorf("decode result: tensor %d: %w", i, err)
 		}
 		rest = rest[r.used():]
@@ -172,17 +181,18 @@ func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorR
 	return h, results, nil
 }
 
-func (w *bitWriter) tensor(l TensorLayout, quantized bool, r TensorResult) {
+func (w *bitWriter) tensor(l TensorLayout, f form, r TensorResult) {
 	w.counts(l, r.Counts)
+	previous := firstUnit
 	for c, count := range r.Counts {
 		at, end := c*l.K, c*l.K+int(count)
+		if f.levels() > 0 && count > 0 {
+			w.unit(previous, r.Units[c])
+			previous = r.Units[c]
+		}
 		w.set(l, r.Indices[at:end])
 		for _, v := range r.Values[at:end] {
-			value := uint64(math.Float32bits(v))
-			if quantized {
-				value >>= 31
-			}
-			w.write(value, valueBits(quantized))
+			w.write(f.write(v), f.bits())
 		}
 	}
 	w.align()
@@ -227,27 +237,31 @@ func (w *bitWriter) flag(set bool) {
 	}
 }
 
-func (r *bitReader) tensor(l TensorLayout, quantized bool) (TensorResult, error) {
+func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 	// The least a tensor takes: all entries, or a bit for each chunk without.
-	if need := min(l.fullSize(quantized), l.emptySize()); len(r.bytes) < need {
+	if need := min(l.fullSize(f), l.emptySize()); len(r.bytes) < need {
 		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", ErrInvalid, len(r.bytes), need)
 	}
-	result := l.NewResult()
+	result := l.newResult(f)
 	if err := r.counts(l, result.Counts); err != nil {
 		return TensorResult{}, err
 	}
+	previous := firstUnit
 	for c, count := range result.Counts {
 		at := c * l.K
 		indices, values := result.Indices[at:at+l.K], result.Values[at:at+l.K]
+		if f.levels() > 0 && count > 0 {
+			var err error
+			if previous, err = r.unit(previous); err != nil {
+				return TensorResult{}, fmt.Errorf("chunk %d: %w", c, err)
+			}
+			result.Units[c] = previous
+		}
 		if err := r.set(l, indices[:count]); err != nil {
 			return TensorResult{}, fmt.Errorf("chunk %d: %w", c, err)
 		}
 		for i := range values[:count] {
-			value := r.read(valueBits(quantized))
-			if quantized {
-				value = uint64(math.Float32bits(1)) | value<<31
-			}
-			values[i] = math.Float32frombits(uint32(value))
+			values[i] = f.read(r.read(f.bits()))
 		}
 		if r.overrun {
 			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", ErrInvalid, c)

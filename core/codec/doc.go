@@ -1,8 +1,8 @@
 // Package codec turns the result of a trained batch into bytes and back.
 //
 // A result holds, for each tensor of the model and each chunk of it, at most K
-// coefficients: their indices within the chunk and either their signs (1-bit) or their
-// values. Both sides know the model, so the bytes carry no shapes: a TensorLayout for
+// coefficients: their indices within the chunk and either their signs (1-bit), or their
+// values, or levels: small whole multiples of a unit that the chunk has. Both sides know the model, so the bytes carry no shapes: a TensorLayout for
 // each tensor says how many chunks there are and how many entries fit in one.
 //
 // The encoding is canonical: Decode accepts exactly the bytes that Encode writes for some
@@ -14,7 +14,7 @@
 //	offset  size  field
 //	0       4     "PSYD"
 //	4       1     version, 3
-//	5       1     1 when quantized to signs, else 0
+//	5       1     what is said of a value: 0 it itself, 1 its sign, b + 1 a level of b bits (1 to 4)
 //	6       32    SHA-256 of the run id
 //	38      4     step
 //	42      8+8   first sequence index of the batch, and the one after its last
@@ -35,12 +35,19 @@
 //	              for each chunk 1 bit, set when it holds any, and after a set one,
 //	              if the second bit is 1, its count less 1, in bits(K−1) bits
 //	for each chunk, whose count is n:
+//	              levels, when n is not 0: its unit
 //	              its set of indices, then
 //	              for each entry in ascending order of index
-//	              quantized: 1 bit, set for a negative value; else 32 bits, IEEE 754
+//	              value: 32 bits, IEEE 754; sign: 1 bit, set for a negative value;
+//	              level of b bits: 1 bit, set for a negative one, and b − 1 bits, its size less 1
 //
 // where bits(x) is the length of x in binary. A value that is zero, infinite or NaN has
 // no encoding.
+//
+// A unit is a number u of 0 to 127, written by how far it is from that of the chunk before it in the
+// tensor that holds entries (40 for the first): with d = 2·(u − before) for u ≥ before, else
+// 2·(before − u) − 1, the number d + 1 in the Elias gamma code, bits(d+1) − 1 zero bits, a one bit,
+// and the other bits of d + 1, the lowest first. What size a unit stands for is not the codec's to know.
 //
 // A set of n indices i₁ < i₂ < … < iₙ is written as its rank among all sets of n out of
 // ChunkSize in colexicographic order, C(i₁,1) + C(i₂,2) + … + C(iₙ,n), in

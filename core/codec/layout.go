@@ -32,8 +32,12 @@ type TensorResult struct {
 	// Indices has Chunks·K places. The indices of a chunk ascend strictly.
 	Indices []uint16
 	// Values has Chunks·K places: finite and not zero. After Decode of a quantized result
-	// they are 1 and −1; Encode takes the sign.
+	// they are 1 and −1; Encode takes the sign. Those of EncodeLevels are whole multiples of
+	// their chunk's unit.
 	Values []float32
+	// Units has, in results of EncodeLevels, a number for each chunk that holds entries: the code of
+	// what its values are multiples of, up to MaxUnit. 0 for the other chunks; else nil.
+	Units []uint8
 }
 
 // NewResult returns an empty result.
@@ -54,9 +58,14 @@ func (l TensorLayout) Validate() error {
 	return nil
 }
 
-// Check reports what is wrong with a result of this layout.
-func (l TensorLayout) Check(r TensorResult) error {
+// Check reports what is wrong with a result of this layout, which has no units.
+func (l TensorLayout) Check(r TensorResult) error { return l.check(r, values) }
+
+func (l TensorLayout) check(r TensorResult, f form) error {
 	if err := l.Validate(); err != nil {
+		return err
+	}
+	if err := l.checkUnits(r, f); err != nil {
 		return err
 	}
 	if len(r.Counts) != l.Chunks || len(r.Indices) != l.Chunks*l.K || len(r.Values) != l.Chunks*l.K {
@@ -68,6 +77,9 @@ func (l TensorLayout) Check(r TensorResult) error {
 			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
 		}
 		if err := l.checkChunk(r.Indices[c*l.K:][:l.K], r.Values[c*l.K:][:l.K], int(count)); err != nil {
+			return fmt.Errorf("chunk %d: %w", c, err)
+		}
+		if err := f.check(r.Values[c*l.K:][:count]); err != nil {
 			return fmt.Errorf("chunk %d: %w", c, err)
 		}
 	}
@@ -116,16 +128,9 @@ func (l TensorLayout) setBits(count int) int {
 	return count * l.indexBits()
 }
 
-func valueBits(quantized bool) int {
-	if quantized {
-		return 1
-	}
-	return 32
-}
-
-// fullSize returns the bytes of a tensor whose every chunk holds K entries.
-func (l TensorLayout) fullSize(quantized bool) int {
-	return bytesOf(1 + l.Chunks*(l.setBits(l.K)+l.K*valueBits(quantized)))
+// fullSize returns the bytes of a tensor whose every chunk holds K entries; with units, the least.
+func (l TensorLayout) fullSize(f form) int {
+	return bytesOf(1 + l.Chunks*(f.leastUnit()+l.setBits(l.K)+l.K*f.bits()))
 }
 
 // emptySize returns the bytes of a tensor that holds nothing.
@@ -133,12 +138,12 @@ func (l TensorLayout) emptySize() int { return bytesOf(2 + l.Chunks) }
 
 // maxSize returns the most bytes that a tensor can take. Fewer entries than K can take
 // more: there are more sets of 4 of 8 than of 8 of 8.
-func (l TensorLayout) maxSize(quantized bool) int {
+func (l TensorLayout) maxSize(f form) int {
 	largest := 0
 	for count := range l.K + 1 {
-		largest = max(largest, l.setBits(count)+count*valueBits(quantized))
+		largest = max(largest, l.setBits(count)+count*f.bits())
 	}
-	return bytesOf(2 + l.Chunks*(1+l.countBits()+largest))
+	return bytesOf(2 + l.Chunks*(1+l.countBits()+f.mostUnit()+largest))
 }
 
 func bytesOf(bits int) int { return (bits + 7) / 8 }

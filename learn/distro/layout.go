@@ -106,6 +106,11 @@ func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
 	return to
 }
 
+// At returns where in a tensor's values an element of a chunk lies.
+func (l Layout) At(chunk, index int) int {
+	return l.offset(chunk) + index/l.chunkCols*l.cols + index%l.chunkCols
+}
+
 // offset returns the index of the first element of a chunk.
 func (l Layout) offset(chunk int) int {
 	blocks := l.colBlocks()

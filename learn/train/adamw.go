@@ -35,16 +35,6 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if o.Optimizer.AdamW == nil {
 		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", ErrUnsupported)
 	}
-	c := *o.Optimizer.AdamW
-	for _, beta := range c.Betas {
-		if !(beta >= 0 && beta < 1) {
-			return nil, fmt.Errorf("adamw trainer: %w: betas %v, want numbers from 0 up to below 1", ErrUnsupported, c.Betas)
-		}
-	}
-	if !(c.Eps >= 0) || !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0) {
-		return nil, fmt.Errorf("adamw trainer: %w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
-			ErrUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
-	}
 	rates, err := schedule.New(o.LRSchedule)
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
@@ -53,9 +43,28 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}}
+	a, err := newAdamW(ctx, r, *o.Optimizer.AdamW)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
+	}
+	a.schedule = rates
+	return a, nil
+}
+
+// newAdamW makes the optimizer of a replica, without a schedule.
+func newAdamW(ctx context.Context, r *replica, c config.AdamW) (*AdamW, error) {
+	for _, beta := range c.Betas {
+		if !(beta >= 0 && beta < 1) {
+			return nil, fmt.Errorf("%w: betas %v, want numbers from 0 up to below 1", ErrUnsupported, c.Betas)
+		}
+	}
+	if !(c.Eps >= 0) || !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0) {
+		return nil, fmt.Errorf("%w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
+			ErrUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
+	}
+	a := &AdamW{replica: r, config: c, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
-	err = r.engine.Do(ctx, false, func(s *torch.Scope) error {
+	err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
 		for _, p := range r.parameters {
 			for i := range a.moments {
 				a.moments[i].tensors = append(a.moments[i].tensors, s.Keep(s.Zeros(torch.F32, p.shape...)))
@@ -63,10 +72,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
-	}
-	return a, nil
+	return a, err
 }
 
 // Step trains on one batch and changes the weights. It returns the batch's mean loss in
@@ -78,7 +84,14 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	defer a.unlock()
 	err = a.gradient(ctx, batch, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
-		return a.update(step, gradients)
+		values, rate := float32s(gradients), a.schedule.LR(step)
+		length := norm(values)
+		if err := a.update(rate, gradients, length); err != nil {
+			return err
+		}
+		a.step = step
+		a.tell(step, rate, length, values, nil)
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("train step %d: %w", step, err)
@@ -86,16 +99,11 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	return loss, nil
 }
 
-func (a *AdamW) update(step uint32, gradients []*torch.Tensor) error {
-	values := make([][]float32, len(gradients))
-	for i, gradient := range gradients {
-		values[i] = gradient.Float32s()
-	}
-	length := norm(values)
+// update moves the weights by gradients, whose L2 norm is length.
+func (a *AdamW) update(rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
 	}
-	a.tell(step, a.schedule.LR(step), length, values, nil)
 	scale := clipScale(length, a.config.ClipGradNorm)
 	a.updates++
 	a.changed()
@@ -103,9 +111,26 @@ func (a *AdamW) update(step uint32, gradients []*torch.Tensor) error {
 		if scale != 1 {
 			gradients[i].MulScalarInPlace(scale)
 		}
-		a.constants.Step(p.tensor, gradients[i], a.moments[0].tensors[i], a.moments[1].tensors[i],
-			float64(a.schedule.LR(step)), int64(a.updates))
+		a.constants.Step(p.tensor, gradients[i], a.moments[0].tensors[i], a.moments[1].tensors[i], float64(rate), int64(a.updates))
 	}
-	a.step = step
 	return nil
+}
+
+// forget makes the running means zero.
+func (a *AdamW) forget() {
+	for _, m := range a.moments {
+		for _, tensor := range m.tensors {
+			clear(tensor.Float32s())
+		}
+	}
+	a.updates = 0
+}
+
+// float32s returns the memory of tensors.
+func float32s(tensors []*torch.Tensor) [][]float32 {
+	values := make([][]float32, len(tensors))
+	for i, tensor := range tensors {
+		values[i] = tensor.Float32s()
+	}
+	return values
 }

@@ -32,7 +32,7 @@ type decodedResult struct {
 func (d *decodedResults) put(payload []byte, header codec.Header, tensors []codec.TensorResult) {
 	hash, size := blake3.Sum256(payload), 0
 	for _, t := range tensors {
-		size += 2*len(t.Counts) + 2*len(t.Indices) + 4*len(t.Values)
+		size += 2*len(t.Counts) + 2*len(t.Indices) + 4*len(t.Values) + len(t.Units)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,7 @@ const OptimizerFile = "optimizer.safetensors"
 // OptimizerState is what an optimizer has to remember for training to go on as if it
 // had not been interrupted.
 type OptimizerState struct {
-	Optimizer string // "adamw" or "distro"
+	Optimizer string // "adamw", "distro" or "localsteps"
 	Step      uint32 // of the newest update
 	Trained   uint32 // of the newest that the momentum of "distro" has part in; 0: Step
 	Updates   uint64
@@ -111,13 +111,17 @@ func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer a.unlock()
-	state := OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates}
+	return OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates, Tensors: a.means()}, nil
+}
+
+// means returns a copy of the running means.
+func (a *AdamW) means() (tensors []safetensors.Tensor) {
 	for _, m := range a.moments {
 		for i, p := range a.parameters {
-			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+			tensors = append(tensors, safetensors.FromFloat32s(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
 		}
 	}
-	return state, nil
+	return tensors
 }
 
 // SetOptimizerState continues from a state that was saved together with this model.
@@ -129,6 +133,11 @@ func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) err
 	if err := state.check("adamw", a.step); err != nil {
 		return err
 	}
+	return a.setMeans(state)
+}
+
+// setMeans continues from the running means of a state.
+func (a *AdamW) setMeans(state OptimizerState) error {
 	var values [2][][]float32
 	for i, m := range a.moments {
 		var err error
@@ -207,5 +216,65 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	if state.Trained != 0 {
 		t.optimizer.newest = state.Trained
 	}
+	return nil
+}
+
+const (
+	unsentName        = "unsent"
+	outerMomentumName = "outer_momentum"
+)
+
+// OptimizerState returns a copy of the running means and of what was not sent yet. Results that wait for
+// Apply are not part of it, so there must be none.
+func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := t.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer t.unlock()
+	if len(t.sent) > 0 {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+	}
+	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means()}
+	for i, p := range t.parameters {
+		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(unsentName+"."+p.name, p.shape, t.sums[i]))
+		if t.momenta != nil {
+			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
+		}
+	}
+	return state, nil
+}
+
+// SetOptimizerState continues from a state that was saved together with this model.
+func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer t.unlock()
+	if err := state.check("localsteps", t.step); err != nil {
+		return err
+	}
+	sums, err := state.values(t.replica, unsentName)
+	if err != nil {
+		return err
+	}
+	var momenta [][]float32
+	if t.momenta != nil {
+		if momenta, err = state.values(t.replica, outerMomentumName); err != nil {
+			return err
+		}
+	}
+	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
+		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+	}
+	if err := t.inner.setMeans(state); err != nil {
+		return err
+	}
+	for i := range sums {
+		copy(t.sums[i], sums[i])
+		if momenta != nil {
+			copy(t.momenta[i], momenta[i])
+		}
+	}
+	t.fed, t.sent = 0, map[uint32]sentSums{}
 	return nil
 }

@@ -16,8 +16,8 @@ type Timing struct {
 }
 
 // timed reports a part that ends now to Options.Timed.
-func (t *Trainer) timed(step uint32, part string, begun time.Time) {
-	if t.report != nil {
-		t.report(Timing{Step: step, Part: part, Took: time.Since(begun)})
+func (m *member) timed(step uint32, part string, begun time.Time) {
+	if m.report != nil {
+		m.report(Timing{Step: step, Part: part, Took: time.Since(begun)})
 	}
 }

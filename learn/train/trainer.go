@@ -2,12 +2,10 @@ package train
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -60,19 +58,10 @@ type Options struct {
 // Its methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait
 // for each other; Verify waits for nothing.
 type Trainer struct {
-	*replica
+	*member
 	optimizer *optimizer
-	schedule  schedule.Schedule
-	cold      atomic.Pointer[schedule.ColdStart]
-	run       [32]byte
-	trainer   [32]byte
-	decoded   decodedResults                                                            // that Verify has read
-	applied   bool                                                                      // whether step is one that Apply finished
-	report    func(Timing)                                                              // nil: nobody asks
-	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
-	computes  torch.DType                                                               // that Train computes in
+	computes  torch.DType // that Train computes in
 	other     otherwise
-	canonical [][]float32 // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -111,11 +100,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 		}
 		r.openAppliers(open)
 	}
-	return &Trainer{
-		replica: r, optimizer: optimizer, schedule: rates,
-		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed, verified: o.Verified,
-		decoded: decodedResults{room: maxDecoded}, computes: o.Compute.Compute,
-	}, nil
+	return &Trainer{member: newMember(r, rates, o, optimizer.decode), optimizer: optimizer, computes: o.Compute.Compute}, nil
 }
 
 // newTraining is newReplica for a model that is trained.
@@ -160,10 +145,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 		defer t.lookAhead(t.lr(max(step, 1) - 1))()
 	}
 	err = t.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
-		gradients := make([][]float32, len(tensors))
-		for i, tensor := range tensors {
-			gradients[i] = tensor.Float32s()
-		}
+		gradients := float32s(tensors)
 		loss = mean
 		if begun != nil {
 			if err := begun(ctx); err != nil {
@@ -193,25 +175,6 @@ func (t *Trainer) lookAhead(lr float32) (back func()) {
 	return back
 }
 
-// keepWeights copies the model's bits and returns what puts them back.
-func (t *Trainer) keepWeights() (back func()) {
-	weights := t.weights()
-	if t.canonical == nil {
-		for _, w := range weights {
-			t.canonical = append(t.canonical, make([]float32, len(w)))
-		}
-	}
-	for i := range weights {
-		copy(t.canonical[i], weights[i])
-	}
-	return func() {
-		for i := range weights {
-			copy(weights[i], t.canonical[i])
-		}
-		t.changed()
-	}
-}
-
 // ahead moves every weight by lr against the sign of its momentum. A branch on the sign
 // would be guessed wrongly half the time.
 func ahead(weights, momentum []float32, lr float32) {
@@ -222,58 +185,6 @@ func ahead(weights, momentum []float32, lr float32) {
 			weights[i] -= math.Float32frombits(size | math.Float32bits(m)&sign)
 		}
 	}
-}
-
-// lr is the learning rate of a step, of its gradient as of its results.
-func (t *Trainer) lr(step uint32) float32 {
-	var cold schedule.ColdStart
-	if set := t.cold.Load(); set != nil {
-		cold = *set
-	}
-	return cold.LR(t.schedule, step)
-}
-
-// LR returns the learning rate of a step.
-func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
-	if err := t.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer t.unlock()
-	return t.lr(step), nil
-}
-
-// Verify reports whether payload is, byte for byte, a possible result of the trainer for
-// that step and batch. Errors wrap ErrResult. It needs no engine. What it has read is kept
-// for Apply, in bounded memory.
-func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	header, tensors, err := t.optimizer.decode(payload)
-	if err != nil {
-		return err
-	}
-	want := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
-	if err := compareHeaders(header, want); err != nil {
-		return err
-	}
-	t.decoded.put(payload, header, tensors)
-	if t.verified != nil {
-		t.verified(payload, step, batch, trainer)
-	}
-	return nil
-}
-
-func compareHeaders(header, want codec.Header) error {
-	switch {
-	case header.RunHash != want.RunHash:
-		return fmt.Errorf("%w: it is of another run", ErrResult)
-	case header.Step != want.Step:
-		return fmt.Errorf("%w: it is of step %d, want %d", ErrResult, header.Step, want.Step)
-	case header.BatchStart != want.BatchStart || header.BatchEnd != want.BatchEnd:
-		return fmt.Errorf("%w: it is of batch [%d,%d), want [%d,%d)",
-			ErrResult, header.BatchStart, header.BatchEnd, want.BatchStart, want.BatchEnd)
-	case header.Trainer != want.Trainer:
-		return fmt.Errorf("%w: it is of trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
-	}
-	return nil
 }
 
 // Apply changes the weights by the results of a step that counted, in ascending order of
@@ -301,8 +212,8 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 		return err
 	}
 	defer t.unlock()
-	if t.applied && step <= t.step {
-		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
+	if err := t.checkNext(step); err != nil {
+		return err
 	}
 	if err := t.moveWeights(ctx, results, t.lr(step)); err != nil {
 		return err
@@ -312,29 +223,13 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	return t.optimizer.settle(step, ownCounted)
 }
 
-// decodeAll reads the results of a step, as they are applied.
+// decodeAll reads the results of a step, as they are applied: bounded.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
-	results := make([][]codec.TensorResult, len(payloads))
-	end := uint64(0)
-	for i, payload := range payloads {
-		header, tensors, known := t.decoded.get(payload)
-		if !known {
-			var err error
-			if header, tensors, err = t.optimizer.decode(payload); err != nil {
-				return nil, fmt.Errorf("result %d: %w", i, err)
-			}
-		}
-		want := header
-		want.RunHash, want.Step = t.run, step
-		if err := compareHeaders(header, want); err != nil {
-			return nil, fmt.Errorf("result %d: %w", i, err)
-		}
-		if header.BatchStart < end {
-			return nil, fmt.Errorf("result %d: %w: batch [%d,%d) does not come after the one before", i, ErrResult, header.BatchStart, header.BatchEnd)
-		}
-		results[i], end = t.optimizer.bounded(tensors), header.BatchEnd
+	results, err := t.member.decodeAll(step, payloads)
+	for i := range results {
+		results[i] = t.optimizer.bounded(results[i])
 	}
-	return results, nil
+	return results, err
 }
 
 // Step is a round of a run with a single member: Train, and Apply of its own result. When
@@ -374,17 +269,6 @@ func (t *Trainer) ResetOptimizer(ctx context.Context) error {
 	}
 	defer t.unlock()
 	t.optimizer.reset()
-	return nil
-}
-
-// SetColdStart scales the learning rate from 0 at step start to its full value steps
-// later. 0 steps end the scaling. All members of a run must set the same.
-func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("set cold start: %w", err)
-	}
-	defer t.unlock()
-	t.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
 	return nil
 }
 

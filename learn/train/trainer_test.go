@@ -546,3 +546,25 @@ func multiplied(t *testing.T, trainer *Trainer, payload []byte, factor float32) 
 	}
 	return rewritten
 }
+
+// TestValuesAreBoundedWhereverTheyAreRead: results that are applied, and those that an audit takes back, weigh
+// alike in each chunk.
+func TestValuesAreBoundedWhereverTheyAreRead(t *testing.T) {
+	trainer := newTestTrainer(t, func(o *Options) { o.Optimizer.Distro.Quantize1Bit = false })
+	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := trainer.decodeAll(1, [][]byte{payload})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results[0] {
+		k := trainer.optimizer.results[i].K
+		for c, count := range r.Counts {
+			if length := norm([][]float32{r.Values[c*k:][:count]}); count > 0 && math.Abs(length-1) > 1e-6 {
+				t.Fatalf("tensor %d, chunk %d has the length %v", i, c, length)
+			}
+		}
+	}
+}

@@ -9,6 +9,6 @@
 //	…
 //	err = factory.Close()
 //
-// Trainer is what Build returns: a trainer whose momentum can be kept for the next process, and
-// which says when it needs the model, so that something else can use it meanwhile.
+// Build returns a Trainer, or a Learner where the optimizer cannot be audited: their momentum can be kept
+// for the next process, and they say when they need the model, so that something else can use it meanwhile.
 package member

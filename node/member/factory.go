@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -36,7 +37,7 @@ type Options struct {
 type Factory struct {
 	options Options
 	data    Data
-	trainer *train.Trainer // of Build's newest call; used by one goroutine at a time; nil: none
+	made    io.Closer // trainer of Build's newest call; used by one goroutine at a time; nil: none
 }
 
 // NewFactory makes a Factory, which has built nothing yet.
@@ -81,11 +82,22 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 	}
 	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
-	if f.trainer, err = train.New(ctx, o); err != nil {
+	if o.Optimizer.LocalSteps != nil {
+		made, err := train.NewLocal(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		f.made = made
+		f.options.Measuring.Use(made, snapshot)
+		return NewLearner(made, f.options.Measuring), nil
+	}
+	made, err := train.New(ctx, o)
+	if err != nil {
 		return nil, err
 	}
-	f.options.Measuring.Use(f.trainer, snapshot)
-	return New(f.trainer, f.options.Measuring), nil
+	f.made = made
+	f.options.Measuring.Use(made, snapshot)
+	return New(made, f.options.Measuring), nil
 }
 
 // IsDummy reports whether a run trains the model for tests of the network.
@@ -105,6 +117,9 @@ func (f *Factory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, 
 	if run.Optimizer.Distro != nil {
 		o.ApplyLag = run.Optimizer.Distro.Lag()
 	}
+	if run.Optimizer.LocalSteps != nil {
+		o.ApplyLag = run.Optimizer.LocalSteps.Lag()
+	}
 	if audited {
 		return dummy.NewAudited(o)
 	}
@@ -116,13 +131,13 @@ func (f *Factory) openData(ctx context.Context, run config.Model, of model.Descr
 }
 
 func (f *Factory) closeTrainer() error {
-	if f.trainer == nil {
+	if f.made == nil {
 		return nil
 	}
 	f.options.Measuring.Forget()
-	trainer := f.trainer
-	f.trainer = nil
-	return trainer.Close()
+	made := f.made
+	f.made = nil
+	return made.Close()
 }
 
 // Close ends what Build made, when the node has ended.

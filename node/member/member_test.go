@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/eval"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
@@ -91,6 +92,65 @@ clip_grad_norm = 1.0
 	return env.Definition{Model: state.Model, Audited: audited}
 }
 
+// localDefinition is that of a run whose members make two steps in a round.
+func localDefinition(t *testing.T) env.Definition {
+	t.Helper()
+	d := definition(t, 32, ofTheHub, false)
+	run, err := config.DecodeModel(d.Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Optimizer = config.Optimizer{LocalSteps: &config.LocalSteps{
+		InnerSteps: 2, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, OuterLR: 1,
+		CompressionTopK: 8, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 1,
+	}}
+	if d.Definition, err = config.EncodeModel(run); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestTrainerOfLocalSteps builds the trainer of a run without audits, and goes on with another one from its
+// model and its optimizer.
+func TestTrainerOfLocalSteps(t *testing.T) {
+	requireTorch(t)
+	var o observer
+	f := newFactory(t, &o)
+	trainer, err := f.Build(t.Context(), toyModel(t), localDefinition(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, audits := trainer.(env.Auditor); audits {
+		t.Error("it says that it can be audited")
+	}
+	round(t, f, trainer, 1)
+	round(t, f, trainer, 2)
+	if o.used != 1 || o.step != 2 || o.busy != 0 || len(o.verified) != 2 {
+		t.Errorf("told: %+v", o)
+	}
+	path := filepath.Join(t.TempDir(), "optimizer")
+	if err := trainer.(env.OptimizerKeeper).SaveOptimizer(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.Build(t.Context(), snapshot, localDefinition(t))
+	if err != nil || o.forgotten != 1 {
+		t.Fatalf("built again: %v, %+v", err, o)
+	}
+	if err := again.(env.OptimizerKeeper).LoadOptimizer(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	round(t, f, again, 3)
+	audited := localDefinition(t)
+	audited.Audited = true
+	if _, err := f.Build(t.Context(), snapshot, audited); err == nil || !strings.Contains(err.Error(), "audits do not know") {
+		t.Errorf("with audits: %v", err)
+	}
+}
+
 const (
 	ofTheHub = "[model.LLM.checkpoint.Hub]\nrepo_id = \"org/name\"\nrevision = \"0123456789012345678901234567890123456789\""
 	ofDummy  = "[model.LLM.checkpoint.Dummy]\nrepo_id = \"\""
@@ -103,9 +163,9 @@ type observer struct {
 	verified                     []string
 }
 
-func (o *observer) Use(_ *train.Trainer, s checkpoint.Snapshot) { o.used++; o.step = s.Step }
-func (o *observer) Forget()                                     { o.forgotten++ }
-func (o *observer) Changed(step uint32)                         { o.step = step }
+func (o *observer) Use(_ eval.LM, s checkpoint.Snapshot) { o.used++; o.step = s.Step }
+func (o *observer) Forget()                              { o.forgotten++ }
+func (o *observer) Changed(step uint32)                  { o.step = step }
 
 func (o *observer) Busy() (done func()) {
 	o.busy++

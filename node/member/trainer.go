@@ -6,21 +6,38 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/eval"
 	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/learn/train/dummy"
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Trainer is the trainer of a member.
-type Trainer struct {
-	*train.Trainer
+// trainer is what trainers of package train have, whatever their optimizer.
+type trainer interface {
+	env.Trainer
+	OptimizerState(ctx context.Context) (train.OptimizerState, error)
+	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
+}
+
+// Learner is the trainer of a member of a run without audits.
+type Learner struct {
+	trainer
 	measuring Measuring
+}
+
+// Trainer is the trainer of a member of any run that trains with DisTrO.
+type Trainer struct {
+	Learner
+	env.Auditor
 }
 
 var (
 	_ env.Trainer         = (*Trainer)(nil)
 	_ env.Auditor         = (*Trainer)(nil)
 	_ env.OptimizerKeeper = (*Trainer)(nil)
+
+	_ env.Trainer         = (*Learner)(nil)
+	_ env.OptimizerKeeper = (*Learner)(nil)
 
 	_ env.Trainer = (*dummy.Trainer)(nil)
 	_ env.Trainer = (*dummy.Audited)(nil)
@@ -29,16 +46,21 @@ var (
 
 // New makes the trainer of a member. Measuring may be nil.
 func New(t *train.Trainer, m Measuring) *Trainer {
+	return &Trainer{*NewLearner(t, m), t}
+}
+
+// NewLearner makes the trainer of a member of a run without audits. Measuring may be nil.
+func NewLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
 	}
-	return &Trainer{t, m}
+	return &Learner{t, m}
 }
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
 type Measuring interface {
 	// Use begins with the model of a trainer, which was made of a snapshot.
-	Use(t *train.Trainer, s checkpoint.Snapshot)
+	Use(t eval.LM, s checkpoint.Snapshot)
 	// Forget ends it, before the trainer is closed.
 	Forget()
 	// Busy says that the training needs the model, until done is called.
@@ -50,21 +72,21 @@ type Measuring interface {
 // unmeasured uses nothing.
 type unmeasured struct{}
 
-func (unmeasured) Use(*train.Trainer, checkpoint.Snapshot) {}
-func (unmeasured) Forget()                                 {}
-func (unmeasured) Busy() (done func())                     { return func() {} }
-func (unmeasured) Changed(uint32)                          {}
+func (unmeasured) Use(eval.LM, checkpoint.Snapshot) {}
+func (unmeasured) Forget()                          {}
+func (unmeasured) Busy() (done func())              { return func() {} }
+func (unmeasured) Changed(uint32)                   {}
 
 // Train implements env.Trainer.
-func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+func (t *Learner) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	defer t.measuring.Busy()()
-	return t.Trainer.Train(ctx, step, batch, begun)
+	return t.trainer.Train(ctx, step, batch, begun)
 }
 
 // Apply implements env.Trainer.
-func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
 	defer t.measuring.Busy()()
-	err := t.Trainer.Apply(ctx, step, payloads, ownCounted)
+	err := t.trainer.Apply(ctx, step, payloads, ownCounted)
 	if err == nil {
 		t.measuring.Changed(step)
 	}
@@ -72,15 +94,15 @@ func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 }
 
 // Snapshot implements env.Trainer.
-func (t *Trainer) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
+func (t *Learner) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	defer t.measuring.Busy()()
-	return t.Trainer.Snapshot(ctx)
+	return t.trainer.Snapshot(ctx)
 }
 
 // Load implements env.Trainer.
-func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
+func (t *Learner) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	defer t.measuring.Busy()()
-	err := t.Trainer.Load(ctx, s)
+	err := t.trainer.Load(ctx, s)
 	if err == nil {
 		t.measuring.Changed(s.Step)
 	}
@@ -90,11 +112,11 @@ func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 // Recompute implements env.Auditor.
 func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	defer t.measuring.Busy()()
-	return t.Trainer.Recompute(ctx, x, batch)
+	return t.Auditor.Recompute(ctx, x, batch)
 }
 
 // SaveOptimizer implements env.OptimizerKeeper.
-func (t *Trainer) SaveOptimizer(ctx context.Context, path string) error {
+func (t *Learner) SaveOptimizer(ctx context.Context, path string) error {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
 		return err
@@ -103,7 +125,7 @@ func (t *Trainer) SaveOptimizer(ctx context.Context, path string) error {
 }
 
 // LoadOptimizer implements env.OptimizerKeeper.
-func (t *Trainer) LoadOptimizer(ctx context.Context, path string) error {
+func (t *Learner) LoadOptimizer(ctx context.Context, path string) error {
 	state, err := train.ReadOptimizerState(path)
 	if err != nil {
 		return err

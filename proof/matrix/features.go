@@ -13,7 +13,7 @@ var features = []cover.Feature{
 	{Name: "backend", Levels: []string{"server", "chain"}},
 	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
 	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // of the dummy model local stands for its own
-	{Name: "results", Levels: []string{"signs", "values", "dummy"}},
+	{Name: "results", Levels: []string{"signs", "values", "dummy", "local"}},
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
 	{Name: "clip", Levels: []string{"on", "off"}},
@@ -45,6 +45,8 @@ var refusals = []refusal{
 	{map[string]string{"results": "dummy", "checkpoint": "p2p"}, "Dummy changes no model that is one"},
 	{map[string]string{"audits": "30", "clip": "off"}, "set clip_grad_norm"},
 	{map[string]string{"audits": "50", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "local", "audits": "30"}, "audits do not know"},
+	{map[string]string{"results": "local", "audits": "50"}, "audits do not know"},
 }
 
 // row is one run: a level of each feature.

@@ -74,7 +74,7 @@ func (r row) state(w *world) ([]byte, error) {
 	return toml.Marshal(map[string]any{"run_id": runID, "config": config, "model": map[string]any{"LLM": model}})
 }
 
-// optimizer returns the row's: DisTrO, also of the dummy model, which takes its lag; the dummy one where
+// optimizer returns the row's: local steps, or DisTrO, also of the dummy model, which takes its lag; the dummy one where
 // a model that is one has to be refused with it.
 func (r row) optimizer() any {
 	if r.has("results", "dummy") && !r.has("checkpoint", "local") {
@@ -86,6 +86,12 @@ func (r row) optimizer() any {
 	}
 	if r.has("clip", "off") {
 		clip = 0
+	}
+	if r.has("results", "local") {
+		return map[string]any{"LocalSteps": map[string]any{
+			"inner_steps": 3, "betas": []float64{0.9, 0.99}, "clip_grad_norm": clip, "outer_momentum": 0.5,
+			"compression_topk": 16, "compression_chunk": 16, "apply_lag": lag,
+		}}
 	}
 	return map[string]any{"Distro": map[string]any{
 		"clip_grad_norm": clip, "compression_decay": 0.9, "compression_topk": 8, "compression_chunk": 16,

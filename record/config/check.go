@@ -226,12 +226,54 @@ func (s WarmupStableDecayLR) check() faults {
 
 func (o Optimizer) check() faults {
 	var f faults
-	f.exactlyOne("Optimizer", o.AdamW != nil, o.Distro != nil, o.Dummy != nil)
+	f.exactlyOne("Optimizer", o.AdamW != nil, o.Distro != nil, o.Dummy != nil, o.LocalSteps != nil)
 	if o.AdamW != nil {
 		f = append(f, o.AdamW.check()...)
 	}
 	if o.Distro != nil {
 		f = append(f, o.Distro.check()...)
+	}
+	if o.LocalSteps != nil {
+		f = append(f, o.LocalSteps.check()...)
+	}
+	return f
+}
+
+// maxValueBits is the most that a value of local steps takes.
+const maxValueBits = 4
+
+func (l LocalSteps) check() faults {
+	f := l.Inner().check()
+	if l.InnerSteps == 0 {
+		f.add("inner_steps", "is 0, want at least 1; 30 to 100 is usual")
+	}
+	if !(l.OuterLR > 0 && l.OuterLR <= MaxOuterLR) {
+		f.add("outer_lr", "%g is out of range, want more than 0, at most %d; 1 is usual", l.OuterLR, MaxOuterLR)
+	}
+	if !(l.OuterMomentum >= 0 && l.OuterMomentum < 1) {
+		f.add("outer_momentum", "%g is out of range, want at least 0 and less than 1", l.OuterMomentum)
+	}
+	f.notNegative("error_decay", l.ErrorDecay)
+	if l.ErrorDecay > 1 {
+		f.add("error_decay", "%g is out of range, want 0 to 1", l.ErrorDecay)
+	}
+	if l.ValueBits < 1 || l.ValueBits > maxValueBits {
+		f.add("value_bits", "%d is out of range, want 1 to %d; 2 is usual", l.ValueBits, maxValueBits)
+	}
+	return append(f, checkCompression(l.CompressionTopK, l.CompressionChunk, l.ApplyLag)...)
+}
+
+// checkCompression checks the keys that all optimizers have which exchange parts of chunks.
+func checkCompression(topK, chunk uint16, lag uint8) faults {
+	var f faults
+	if topK == 0 {
+		f.add("compression_topk", "is 0, want at least 1")
+	}
+	if chunk < 1 || chunk > maxChunk {
+		f.add("compression_chunk", "%d is out of range, want 1 to %d; 64 is usual", chunk, maxChunk)
+	}
+	if lag > MaxApplyLag {
+		f.add("apply_lag", "%d is out of range, want 1 or 2", lag)
 	}
 	return f
 }
@@ -260,14 +302,5 @@ func (d Distro) check() faults {
 	if d.CompressionDecay > 1 {
 		f.add("compression_decay", "%g is out of range, want 0 to 1", d.CompressionDecay)
 	}
-	if d.CompressionTopK == 0 {
-		f.add("compression_topk", "is 0, want at least 1")
-	}
-	if d.CompressionChunk < 1 || d.CompressionChunk > maxChunk {
-		f.add("compression_chunk", "%d is out of range, want 1 to %d; 64 is usual", d.CompressionChunk, maxChunk)
-	}
-	if d.ApplyLag > MaxApplyLag {
-		f.add("apply_lag", "%d is out of range, want 1 or 2", d.ApplyLag)
-	}
-	return f
+	return append(f, checkCompression(d.CompressionTopK, d.CompressionChunk, d.ApplyLag)...)
 }

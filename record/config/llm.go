@@ -100,7 +100,7 @@ func readLRSchedule(t *table) LRSchedule {
 
 // readOptimizer reads optimizer.
 func readOptimizer(t *table) Optimizer {
-	chosen, ok := t.variant("optimizer", "Distro", "AdamW", "Dummy")
+	chosen, ok := t.variant("optimizer", "Distro", "AdamW", "LocalSteps", "Dummy")
 	if !ok {
 		return Optimizer{}
 	}
@@ -114,14 +114,17 @@ func readOptimizer(t *table) Optimizer {
 	defer v.done()
 	failed := len(v.problems)
 	var optimizer Optimizer
-	if chosen.name == "AdamW" {
+	switch chosen.name {
+	case "AdamW":
 		optimizer.AdamW = &AdamW{
 			Betas:        readBetas(v),
 			WeightDecay:  v.float("weight_decay"),
 			Eps:          v.float("eps"),
 			ClipGradNorm: v.floatOr("clip_grad_norm", 0),
 		}
-	} else {
+	case "LocalSteps":
+		optimizer.LocalSteps = readLocalSteps(v)
+	default:
 		optimizer.Distro = &Distro{
 			ClipGradNorm:     v.floatOr("clip_grad_norm", 0),
 			WeightDecay:      v.floatOr("weight_decay", 0),
@@ -138,6 +141,27 @@ func readOptimizer(t *table) Optimizer {
 	}
 	v.report(failed, optimizer.check())
 	return optimizer
+}
+
+func readLocalSteps(v *table) *LocalSteps {
+	l := &LocalSteps{
+		InnerSteps:       number[uint16](v, "inner_steps"),
+		Betas:            readBetas(v),
+		WeightDecay:      v.floatOr("weight_decay", 0),
+		Eps:              v.floatOr("eps", 1e-8),
+		ClipGradNorm:     v.floatOr("clip_grad_norm", 0),
+		OuterLR:          v.floatOr("outer_lr", 1),
+		OuterMomentum:    v.floatOr("outer_momentum", 0),
+		CompressionTopK:  number[uint16](v, "compression_topk"),
+		CompressionChunk: number[uint16](v, "compression_chunk"),
+		ValueBits:        numberOr[uint8](v, "value_bits", 2),
+		ErrorDecay:       v.floatOr("error_decay", 1),
+		ApplyLag:         numberOr[uint8](v, "apply_lag", 0),
+	}
+	if v.has("apply_lag") && l.ApplyLag == 0 {
+		v.fail("apply_lag", "want 1 or 2")
+	}
+	return l
 }
 
 func readBetas(v *table) [2]float64 {

@@ -243,7 +243,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"negative rate", "base_lr = 4.0e-4", "base_lr = -4.0e-4", []string{"base_lr: -0.0004 is out of range"}},
 		{"enum", `"HfLlama"`, `"Llama"`, []string{`[model.LLM] architecture: unknown value "Llama" (did you mean "HfLlama"?); want one of HfLlama, HfDeepseek, HfAuto, Torchtitan`}},
 		{"two variants", "[model.LLM.optimizer.Distro]", "[model.LLM.optimizer.AdamW]\n[model.LLM.optimizer.Distro]",
-			[]string{"[model.LLM.optimizer]: want exactly one of Distro, AdamW, Dummy, found AdamW and Distro"}},
+			[]string{"[model.LLM.optimizer]: want exactly one of Distro, AdamW, LocalSteps, Dummy, found AdamW and Distro"}},
 		{"misspelt variant", "lr_schedule.Cosine", "lr_schedule.Cosin", []string{`[model.LLM.lr_schedule]: unknown key "Cosin" (did you mean "Cosine"?)`}},
 		{"variant without settings", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"", "[model.LLM.checkpoint]\nHub = 1",
 			[]string{"[model.LLM.checkpoint] Hub: want a table, found the number 1"}},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -66,6 +67,9 @@ func readRun(root *table) Run {
 		}
 		checkColdStart(llm, run)
 		checkAudits(llm, run)
+		if warning := innerStepsWarning(run); warning != "" {
+			run.Warnings = append(run.Warnings, warning)
+		}
 	}
 	root.done()
 	return run
@@ -162,11 +166,25 @@ func hasWord(text, key string) bool {
 }
 
 // checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees
-// parts of a step, and from the rest it knows only that the whole was clipped.
+// parts of a step, and from the rest it knows only that the whole was clipped. And one of an optimizer that
+// audits do not know.
 func checkAudits(llm *table, run Run) {
+	if run.Config.VerificationPercent > 0 && run.Model.Optimizer.LocalSteps != nil {
+		llm.fail("optimizer", "LocalSteps with a verification_percent above 0: audits do not know the steps that a member makes within a round; set verification_percent = 0, or train with Distro")
+	}
 	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
 		llm.fail("optimizer", "clip_grad_norm is 0: where verification_percent is not, results are audited, and nothing bounds what an audit does not look at; set clip_grad_norm, 1.0 is usual, or verification_percent = 0")
 	}
+}
+
+// innerStepsWarning says that members have fewer sequences in a round than they make steps.
+func innerStepsWarning(run Run) string {
+	local, members := run.Model.Optimizer.LocalSteps, uint64(run.Config.InitMinClients)
+	if local == nil || uint64(run.Config.GlobalBatchSizeStart) >= members*uint64(local.InnerSteps) {
+		return ""
+	}
+	return fmt.Sprintf("[model.LLM.optimizer.LocalSteps] inner_steps = %d, and %d members share global_batch_size_start = %d sequences: a step takes at least one, so that they make fewer",
+		local.InnerSteps, members, run.Config.GlobalBatchSizeStart)
 }
 
 // checkColdStart reports a warm-up after a cold start that may not fit into an epoch

@@ -65,9 +65,10 @@ type WarmupStableDecayLR struct {
 
 // Optimizer is how gradients change the weights. Exactly one field is set.
 type Optimizer struct {
-	AdamW  *AdamW  `json:",omitempty"`
-	Distro *Distro `json:",omitempty"`
-	Dummy  *Dummy  `json:",omitempty"`
+	AdamW      *AdamW      `json:",omitempty"`
+	Distro     *Distro     `json:",omitempty"`
+	Dummy      *Dummy      `json:",omitempty"`
+	LocalSteps *LocalSteps `json:",omitempty"`
 }
 
 // AdamW is Adam with decoupled weight decay. It exchanges nothing between clients.
@@ -98,8 +99,37 @@ type Distro struct {
 // MaxApplyLag is the largest ApplyLag.
 const MaxApplyLag = 2
 
+// MaxOuterLR is the largest OuterLR: with more, a round goes past where its results are by more than they came.
+const MaxOuterLR = 2
+
 // Lag returns ApplyLag, or its default.
 func (d Distro) Lag() uint32 { return max(uint32(d.ApplyLag), 1) }
+
+// LocalSteps lets each client make many steps of AdamW by itself in a round; what clients exchange is
+// how far they came.
+type LocalSteps struct {
+	InnerSteps   uint16     // of a round, at least 1
+	Betas        [2]float64 // of AdamW, as all that follow up to ClipGradNorm
+	WeightDecay  float64
+	Eps          float64
+	ClipGradNorm float64 // largest L2 norm of all gradients of a step together; 0: no clipping
+
+	OuterLR          float64 // share of the mean result by which a round moves the weights, above 0, at most 2
+	OuterMomentum    float64 // of Nesterov, of how far a client came, at least 0, below 1; 0: none
+	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
+	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
+	ValueBits        uint8   // that a coefficient takes besides its place, 1 to 4
+	ErrorDecay       float64 // of what could not be sent yet, from a round to the next, in [0, 1]
+	ApplyLag         uint8   `json:",omitempty"` // as that of Distro
+}
+
+// Lag returns ApplyLag, or its default.
+func (l LocalSteps) Lag() uint32 { return max(uint32(l.ApplyLag), 1) }
+
+// Inner returns the optimizer of a client's own steps.
+func (l LocalSteps) Inner() AdamW {
+	return AdamW{Betas: l.Betas, WeightDecay: l.WeightDecay, Eps: l.Eps, ClipGradNorm: l.ClipGradNorm}
+}
 
 // Dummy is an optimizer that changes nothing, for tests of the network.
 type Dummy struct{}

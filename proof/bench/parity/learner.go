@@ -47,10 +47,20 @@ func (a *alone) close() error { return a.trainer.Close() }
 
 // clients are the members of a run: a replica and a momentum each.
 type clients struct {
-	trainers []*train.Trainer
+	trainers []trainer
 	text     *local.Folder
 	lag      uint32
 	waiting  []sent // trained but not applied, oldest first
+}
+
+// trainer is a client: one of DisTrO or of local steps.
+type trainer interface {
+	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
+	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
+	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
+	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
+	Close() error
 }
 
 // sent is what the clients sent of a step.
@@ -60,21 +70,36 @@ type sent struct {
 }
 
 func newClients(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
-	o.Optimizer.Distro = &config.Distro{
-		ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
-		CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
-		ApplyLag: c.ApplyLag, Lookahead: c.Lookahead,
+	if c.Optimizer == "local" {
+		o.Optimizer.LocalSteps = &config.LocalSteps{
+			InnerSteps: c.InnerSteps, Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip,
+			OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
+			ApplyLag: c.ApplyLag,
+		}
+	} else {
+		o.Optimizer.Distro = &config.Distro{
+			ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
+			CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
+			ApplyLag: c.ApplyLag, Lookahead: c.Lookahead,
+		}
 	}
 	all := &clients{text: text, lag: uint32(c.ApplyLag)}
 	for i := range c.Clients {
 		o.TrainerID = key(i)
-		trainer, err := train.New(ctx, o)
+		one, err := newClient(ctx, o)
 		if err != nil {
 			return nil, errors.Join(err, all.close())
 		}
-		all.trainers = append(all.trainers, trainer)
+		all.trainers = append(all.trainers, one)
 	}
 	return all, nil
+}
+
+func newClient(ctx context.Context, o train.Options) (trainer, error) {
+	if o.Optimizer.LocalSteps != nil {
+		return train.NewLocal(ctx, o)
+	}
+	return train.New(ctx, o)
 }
 
 // key stands for the public key of a client.

@@ -38,23 +38,29 @@ type runCommand struct {
 	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
 	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Type that gradients are computed in: ${enum}."`
 
-	Optimizer string  `default:"distro" enum:"adamw,distro" help:"${enum}"`
+	Optimizer string  `default:"distro" enum:"adamw,distro,local" help:"${enum}"`
 	LR        float64 `required:"" help:"Highest learning rate."`
 	FinalLR   float64 `default:"0" help:"Of the last step, as a share of the highest."`
 	Warmup    float64 `default:"0.03" help:"Share of the steps in which the learning rate rises."`
 	Decay     float64 `default:"0" help:"Weight decay."`
 	Clip      float64 `default:"1" help:"Largest norm of a gradient; 0: any."`
-	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW."`
-	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW, also of local steps."`
+	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW, also of local steps."`
 
-	Clients  uint64  `default:"3" help:"Of DisTrO."`
+	Clients  uint64  `default:"3" help:"Of DisTrO and local steps."`
 	Momentum float64 `default:"0.99" help:"Of DisTrO: its decay."`
-	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO: coefficients of a chunk."`
-	Chunk    uint16  `default:"64" help:"Of DisTrO: side of a chunk."`
+	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO and local steps: what is sent of a chunk."`
+	Chunk    uint16  `default:"64" help:"Of DisTrO and local steps: side of a chunk."`
 	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
-	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
+	ApplyLag uint8   `default:"1" help:"Of DisTrO and local steps: rounds after which results are applied."`
 
 	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+
+	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
+	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
+	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Of local steps: share of the mean by which a round moves the weights."`
+	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
+	ErrorDecay float64 `json:",omitempty" help:"Of local steps: what is kept of what could not be sent yet."`
 
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
 	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
@@ -96,17 +102,20 @@ type stepped struct {
 	ejected []ejected
 }
 
-// steps is how many steps the tokens make.
+// sequences is how many a step takes, or a round of local steps.
+func (c *runCommand) sequences() uint64 { return c.Batch * max(uint64(c.InnerSteps), 1) }
+
+// steps is how many steps, or rounds of local steps, the tokens make.
 func (c *runCommand) steps() uint32 {
-	perStep := c.Batch * uint64(c.SeqLen)
+	perStep := c.sequences() * uint64(c.SeqLen)
 	return uint32((c.Tokens + perStep - 1) / perStep)
 }
 
 // Run trains and writes the log, whole or not at all.
 func (c *runCommand) Run(ctx context.Context) (err error) {
-	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < records {
-		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps: want a batch for each client, lag 1 or 2, %d steps",
-			c.Batch, c.Clients, c.ApplyLag, c.steps(), records)
+	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < measurements || (c.InnerSteps > 0) != (c.Optimizer == "local") {
+		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps, inner steps %d: want a batch for each client, lag 1 or 2, %d steps, inner steps of local steps only",
+			c.Batch, c.Clients, c.ApplyLag, c.steps(), c.InnerSteps, measurements)
 	}
 	path := filepath.Join(c.Logs, c.Name+rawlog.Suffix)
 	file, err := filelock.Open(path+".part", 0o644)
@@ -149,12 +158,16 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 	}
 	started, steps := time.Now(), c.steps()
 	fmt.Printf("%s\n", c.Name)
-	every := steps / records
+	every := max(steps/records, 1)
+	measured := max(every*records/measurements, 1)
+	if steps < records {
+		measured = steps / measurements
+	}
 	var now record
 	since := 0.0
 	for step := uint32(1); step <= steps; step++ {
-		first := uint64(step-1) * c.Batch
-		s, err := l.step(ctx, step, assign.BatchID{Start: first, End: first + c.Batch})
+		first := uint64(step-1) * c.sequences()
+		s, err := l.step(ctx, step, assign.BatchID{Start: first, End: first + c.sequences()})
 		if err != nil {
 			return err
 		}
@@ -164,15 +177,17 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 			continue
 		}
 		now = record{
-			Step: step, Tokens: uint64(step) * c.Batch * uint64(c.SeqLen),
+			Step: step, Tokens: uint64(step) * c.sequences() * uint64(c.SeqLen),
 			Loss: now.Loss / since, Bytes: now.Bytes / since, Ejected: now.Ejected,
 		}
-		if step%(every*records/measurements) == 0 && step != steps {
+		if step%measured == 0 && step != steps {
 			if now.Validation, err = l.evaluate(ctx, texts.validation[:quickSequences]); err != nil {
 				return err
 			}
-			fmt.Printf("%d/%d  loss %.4f  validation %.4f  %.0f tokens/s\n", step, steps, now.Loss, now.Validation,
-				float64(now.Tokens)/time.Since(started).Seconds())
+			took := time.Since(started)
+			left := took * time.Duration(steps-step) / time.Duration(step)
+			fmt.Printf("%d/%d  loss %.4f  validation %.4f  %.0f tokens/s  %s left\n", step, steps, now.Loss, now.Validation,
+				float64(now.Tokens)/took.Seconds(), left.Round(time.Minute))
 		}
 		if step == steps {
 			if err := c.last(ctx, l, texts, &now); err != nil {

@@ -196,9 +196,19 @@ func (c *runCommand) describe() string {
 	if c.Compute == "bf16" {
 		parts = append(parts, c.Compute)
 	}
-	if c.Optimizer == "adamw" {
+	switch c.Optimizer {
+	case "adamw":
 		parts = append(parts, fmt.Sprintf("β %g, %g", c.Beta1, c.Beta2))
-	} else {
+	case "local":
+		parts = append(parts, fmt.Sprintf("H %d", c.InnerSteps), fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("%d bits", c.ValueBits),
+			fmt.Sprintf("outer %g", c.OuterLR), fmt.Sprintf("error decay %g", c.ErrorDecay))
+		if c.OuterBeta > 0 {
+			parts = append(parts, fmt.Sprintf("outer momentum %g", c.OuterBeta))
+		}
+		if c.ApplyLag > 1 {
+			parts = append(parts, fmt.Sprintf("lag %d", c.ApplyLag))
+		}
+	default:
 		parts = append(parts, fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("decay %g", c.Momentum))
 		if !c.OneBit {
 			parts = append(parts, "values")

@@ -113,5 +113,9 @@ func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 	if !ok {
 		return nil, fmt.Errorf("the run trains with %T, want a model", made)
 	}
-	return &cheat.Trainer{Trainer: honest.Trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}, nil
+	trainer, ok := honest.Auditor.(*train.Trainer)
+	if !ok {
+		return nil, fmt.Errorf("the run audits with %T, want a model", honest.Auditor)
+	}
+	return &cheat.Trainer{Trainer: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}, nil
 }

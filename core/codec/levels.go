@@ -1,0 +1,202 @@
+package codec
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// MaxUnit is the largest code of a chunk's unit.
+const MaxUnit = 127
+
+// MaxLevelBits is the most bits that a level takes.
+const MaxLevelBits = 4
+
+// firstUnit is what the first unit of a tensor is told by its distance from.
+const firstUnit uint8 = 40
+
+// EncodeLevels is Encode for values that are whole multiples of their chunk's unit: from 1 to
+// 2^(levelBits−1), or the same below zero. levelBits is 1 to MaxLevelBits.
+func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []TensorResult) ([]byte, error) {
+	f, err := formOfLevels(levelBits)
+	if err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	return encode(h, layouts, f, results)
+}
+
+// DecodeLevels reads exactly what EncodeLevels writes for these layouts; anything else, however
+// little, is an error that wraps ErrInvalid.
+func DecodeLevels(b []byte, layouts []TensorLayout, levelBits int) (Header, []TensorResult, error) {
+	f, err := formOfLevels(levelBits)
+	if err != nil {
+		return Header{}, nil, fmt.Errorf("decode result: %w", err)
+	}
+	return decode(b, layouts, f)
+}
+
+// MaxLevelsSize is MaxSize for results of EncodeLevels. Layouts and levelBits must be valid.
+func MaxLevelsSize(layouts []TensorLayout, levelBits int) int {
+	return maxSize(layouts, form(levelBits+1))
+}
+
+// NewLevels returns an empty result for EncodeLevels.
+func (l TensorLayout) NewLevels() TensorResult { return l.newResult(levels1) }
+
+// CheckLevels reports what is wrong with a result of this layout for EncodeLevels.
+func (l TensorLayout) CheckLevels(r TensorResult, levelBits int) error {
+	f, err := formOfLevels(levelBits)
+	if err != nil {
+		return err
+	}
+	return l.check(r, f)
+}
+
+// form is what is said of a value. Its number stands in the header.
+type form uint8
+
+const (
+	values   form = iota // it itself
+	signs                // its sign
+	levels1              // a level of 1 bit; the next ones: of a bit more each
+	lastForm = levels1 + MaxLevelBits - 1
+)
+
+func formOf(quantized bool) form {
+	if quantized {
+		return signs
+	}
+	return values
+}
+
+func formOfLevels(levelBits int) (form, error) {
+	if levelBits < 1 || levelBits > MaxLevelBits {
+		return 0, fmt.Errorf("%w: levels of %d bits, want 1 to %d", ErrInvalid, levelBits, MaxLevelBits)
+	}
+	return levels1 + form(levelBits-1), nil
+}
+
+func (f form) String() string {
+	switch f {
+	case values:
+		return "values"
+	case signs:
+		return "signs"
+	default:
+		return fmt.Sprintf("levels of %d bits", f.bits())
+	}
+}
+
+// levels is how many sizes a value can have; 0: it is no multiple of a unit.
+func (f form) levels() int {
+	if f < levels1 {
+		return 0
+	}
+	return 1 << (f - levels1)
+}
+
+// bits is what a value takes.
+func (f form) bits() int {
+	switch f {
+	case values:
+		return 32
+	case signs:
+		return 1
+	default:
+		return int(f-levels1) + 1
+	}
+}
+
+// leastUnit and mostUnit are the bits that a unit takes.
+func (f form) leastUnit() int { return min(f.levels(), 1) }
+func (f form) mostUnit() int  { return min(f.levels(), 1) * (2*bits.Len(2*MaxUnit+1) - 1) }
+
+// write returns the bits of a value, the sign of a multiple first.
+func (f form) write(v float32) uint64 {
+	bits := uint64(math.Float32bits(v))
+	if f == values {
+		return bits
+	}
+	if f == signs {
+		return bits >> 31
+	}
+	return bits>>31 | (uint64(max(v, -v))-1)<<1
+}
+
+// read is the inverse of write.
+func (f form) read(bits uint64) float32 {
+	if f == values {
+		return math.Float32frombits(uint32(bits))
+	}
+	size := float32(bits>>1 + 1) // of signs 1
+	if bits&1 != 0 {
+		return -size
+	}
+	return size
+}
+
+// check refuses values that the form cannot say. The larger rest is for checkValue.
+func (f form) check(values []float32) error {
+	most := float32(f.levels())
+	for _, v := range values {
+		if size := max(v, -v); most > 0 && (size > most || size != float32(int(size))) {
+			return fmt.Errorf("%w: %v is no level, want a whole number up to %v", ErrInvalid, v, most)
+		}
+	}
+	return nil
+}
+
+// checkUnits refuses units where there are to be none, and those that are too large.
+func (l TensorLayout) checkUnits(r TensorResult, f form) error {
+	want := 0
+	if f.levels() > 0 {
+		want = l.Chunks
+	}
+	if len(r.Units) != want || len(r.Units) > len(r.Counts) {
+		return fmt.Errorf("%w: %d units, want %d", ErrInvalid, len(r.Units), want)
+	}
+	for c, u := range r.Units {
+		if u > MaxUnit || r.Counts[c] == 0 && u != 0 {
+			return fmt.Errorf("%w: chunk %d of %d entries has the unit %d", ErrInvalid, c, r.Counts[c], u)
+		}
+	}
+	return nil
+}
+
+func (l TensorLayout) newResult(f form) TensorResult {
+	r := l.NewResult()
+	if f.levels() > 0 {
+		r.Units = make([]uint8, l.Chunks)
+	}
+	return r
+}
+
+// unit writes a unit by its distance from the one before.
+func (w *bitWriter) unit(before, u uint8) {
+	v := uint64(2*int(u)-2*int(before)) + 1
+	if u < before {
+		v = uint64(2*int(before) - 2*int(u))
+	}
+	n := bits.Len64(v) - 1
+	w.write(1<<n, n+1)
+	w.write(v&(1<<n-1), n)
+}
+
+// unit reads a unit.
+func (r *bitReader) unit(before uint8) (uint8, error) {
+	n := 0
+	for r.read(1) == 0 {
+		if n++; n >= bits.Len(2*MaxUnit+1) {
+			return 0, fmt.Errorf("%w: the distance of a unit is out of range", ErrInvalid)
+		}
+	}
+	v := int(1<<n | r.read(n))
+	u := int(before) + v/2
+	if v%2 == 0 {
+		u = int(before) - v/2
+	}
+	if u < 0 || u > MaxUnit {
+		return 0, fmt.Errorf("%w: unit %d, want 0 to %d", ErrInvalid, u, MaxUnit)
+	}
+	return uint8(u), nil
+}

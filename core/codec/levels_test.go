@@ -1,0 +1,212 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/base/golden"
+)
+
+// anyLevels draws a result of levels.
+func anyLevels(t *rapid.T, l TensorLayout, levelBits int) TensorResult {
+	r := anyResult(t, l, true)
+	r.Units = make([]uint8, l.Chunks)
+	for c, count := range r.Counts {
+		if count > 0 {
+			r.Units[c] = rapid.Uint8Range(0, MaxUnit).Draw(t, "unit")
+		}
+		for i := c * l.K; i < c*l.K+int(count); i++ {
+			r.Values[i] *= float32(rapid.IntRange(1, 1<<(levelBits-1)).Draw(t, "level"))
+		}
+	}
+	return r
+}
+
+func TestLevelsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		layouts := anyLayouts().Draw(t, "layouts")
+		levelBits := rapid.IntRange(1, MaxLevelBits).Draw(t, "bits")
+		results := make([]TensorResult, len(layouts))
+		for i, l := range layouts {
+			results[i] = anyLevels(t, l, levelBits)
+			if err := l.CheckLevels(results[i], levelBits); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := EncodeLevels(someHeader, layouts, levelBits, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := MaxLevelsSize(layouts, levelBits); len(b) > size {
+			t.Fatalf("%d bytes, MaxLevelsSize says %d", len(b), size)
+		}
+		h, got, err := DecodeLevels(b, layouts, levelBits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(someHeader, h) + cmp.Diff(results, got); diff != "" {
+			t.Fatalf("(-encoded +decoded):\n%s", diff)
+		}
+	})
+}
+
+// TestChangedLevels flips any bit, cuts or lengthens: either an error, or another result
+// whose encoding is those very bytes.
+func TestChangedLevels(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		layouts := anyLayouts().Draw(t, "layouts")
+		levelBits := rapid.IntRange(1, MaxLevelBits).Draw(t, "bits")
+		results := make([]TensorResult, len(layouts))
+		for i, l := range layouts {
+			results[i] = anyLevels(t, l, levelBits)
+		}
+		b, err := EncodeLevels(someHeader, layouts, levelBits, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch at := rapid.IntRange(0, len(b)-1).Draw(t, "at"); rapid.IntRange(0, 2).Draw(t, "change") {
+		case 0:
+			b[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		case 1:
+			b = b[:at]
+		default:
+			b = append(b, 0)
+		}
+		checkCanonicalLevels(t, b, layouts, levelBits)
+	})
+}
+
+func checkCanonicalLevels(t interface{ Fatalf(string, ...any) }, b []byte, layouts []TensorLayout, levelBits int) {
+	h, results, err := DecodeLevels(b, layouts, levelBits)
+	if err != nil {
+		if !errors.Is(err, ErrInvalid) || results != nil {
+			t.Fatalf("results %v with error %v", results, err)
+		}
+		return
+	}
+	again, err := EncodeLevels(h, layouts, levelBits, results)
+	if err != nil || !bytes.Equal(again, b) {
+		t.Fatalf("decoded bytes encode differently (%v):\n%x\n%x", err, b, again)
+	}
+}
+
+// levelGoldens are goldens with levels of as many bits, and units that rise and fall.
+func levelGoldens(levelBits int) []kept {
+	all := goldens()
+	for _, g := range all {
+		for i, l := range fuzzLayouts {
+			r := &g.results[i]
+			r.Units = make([]uint8, l.Chunks)
+			for c, count := range r.Counts {
+				if count > 0 {
+					r.Units[c] = [...]uint8{0, MaxUnit, 31}[c%3]
+				}
+				for j := range int(count) {
+					r.Values[c*l.K+j] = float32(1-2*(j&1)) * float32(1+j%(1<<(levelBits-1)))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func FuzzDecodeLevels(f *testing.F) {
+	for levelBits := 1; levelBits <= MaxLevelBits; levelBits++ {
+		for _, g := range levelGoldens(levelBits) {
+			b, err := EncodeLevels(someHeader, fuzzLayouts, levelBits, g.results)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b, uint8(levelBits))
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, levelBits uint8) {
+		checkCanonicalLevels(t, b, fuzzLayouts, int(levelBits%(MaxLevelBits+2)))
+	})
+}
+
+func TestGoldenLevels(t *testing.T) {
+	for levelBits := 1; levelBits <= 2; levelBits++ {
+		for _, g := range levelGoldens(levelBits) {
+			got, err := EncodeLevels(someHeader, fuzzLayouts, levelBits, g.results)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Compare(t, fmt.Sprintf("v3-%s-levels%d.golden", g.name, levelBits), got)
+			checkCanonicalLevels(t, got, fuzzLayouts, levelBits)
+			if _, _, err := Decode(got, fuzzLayouts, true); !errors.Is(err, ErrInvalid) {
+				t.Errorf("levels were read as signs: error %v", err)
+			}
+		}
+	}
+}
+
+// TestUnitsAreNear: a unit like the one before takes a bit.
+func TestUnitsAreNear(t *testing.T) {
+	l := TensorLayout{Chunks: 800, ChunkSize: 4096, K: 1}
+	r := l.NewLevels()
+	for c := range r.Counts {
+		r.Counts[c], r.Values[c], r.Units[c] = 1, 1, 20
+	}
+	b, err := EncodeLevels(someHeader, []TensorLayout{l}, 1, []TensorResult{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(b) - HeaderSize; got > 800*(1+12+1)/8+3 {
+		t.Errorf("%d bytes for 800 chunks of the same unit", got)
+	}
+}
+
+func TestRefusedLevels(t *testing.T) {
+	l := TensorLayout{Chunks: 2, ChunkSize: 8, K: 2}
+	good := func(change func(r *TensorResult)) TensorResult {
+		r := l.NewLevels()
+		r.Counts[0], r.Indices[1], r.Values[0], r.Values[1], r.Units[0] = 2, 5, 2, -1, 7
+		change(&r)
+		return r
+	}
+	if err := l.CheckLevels(good(func(*TensorResult) {}), 2); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]TensorResult{
+		"no units":              good(func(r *TensorResult) { r.Units = nil }),
+		"unit out of range":     good(func(r *TensorResult) { r.Units[0] = MaxUnit + 1 }),
+		"unit of an empty one":  good(func(r *TensorResult) { r.Units[1] = 1 }),
+		"level out of range":    good(func(r *TensorResult) { r.Values[0] = 3 }),
+		"level between":         good(func(r *TensorResult) { r.Values[1] = -1.5 }),
+		"no level":              good(func(r *TensorResult) { r.Values[1] = 0 }),
+		"more units than there": good(func(r *TensorResult) { r.Units = make([]uint8, 3) }),
+	} {
+		if _, err := EncodeLevels(someHeader, []TensorLayout{l}, 2, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{good(func(*TensorResult) {})}); !errors.Is(err, ErrInvalid) {
+		t.Error("a result with units was encoded as signs")
+	}
+	for _, levelBits := range []int{-1, 0, MaxLevelBits + 1} {
+		if _, _, err := DecodeLevels(nil, nil, levelBits); !errors.Is(err, ErrInvalid) {
+			t.Errorf("levels of %d bits: error %v", levelBits, err)
+		}
+	}
+	head, err := EncodeLevels(someHeader, nil, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, fields := range map[string][][2]int{
+		"distance of a unit": {{0, 1}, {0, 8}, {0, 15}},
+		"want 0 to 127":      {{0, 1}, {1 << 7, 8}, {0b111_1111, 7}, {0, 16}},
+		"end in chunk 1":     {{0, 1}, {1 << 5, 6}, {31, 5}, {0, 5}, {0, 4}, {1, 1}},
+	} {
+		b := append(bytes.Clone(head), tensorBits(fields...)...)
+		if _, _, err := DecodeLevels(b, []TensorLayout{l}, 2); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about %q", err, want)
+		}
+	}
+}

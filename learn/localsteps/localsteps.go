@@ -1,0 +1,227 @@
+package localsteps
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// ErrInput says that arguments do not fit each other.
+var ErrInput = errors.New("invalid input")
+
+// unitsPerOctave is how many units lie between one and twice as much.
+const unitsPerOctave = 4
+
+// Unit returns what a unit stands for, as a share of Reach. The largest, of code 0, is 1.75; each
+// fourth code has half of it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
+func Unit(code uint8) float64 {
+	return math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -int(code/unitsPerOctave))
+}
+
+// reachOf returns what the units of a tensor are shares of: reach is how far a weight comes, and this how long
+// a chunk is whose weights all came so far.
+func reachOf(l distro.Layout, reach float32) float32 {
+	return float32(float64(reach) * math.Sqrt(float64(l.ChunkSize())))
+}
+
+// value returns what a level of a chunk stands for. It is exact: 24 bits of reach, 3 of the unit, 4 of
+// the level.
+func value(reach float32, unit uint8, level float32) float64 {
+	return float64(float64(reach)*Unit(unit)) * float64(level)
+}
+
+// Far makes of the weights after a member's steps how far it came: d = before − after. With a momentum u,
+// which is not nil then, that of Nesterov: u ← factor·u + d, and d + factor·u. A mean of such steps is the
+// step of the mean.
+func Far(before, after, u []float32, factor float32) {
+	for i := range after {
+		d := before[i] - after[i]
+		if u != nil {
+			u[i] = factor*u[i] + d
+			d += factor * u[i]
+		}
+		after[i] = d
+	}
+}
+
+// Finite reports whether no value is infinite or not a number.
+func Finite(values []float32) bool {
+	const exponent = 0xff << 23
+	for _, v := range values {
+		if math.Float32bits(v)&exponent == exponent {
+			return false
+		}
+	}
+	return true
+}
+
+// EncodeParams are the scalars of Encode.
+type EncodeParams struct {
+	Reach     float32 // how far a weight can be thought to come in a round: finite, at least 0
+	TopK      int     // most coefficients of a chunk that are sent; cut to the chunk's size
+	LevelBits int     // 1 to codec.MaxLevelBits
+	Decay     float32 // of the sums
+}
+
+// Encode adds how far a member came to the sums of what it could not send, e ← Decay·e + d, chooses the TopK
+// largest coefficients of each chunk's DCT, and takes what it sends of them, rounded as it is, out of the
+// sums. What is nearer to zero than to the chunk's unit is not sent. The result is of
+// codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may have changed.
+func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
+	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !Finite([]float32{p.Reach}) {
+		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", ErrInput, p)
+	}
+	largest, err := k.Encode(l, sums, d, distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK})
+	if err != nil {
+		return codec.TensorResult{}, err
+	}
+	to := l.Codec(p.TopK)
+	result := to.NewLevels()
+	if p.Reach > 0 {
+		c := chooser{levels: float64(int(1) << (p.LevelBits - 1)), reach: reachOf(l, p.Reach)}
+		for i, count := range largest.Counts {
+			c.quantize(largest, result, i, i*to.K, int(count))
+		}
+	}
+	return result, k.AddBack(l, sums, largest)
+}
+
+// AddBack gives what Encode took out back to the sums, times a factor: of a result that did not count.
+func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorResult, reach, factor float32) error {
+	if len(r.Counts) != l.Chunks() || len(r.Units) != l.Chunks() {
+		return fmt.Errorf("add back: %w: %d counts and %d units for %d chunks", ErrInput, len(r.Counts), len(r.Units), l.Chunks())
+	}
+	back := newMerged(len(r.Counts), len(r.Indices)/len(r.Counts))
+	of := reachOf(l, reach)
+	for c, count := range r.Counts {
+		at := c * back.stride
+		for i, index := range r.Indices[at:][:count] {
+			back.append(c, index, float32(float64(factor)*value(of, r.Units[c], r.Values[at+i])))
+		}
+	}
+	return k.AddBack(l, sums, back.result)
+}
+
+// merged is a result that is made entry by entry.
+type merged struct {
+	result codec.TensorResult
+	stride int
+}
+
+func newMerged(chunks, stride int) merged {
+	return merged{codec.TensorLayout{Chunks: chunks, K: stride}.NewResult(), stride}
+}
+
+// append adds an entry to a chunk, unless it is zero.
+func (m *merged) append(chunk int, index uint16, v float32) {
+	if v == 0 {
+		return
+	}
+	at := chunk*m.stride + int(m.result.Counts[chunk])
+	m.result.Indices[at], m.result.Values[at] = index, v
+	m.result.Counts[chunk]++
+}
+
+// ApplyParams are the scalars of Apply.
+type ApplyParams struct {
+	Reach     float32 // as of EncodeParams
+	LevelBits int
+	Rate      float32 // of the outer step: 1 moves the weights by the mean of the results
+}
+
+// Apply moves the weights of a tensor against the mean of the results, in the order given:
+// w ← w − DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result that is too long (see Shares). Without
+// results nothing moves. Every result is checked before any weight changes.
+func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
+	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !Finite([]float32{p.Reach, p.Rate}) {
+		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", ErrInput, len(weights), l.Elements(), p.Reach, p.Rate)
+	}
+	for i, r := range results {
+		to := codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: len(r.Indices) / l.Chunks()}
+		if err := to.CheckLevels(r, p.LevelBits); err != nil {
+			return fmt.Errorf("apply: result %d: %w: %w", i, ErrInput, err)
+		}
+	}
+	if len(results) == 0 {
+		return nil
+	}
+	return k.AddBack(l, weights, mean(l, results, p))
+}
+
+// mean returns by what the coefficients of a tensor change.
+func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.TensorResult {
+	room := 1 // entries of a chunk
+	for c := range l.Chunks() {
+		together := 0
+		for _, r := range results {
+			together += int(r.Counts[c])
+		}
+		room = max(room, min(together, l.ChunkSize(), math.MaxUint16))
+	}
+	all, reach := newMerged(l.Chunks(), room), reachOf(l, p.Reach)
+	shares, scale := Shares(results), float64(p.Rate)/float64(len(results))
+	sums, set := make([]float64, l.ChunkSize()), make([]uint64, (l.ChunkSize()+63)/64)
+	for c := range l.Chunks() {
+		for i, r := range results {
+			at := c * (len(r.Indices) / l.Chunks())
+			for j, index := range r.Indices[at:][:r.Counts[c]] {
+				set[index/64] |= 1 << (index % 64)
+				sums[index] += float64(shares[i] * value(reach, r.Units[c], r.Values[at+j]))
+			}
+		}
+		for word := range set {
+			for ; set[word] != 0; set[word] &= set[word] - 1 {
+				index := word*64 + bits.TrailingZeros64(set[word])
+				all.append(c, uint16(index), -float32(sums[index]*scale))
+				sums[index] = 0
+			}
+		}
+	}
+	return all.result
+}
+
+// most is how many times the median a result may be long.
+const most = 2
+
+// Shares returns what each result of a tensor is multiplied with: less than 1 for one that is longer than
+// twice the median of those that say anything. So a member that says larger numbers than the others
+// gains little by it.
+func Shares(results []codec.TensorResult) []float64 {
+	lengths, speaking := make([]float64, len(results)), make([]float64, 0, len(results))
+	for i, r := range results {
+		if lengths[i] = length(r); lengths[i] > 0 {
+			speaking = append(speaking, lengths[i])
+		}
+	}
+	shares := make([]float64, len(results))
+	limit := math.Inf(1)
+	if len(speaking) > 0 {
+		slices.Sort(speaking)
+		limit = most * speaking[(len(speaking)-1)/2]
+	}
+	for i := range shares {
+		shares[i] = 1
+		if lengths[i] > limit {
+			shares[i] = limit / lengths[i]
+		}
+	}
+	return shares
+}
+
+// length returns the L2 norm of a result, in reaches.
+func length(r codec.TensorResult) float64 {
+	squares := 0.0
+	k := len(r.Indices) / len(r.Counts)
+	for c, count := range r.Counts {
+		for _, level := range r.Values[c*k:][:count] {
+			v := value(1, r.Units[c], level)
+			squares += float64(v * v) // the conversion keeps the product from being fused with the sum
+		}
+	}
+	return math.Sqrt(squares)
+}

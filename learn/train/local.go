@@ -1,0 +1,362 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/localsteps"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train/schedule"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// LocalTrainer trains its share of a run's rounds by many steps of AdamW each, and exchanges how far it
+// came (package localsteps). Its methods are those of Trainer, without audits, and safe for concurrent use.
+type LocalTrainer struct {
+	*member
+	config  config.LocalSteps
+	inner   *AdamW // of the same replica
+	kernel  *distro.Kernel
+	layouts []distro.Layout
+	results []codec.TensorLayout
+	sums    [][]float32 // how far the weights came, of what was not sent yet; zero at first
+	momenta [][]float32 // of how far the weights came, for outer_momentum; nil without
+	fed     uint64      // how often was added to the sums
+	// sent is what was taken out of the sums for a step, until it is known whether it counted.
+	sent map[uint32]sentSums
+}
+
+// sentSums is the result of a step.
+type sentSums struct {
+	tensors []codec.TensorResult
+	reach   float32
+	fed     uint64
+}
+
+// NewLocal builds the model in memory and checks that everything fits, as New does.
+func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
+	c := o.Optimizer.LocalSteps
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("trainer of local steps: %w: the optimizer must be LocalSteps", ErrUnsupported)
+	case o.Audited:
+		return nil, fmt.Errorf("trainer of local steps: %w: audits do not know the steps within a round", ErrUnsupported)
+	case c.InnerSteps < 1 || c.CompressionTopK < 1 || c.CompressionChunk < 1 || c.ValueBits < 1 || c.ValueBits > codec.MaxLevelBits ||
+		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) ||
+		!(c.OuterMomentum >= 0 && c.OuterMomentum < 1) || c.ApplyLag > config.MaxApplyLag:
+		return nil, fmt.Errorf("trainer of local steps: %w: %+v", ErrUnsupported, *c)
+	}
+	rates, err := schedule.New(o.LRSchedule)
+	if err != nil {
+		return nil, fmt.Errorf("trainer of local steps: %w", err)
+	}
+	r, err := newTraining(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("trainer of local steps: %w", err)
+	}
+	t, err := newLocal(ctx, r, *c, o.Threads)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
+	}
+	t.member = newMember(r, rates, o, t.read)
+	return t, nil
+}
+
+func newLocal(ctx context.Context, r *replica, c config.LocalSteps, threads int) (*LocalTrainer, error) {
+	if info, err := torch.Loaded(); err == nil && threads <= 0 {
+		threads = info.Threads
+	}
+	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
+	if err != nil {
+		return nil, err
+	}
+	t := &LocalTrainer{config: c, kernel: kernel, sent: map[uint32]sentSums{}}
+	if t.inner, err = newAdamW(ctx, r, c.Inner()); err != nil {
+		return nil, err
+	}
+	for _, shape := range r.shapes() {
+		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
+		if err != nil {
+			return nil, err
+		}
+		t.layouts = append(t.layouts, layout)
+		t.results = append(t.results, layout.Codec(int(c.CompressionTopK)))
+		t.sums = append(t.sums, make([]float32, layout.Elements()))
+		if c.OuterMomentum > 0 {
+			t.momenta = append(t.momenta, make([]float32, layout.Elements()))
+		}
+	}
+	return t, nil
+}
+
+// read reads a payload strictly.
+func (t *LocalTrainer) read(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	header, results, err := codec.DecodeLevels(payload, t.results, int(t.config.ValueBits))
+	if err != nil {
+		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	if header.Momentum != [32]byte{} {
+		return codec.Header{}, nil, fmt.Errorf("%w: its header has a root of a momentum, and there is none", ErrResult)
+	}
+	return header, results, nil
+}
+
+// reach is about as far as the steps of a round can move a weight.
+func (t *LocalTrainer) reach(step uint32) float32 {
+	return float32(float64(t.lr(step)) * float64(t.config.InnerSteps))
+}
+
+// Train makes the steps of a round on the parts of the batch, and returns the bytes of the result with the
+// mean loss of the steps in nats per token. The weights are as before then. When it fails or ctx is
+// cancelled, so is what was not sent yet; the running means of AdamW may have seen gradients of the steps
+// that were made. For begun see Trainer.Train.
+func (t *LocalTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+	payload, loss, err = t.train(ctx, step, batch, begun)
+	if err != nil {
+		return nil, 0, fmt.Errorf("train step %d, batch %s: %w", step, batch.ID, err)
+	}
+	return payload, loss, nil
+}
+
+func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
+		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer t.unlock()
+	if _, trained := t.sent[step]; trained {
+		return nil, 0, fmt.Errorf("%w: it was trained before", ErrStep)
+	}
+	defer t.keepWeights()()
+	parts := cutSteps(batch, uint64(t.config.InnerSteps))
+	for i, part := range parts {
+		mean, err := t.innerStep(ctx, step, part, i == len(parts)-1)
+		if err != nil {
+			return nil, 0, fmt.Errorf("step %d of %d: %w", i+1, len(parts), err)
+		}
+		loss += mean / float64(len(parts))
+	}
+	if begun != nil {
+		if err := begun(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	defer t.timed(step, PartEncode, time.Now())
+	payload, err = t.encode(codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer})
+	return payload, loss, err
+}
+
+// innerStep makes one step on a part of a batch. The last one of a round is told of.
+func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Batch, last bool) (loss float64, err error) {
+	rate := t.lr(step)
+	err = t.gradient(ctx, part, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+		loss = mean
+		values := float32s(gradients)
+		length := norm(values)
+		if err := t.inner.update(rate, gradients, length); err != nil {
+			return err
+		}
+		if last {
+			t.tell(step, rate, length, values, t.sums)
+		}
+		return nil
+	})
+	return loss, err
+}
+
+// cutSteps cuts a batch into one part for each step, in its order, as equal as they can be. A part without a
+// token that counts is left out; so there may be fewer.
+func cutSteps(batch data.Batch, steps uint64) (parts []data.Batch) {
+	n := batch.ID.Len()
+	steps = min(steps, n)
+	for i := range steps {
+		first, end := n*i/steps, n*(i+1)/steps
+		part := data.Batch{
+			ID:        assign.BatchID{Start: batch.ID.Start + first, End: batch.ID.Start + end},
+			Sequences: batch.Sequences[first:end],
+		}
+		if uint64(len(batch.Labels)) == n {
+			if part.Labels = batch.Labels[first:end]; !anyCounts(part.Labels) {
+				continue
+			}
+		}
+		if uint64(len(batch.Positions)) == n {
+			part.Positions = batch.Positions[first:end]
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return []data.Batch{batch} // whose gradient says what is wrong
+	}
+	return parts
+}
+
+func anyCounts(labels [][]int32) bool {
+	for _, sequence := range labels {
+		for _, label := range sequence[min(1, len(sequence)):] {
+			if label != data.IgnoreLabel {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// encode adds how far the weights came to the sums, and returns the bytes of what it takes out of them.
+func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
+	weights, far := t.weights(), 0.0
+	for i, w := range weights {
+		far = max(far, widest(t.canonical[i], w))
+	}
+	if !(far <= maxUpdate) {
+		return nil, fmt.Errorf("%w: a weight has moved by %v", ErrNotFinite, far)
+	}
+	p := localsteps.EncodeParams{
+		Reach: t.reach(header.Step), Decay: float32(t.config.ErrorDecay),
+		TopK: int(t.config.CompressionTopK), LevelBits: int(t.config.ValueBits),
+	}
+	tensors := make([]codec.TensorResult, len(t.layouts))
+	t.fed++
+	for i, l := range t.layouts {
+		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the weights are put back
+		var err error
+		if tensors[i], err = localsteps.Encode(t.kernel, l, t.sums[i], weights[i], p); err != nil {
+			return nil, fmt.Errorf("tensor %d: %w", i, err)
+		}
+	}
+	t.sent[header.Step] = sentSums{tensors: tensors, reach: p.Reach, fed: t.fed}
+	return codec.EncodeLevels(header, t.results, p.LevelBits, tensors)
+}
+
+// momentum returns that of a tensor, or nil.
+func (t *LocalTrainer) momentum(i int) []float32 {
+	if t.momenta == nil {
+		return nil
+	}
+	return t.momenta[i]
+}
+
+// widest returns the largest distance between two values, infinity if one is not finite.
+func widest(a, b []float32) float64 {
+	far := 0.0
+	for i := range a {
+		distance := math.Abs(float64(a[i]) - float64(b[i]))
+		if !(distance <= far) {
+			far = distance
+			if math.IsNaN(far) {
+				return math.Inf(1)
+			}
+		}
+	}
+	return far
+}
+
+// Apply changes the weights by the results of a step that counted, in ascending order of their batches;
+// none at all change nothing. For the rest see Trainer.Apply.
+func (t *LocalTrainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
+		return fmt.Errorf("apply step %d: %w", step, err)
+	}
+	return nil
+}
+
+func (t *LocalTrainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	begun := time.Now()
+	results, err := t.decodeAll(step, payloads)
+	if err != nil {
+		return err
+	}
+	t.timed(step, PartDecode, begun)
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if err := t.checkNext(step); err != nil {
+		return err
+	}
+	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
+	t.changed()
+	ofTensor := make([]codec.TensorResult, len(results))
+	for i, w := range t.weights() {
+		for j := range results {
+			ofTensor[j] = results[j][i]
+		}
+		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor, w, p); err != nil {
+			return fmt.Errorf("tensor %d: %w", i, err)
+		}
+	}
+	t.step, t.applied = step, true
+	t.decoded.forget(step)
+	return t.settle(step, ownCounted)
+}
+
+// settle ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
+// as if it had never left.
+func (t *LocalTrainer) settle(step uint32, counted bool) error {
+	sent, found := t.sent[step]
+	delete(t.sent, step)
+	if !found || counted {
+		return nil
+	}
+	left := float32(math.Pow(t.config.ErrorDecay, float64(t.fed-sent.fed)))
+	for i, l := range t.layouts {
+		if err := localsteps.AddBack(t.kernel, l, t.sums[i], sent.tensors[i], sent.reach, left); err != nil {
+			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
+		}
+	}
+	return nil
+}
+
+// forget makes the optimizer as it was at first.
+func (t *LocalTrainer) forget() {
+	t.inner.forget()
+	for _, sums := range slices.Concat(t.sums, t.momenta) {
+		clear(sums)
+	}
+	t.fed, t.sent = 0, map[uint32]sentSums{}
+}
+
+// Load replaces the model by another snapshot of it and forgets what the optimizer has learned. A snapshot
+// of another model is an error that wraps ErrModel, and nothing has changed.
+func (t *LocalTrainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	defer t.unlock()
+	if err := t.load(ctx, s); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	t.applied = false
+	t.decoded.forgetAll()
+	t.forget()
+	return nil
+}
+
+// ResetOptimizer forgets what the optimizer has learned, as a cold start asks for.
+func (t *LocalTrainer) ResetOptimizer(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	defer t.unlock()
+	t.forget()
+	return nil
+}
+
+// ApplyLag returns the number of rounds after which results are applied.
+func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }
+
+// MaxResultSize returns the most bytes that a result of this model can have.
+func (t *LocalTrainer) MaxResultSize() int {
+	return codec.MaxLevelsSize(t.results, int(t.config.ValueBits))
+}

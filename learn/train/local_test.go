@@ -1,0 +1,295 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+func toyLocalSteps() *config.LocalSteps {
+	return &config.LocalSteps{
+		InnerSteps: 4, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.01, ClipGradNorm: 1,
+		OuterLR: 1, CompressionTopK: 16, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 1,
+	}
+}
+
+func newLocalTrainer(t testing.TB, change ...func(o *Options)) *LocalTrainer {
+	t.Helper()
+	o := toyOptions(t)
+	o.Optimizer = config.Optimizer{LocalSteps: toyLocalSteps()}
+	for _, c := range change {
+		c(&o)
+	}
+	trainer, err := NewLocal(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := trainer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return trainer
+}
+
+// localRound lets members train the batches of a step, and all apply the results.
+func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*LocalTrainer) (loss float64) {
+	t.Helper()
+	var payloads [][]byte
+	for i, member := range members {
+		at := (uint64(step)*2 + uint64(i)) * 8
+		payload, mean, err := member.Train(t.Context(), step, toyBatch(at, at+8), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range all {
+			if err := other.Verify(payload, step, assign.BatchID{Start: at, End: at + 8}, member.trainer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(payload) > member.MaxResultSize() {
+			t.Errorf("%d bytes, MaxResultSize says %d", len(payload), member.MaxResultSize())
+		}
+		payloads, loss = append(payloads, payload), loss+mean/float64(len(members))
+	}
+	for _, member := range all {
+		if err := member.Apply(t.Context(), step, payloads, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return loss
+}
+
+// TestLocalStepsLearn: two members train, a third one only applies; all learn the same, bit for bit.
+func TestLocalStepsLearn(t *testing.T) {
+	members := []*LocalTrainer{newLocalTrainer(t), newLocalTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })}
+	all := append([]*LocalTrainer{newLocalTrainer(t, func(o *Options) { o.TrainerID = [32]byte{3} })}, members...)
+	first := localRound(t, 1, members, all)
+	var last float64
+	for step := uint32(2); step <= 30; step++ {
+		last = localRound(t, step, members, all)
+	}
+	if !(last < 0.6*first) {
+		t.Errorf("the loss went from %v to %v", first, last)
+	}
+	for i, member := range all {
+		if digest(t, member) != digest(t, all[0]) {
+			t.Errorf("member %d has another model", i)
+		}
+	}
+}
+
+// TestLocalTrainingMovesNothing: weights are as before after a training, one that fails and one whose round
+// does not come; and what was not sent yet as well after the latter two.
+func TestLocalTrainingMovesNothing(t *testing.T) {
+	trainer, untouched := newLocalTrainer(t), newLocalTrainer(t)
+	before := digest(t, trainer)
+	never := errors.New("the round does not come")
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), func(context.Context) error { return never }); !errors.Is(err, never) {
+		t.Errorf("error %v", err)
+	}
+	bad := toyBatch(0, 8)
+	bad.Sequences[7][3] = 1 << 20
+	if _, _, err := trainer.Train(t.Context(), 1, bad, nil); !errors.Is(err, ErrTokens) {
+		t.Errorf("error %v", err)
+	}
+	if digest(t, trainer) != before || norm(trainer.sums) != 0 {
+		t.Error("a training that failed left something")
+	}
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, trainer) != before || norm(trainer.sums) == 0 {
+		t.Error("a training moved weights, or left nothing to send")
+	}
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, ErrStep) {
+		t.Errorf("a second result of a step: error %v", err)
+	}
+	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range trainer.weights() {
+		if !slices.Equal(w, untouched.weights()[i]) {
+			t.Error("no result at all moved the weights")
+		}
+	}
+}
+
+// TestUncountedLocalStepsAreGivenBack: what did not count is sent again.
+func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
+	trainer := newLocalTrainer(t)
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
+		t.Fatal(err)
+	}
+	left := norm(trainer.sums)
+	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if back := norm(trainer.sums); !(back > left) || len(trainer.sent) != 0 {
+		t.Errorf("%v was left, %v is there again", left, back)
+	}
+}
+
+// TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
+// never stopped.
+func TestLocalStepsGoOn(t *testing.T) {
+	momentum := func(o *Options) { o.Optimizer.LocalSteps.OuterMomentum = 0.5 }
+	stays, goes := newLocalTrainer(t, momentum), newLocalTrainer(t, momentum)
+	for step := uint32(1); step <= 3; step++ {
+		localRound(t, step, []*LocalTrainer{stays}, []*LocalTrainer{stays})
+		localRound(t, step, []*LocalTrainer{goes}, []*LocalTrainer{goes})
+	}
+	state, err := goes.OptimizerState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), OptimizerFile)
+	if err := state.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := goes.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := newLocalTrainer(t, momentum, func(o *Options) { o.Model = snapshot })
+	if state, err = ReadOptimizerState(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.SetOptimizerState(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := stays.Train(t.Context(), 4, toyBatch(0, 8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := again.Train(t.Context(), 4, toyBatch(0, 8), nil)
+	if err != nil || string(got) != string(want) {
+		t.Errorf("it goes on with another result, error %v", err)
+	}
+	if _, err := again.OptimizerState(t.Context()); !errors.Is(err, ErrStep) {
+		t.Errorf("saved with a result that waits: error %v", err)
+	}
+	other := state
+	other.Optimizer = "distro"
+	if err := newLocalTrainer(t, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, ErrModel) {
+		t.Errorf("the state of DisTrO: error %v", err)
+	}
+	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.sums) != 0 || again.inner.updates != 0 {
+		t.Errorf("reset: %v, %v left", err, norm(again.sums))
+	}
+}
+
+// TestLocalStepsAtALag: with an apply_lag of 2 a round is trained before the results of the one before
+// are applied; what is sent is how far the weights came from where they were then.
+func TestLocalStepsAtALag(t *testing.T) {
+	trainer := newLocalTrainer(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = 2 })
+	if trainer.ApplyLag() != 2 {
+		t.Fatal("no lag")
+	}
+	var waiting [][]byte
+	for step := uint32(1); step <= 4; step++ {
+		payload, _, err := trainer.Train(t.Context(), step, toyBatch(uint64(step)*8, uint64(step)*8+8), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting = append(waiting, payload); step == 1 {
+			continue
+		}
+		if err := trainer.Apply(t.Context(), step-1, waiting[:1], true); err != nil {
+			t.Fatal(err)
+		}
+		waiting = waiting[1:]
+	}
+	if len(trainer.sent) != 1 {
+		t.Errorf("%d results wait", len(trainer.sent))
+	}
+}
+
+func TestLocalResultsRefused(t *testing.T) {
+	trainer := newLocalTrainer(t)
+	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := assign.BatchID{Start: 0, End: 8}
+	if err := trainer.Verify(payload, 2, id, trainer.trainer); !errors.Is(err, ErrResult) {
+		t.Errorf("of another step: error %v", err)
+	}
+	if err := trainer.Verify(payload[:len(payload)-1], 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+		t.Errorf("cut: error %v", err)
+	}
+	distros := newTestTrainer(t)
+	of, _, err := distros.Train(t.Context(), 1, toyBatch(0, 8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Verify(of, 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+		t.Errorf("of DisTrO: error %v", err)
+	}
+	if err := distros.Verify(payload, 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+		t.Errorf("to DisTrO: error %v", err)
+	}
+	before := digest(t, trainer)
+	if err := trainer.Apply(t.Context(), 1, [][]byte{payload, payload}, true); !errors.Is(err, ErrResult) || digest(t, trainer) != before {
+		t.Errorf("the same result twice: error %v", err)
+	}
+}
+
+func TestLocalOptionsRefused(t *testing.T) {
+	for name, change := range map[string]func(o *Options){
+		"audited":    func(o *Options) { o.Audited = true },
+		"distro":     func(o *Options) { *o = toyOptions(t) },
+		"no steps":   func(o *Options) { o.Optimizer.LocalSteps.InnerSteps = 0 },
+		"no values":  func(o *Options) { o.Optimizer.LocalSteps.ValueBits = 0 },
+		"outer rate": func(o *Options) { o.Optimizer.LocalSteps.OuterLR = 3 },
+		"betas":      func(o *Options) { o.Optimizer.LocalSteps.Betas[1] = 1 },
+		"chunk":      func(o *Options) { o.Optimizer.LocalSteps.CompressionChunk = 999 },
+	} {
+		o := toyOptions(t)
+		o.Optimizer = config.Optimizer{LocalSteps: toyLocalSteps()}
+		change(&o)
+		if trainer, err := NewLocal(t.Context(), o); err == nil {
+			t.Errorf("%s: a trainer was made", name)
+			_ = trainer.Close()
+		}
+	}
+}
+
+// TestStepsOfABatch: every sequence is in one step, and none is empty.
+func TestStepsOfABatch(t *testing.T) {
+	batch := toyBatch(5, 12)
+	parts := cutSteps(batch, 3)
+	at := batch.ID.Start
+	for _, part := range parts {
+		if part.ID.Start != at || part.ID.Len() != uint64(len(part.Sequences)) || part.ID.Len() < 2 {
+			t.Errorf("part %v with %d sequences", part.ID, len(part.Sequences))
+		}
+		at = part.ID.End
+	}
+	if len(parts) != 3 || at != batch.ID.End {
+		t.Errorf("%d parts up to %d", len(parts), at)
+	}
+	if parts := cutSteps(batch, 100); len(parts) != 7 {
+		t.Errorf("%d parts of 7 sequences", len(parts))
+	}
+	for _, sequence := range batch.Sequences {
+		labels := make([]int32, len(sequence))
+		for i := range labels {
+			labels[i] = data.IgnoreLabel
+		}
+		batch.Labels = append(batch.Labels, labels)
+	}
+	if parts := cutSteps(batch, 3); len(parts) != 1 || len(parts[0].Sequences) != 7 {
+		t.Errorf("of nothing to learn: %v", parts)
+	}
+	batch.Labels[6][4] = 7
+	if parts := cutSteps(batch, 3); len(parts) != 1 || parts[0].ID.End != batch.ID.End || len(parts[0].Labels) != len(parts[0].Sequences) {
+		t.Errorf("of one token: %v", parts)
+	}
+}

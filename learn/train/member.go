@@ -1,0 +1,150 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/train/schedule"
+)
+
+// member is what trainers of a run have, whatever their optimizer: the model, the learning rate, and the
+// reading of results.
+type member struct {
+	*replica
+	schedule  schedule.Schedule
+	cold      atomic.Pointer[schedule.ColdStart]
+	run       [32]byte
+	trainer   [32]byte
+	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strictly; may be called concurrently with everything
+	decoded   decodedResults                                                            // that Verify has read
+	applied   bool                                                                      // whether step is one that Apply finished
+	report    func(Timing)                                                              // nil: nobody asks
+	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
+	canonical [][]float32                                                               // see keepWeights; nil before the first
+}
+
+func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error)) *member {
+	return &member{
+		replica: r, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
+		report: o.Timed, verified: o.Verified, decoded: decodedResults{room: maxDecoded},
+	}
+}
+
+// checkNext refuses a step that is not after the newest that was applied.
+func (m *member) checkNext(step uint32) error {
+	if m.applied && step <= m.step {
+		return fmt.Errorf("%w: step %d was applied before", ErrStep, m.step)
+	}
+	return nil
+}
+
+// keepWeights copies the model's bits and returns what puts them back.
+func (m *member) keepWeights() (back func()) {
+	weights := m.weights()
+	if m.canonical == nil {
+		for _, w := range weights {
+			m.canonical = append(m.canonical, make([]float32, len(w)))
+		}
+	}
+	for i := range weights {
+		copy(m.canonical[i], weights[i])
+	}
+	return func() {
+		for i := range weights {
+			copy(weights[i], m.canonical[i])
+		}
+		m.changed()
+	}
+}
+
+// lr is the learning rate of a step, of its gradient as of its results.
+func (m *member) lr(step uint32) float32 {
+	var cold schedule.ColdStart
+	if set := m.cold.Load(); set != nil {
+		cold = *set
+	}
+	return cold.LR(m.schedule, step)
+}
+
+// LR returns the learning rate of a step.
+func (m *member) LR(ctx context.Context, step uint32) (float32, error) {
+	if err := m.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer m.unlock()
+	return m.lr(step), nil
+}
+
+// Verify reports whether payload is, byte for byte, a possible result of the trainer for
+// that step and batch. Errors wrap ErrResult. It needs no engine. What it has read is kept
+// for Apply, in bounded memory.
+func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	header, tensors, err := m.decode(payload)
+	if err != nil {
+		return err
+	}
+	want := codec.Header{RunHash: m.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
+	if err := compareHeaders(header, want); err != nil {
+		return err
+	}
+	m.decoded.put(payload, header, tensors)
+	if m.verified != nil {
+		m.verified(payload, step, batch, trainer)
+	}
+	return nil
+}
+
+func compareHeaders(header, want codec.Header) error {
+	switch {
+	case header.RunHash != want.RunHash:
+		return fmt.Errorf("%w: it is of another run", ErrResult)
+	case header.Step != want.Step:
+		return fmt.Errorf("%w: it is of step %d, want %d", ErrResult, header.Step, want.Step)
+	case header.BatchStart != want.BatchStart || header.BatchEnd != want.BatchEnd:
+		return fmt.Errorf("%w: it is of batch [%d,%d), want [%d,%d)",
+			ErrResult, header.BatchStart, header.BatchEnd, want.BatchStart, want.BatchEnd)
+	case header.Trainer != want.Trainer:
+		return fmt.Errorf("%w: it is of trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
+	}
+	return nil
+}
+
+// decodeAll reads the results of a step, which are in ascending order of their batches.
+func (m *member) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
+	results := make([][]codec.TensorResult, len(payloads))
+	end := uint64(0)
+	for i, payload := range payloads {
+		header, tensors, known := m.decoded.get(payload)
+		if !known {
+			var err error
+			if header, tensors, err = m.decode(payload); err != nil {
+				return nil, fmt.Errorf("result %d: %w", i, err)
+			}
+		}
+		want := header
+		want.RunHash, want.Step = m.run, step
+		if err := compareHeaders(header, want); err != nil {
+			return nil, fmt.Errorf("result %d: %w", i, err)
+		}
+		if header.BatchStart < end {
+			return nil, fmt.Errorf("result %d: %w: batch [%d,%d) does not come after the one before", i, ErrResult, header.BatchStart, header.BatchEnd)
+		}
+		results[i], end = tensors, header.BatchEnd
+	}
+	return results, nil
+}
+
+// SetColdStart scales the learning rate from 0 at step start to its full value steps
+// later. 0 steps end the scaling. All members of a run must set the same.
+func (m *member) SetColdStart(ctx context.Context, start, steps uint32) error {
+	if err := m.lock(ctx); err != nil {
+		return fmt.Errorf("set cold start: %w", err)
+	}
+	defer m.unlock()
+	m.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
+	return nil
+}
