@@ -77,8 +77,7 @@ func TestPowerLoss(t *testing.T) {
 		keep := func(o *options) { o.CheckpointDir = dir }
 		a, b := w.launch(0, keep), w.launch(1, nil)
 		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
-		a.crash()
-		b.crash()
+		crash(a, b)
 		before := w.host.State()
 		again, other := w.launch(0, keep), w.launch(1, nil)
 		w.until("both have it", func(*coordinator.State) bool {

@@ -128,10 +128,17 @@ func (w *world) launch(n int, change func(o *options)) *member {
 }
 
 // crash ends a client the way a killed process ends: nobody hears from it.
-func (m *member) crash() {
-	m.net.Close()
-	_ = m.backend.Close()
-	<-m.done
+func (m *member) crash() { crash(m) }
+
+// crash ends clients in one moment: none of them sees another one go.
+func crash(members ...*member) {
+	for _, m := range members {
+		m.net.Close()
+		_ = m.backend.Close()
+	}
+	for _, m := range members {
+		<-m.done
+	}
 }
 
 // wait waits for the end of a client's run.
