@@ -47,7 +47,7 @@
 // A unit is a number u of 0 to 127, written by how far it is from that of the chunk before it in the
 // tensor that holds entries (40 for the first): with d = 2·(u − before) for u ≥ before, else
 // 2·(before − u) − 1, the number d + 1 in the Elias gamma code, bits(d+1) − 1 zero bits, a one bit,
-// and the other bits of d + 1, the lowest first. What size a unit stands for is not the codec's to know.
+// and the other bits of d + 1, the lowest first. The codec does not know the size that a unit stands for.
 //
 // A set of n indices i₁ < i₂ < … < iₙ is written as its rank among all sets of n out of
 // ChunkSize in colexicographic order, C(i₁,1) + C(i₂,2) + … + C(iₙ,n), in

@@ -145,7 +145,7 @@ func printable(text string) bool {
 // membersTime returns for how many milliseconds an epoch still waits for others once enough clients are
 // there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
 // load one: the run would go on from an older model, while those that hold the newest may be starting
-// again. What newcomers say to hold shortens nothing: it may be false, and they may get no seat.
+// again. A newcomer's word that it holds the model shortens nothing: it may be false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
 	checkpoint := s.Model.Checkpoint
 	if checkpoint.Kind.isOrigin() ||

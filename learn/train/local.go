@@ -10,7 +10,6 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
-	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/localsteps"
@@ -67,7 +66,7 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
 	}
-	t.member = newMember(r, rates, o, t.read)
+	t.member = newMember(r, rates, o, t.read, t)
 	return t, nil
 }
 
@@ -262,29 +261,8 @@ func widest(a, b []float32) float64 {
 	return far
 }
 
-// Apply changes the weights by the results of a step that counted, in ascending order of their batches;
-// none at all change nothing. For the rest see Trainer.Apply.
-func (t *LocalTrainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
-		return fmt.Errorf("apply step %d: %w", step, err)
-	}
-	return nil
-}
-
-func (t *LocalTrainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	begun := time.Now()
-	results, err := t.decodeAll(step, payloads)
-	if err != nil {
-		return err
-	}
-	t.timed(step, PartDecode, begun)
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	if err := t.checkNext(step); err != nil {
-		return err
-	}
+// move changes the weights by results; none at all change nothing.
+func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
 	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
 	t.changed()
 	ofTensor := make([]codec.TensorResult, len(results))
@@ -296,14 +274,12 @@ func (t *LocalTrainer) apply(ctx context.Context, step uint32, payloads [][]byte
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
-	t.step, t.applied = step, true
-	t.decoded.forget(step)
-	return t.settle(step, ownCounted)
+	return nil
 }
 
-// settle ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
+// settleOwn ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
 // as if it had never left.
-func (t *LocalTrainer) settle(step uint32, counted bool) error {
+func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 	sent, found := t.sent[step]
 	delete(t.sent, step)
 	if !found || counted {
@@ -325,32 +301,6 @@ func (t *LocalTrainer) forget() {
 		clear(sums)
 	}
 	t.fed, t.sent = 0, map[uint32]sentSums{}
-}
-
-// Load replaces the model by another snapshot of it and forgets what the optimizer has learned. A snapshot
-// of another model is an error that wraps ErrModel, and nothing has changed.
-func (t *LocalTrainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("load model: %w", err)
-	}
-	defer t.unlock()
-	if err := t.load(ctx, s); err != nil {
-		return fmt.Errorf("load model: %w", err)
-	}
-	t.applied = false
-	t.decoded.forgetAll()
-	t.forget()
-	return nil
-}
-
-// ResetOptimizer forgets what the optimizer has learned, as a cold start asks for.
-func (t *LocalTrainer) ResetOptimizer(ctx context.Context) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("reset optimizer: %w", err)
-	}
-	defer t.unlock()
-	t.forget()
-	return nil
 }
 
 // ApplyLag returns the number of rounds after which results are applied.

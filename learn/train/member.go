@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/train/schedule"
 )
 
@@ -19,6 +21,7 @@ type member struct {
 	cold      atomic.Pointer[schedule.ColdStart]
 	run       [32]byte
 	trainer   [32]byte
+	by        exchanged
 	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strictly; may be called concurrently with everything
 	decoded   decodedResults                                                            // that Verify has read
 	applied   bool                                                                      // whether step is one that Apply finished
@@ -27,9 +30,18 @@ type member struct {
 	canonical [][]float32                                                               // see keepWeights; nil before the first
 }
 
-func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error)) *member {
+// exchanged is how results are read, moved by and given back, which each optimizer does its own way. All but
+// decodeAll are called under the lock.
+type exchanged interface {
+	decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error)
+	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
+	settleOwn(step uint32, counted bool) error
+	forget() // what was learned beside the weights
+}
+
+func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error), by exchanged) *member {
 	return &member{
-		replica: r, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
+		replica: r, by: by, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
 		report: o.Timed, verified: o.Verified, decoded: decodedResults{room: maxDecoded},
 	}
 }
@@ -146,5 +158,67 @@ func (m *member) SetColdStart(ctx context.Context, start, steps uint32) error {
 	}
 	defer m.unlock()
 	m.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
+	return nil
+}
+
+// Apply changes the weights by the results of a step that counted, in ascending order of
+// their batches. None at all still decay the weights under DisTrO, and change nothing under local steps. ownCounted says whether this
+// trainer's own result is among them: one that is not goes back to the momentum, but where results are
+// audited, see Trainer.Settle.
+//
+// Steps are applied in ascending order, each once. A payload that is not valid, or
+// out of order, is an error that wraps ErrResult, and nothing has changed.
+func (m *member) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if err := m.apply(ctx, step, payloads, ownCounted); err != nil {
+		return fmt.Errorf("apply step %d: %w", step, err)
+	}
+	return nil
+}
+
+func (m *member) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	begun := time.Now()
+	results, err := m.by.decodeAll(step, payloads)
+	if err != nil {
+		return err
+	}
+	m.timed(step, PartDecode, begun)
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	defer m.unlock()
+	if err := m.checkNext(step); err != nil {
+		return err
+	}
+	if err := m.by.move(ctx, step, results); err != nil {
+		return err
+	}
+	m.step, m.applied = step, true
+	m.decoded.forget(step)
+	return m.by.settleOwn(step, ownCounted)
+}
+
+// Load replaces the model by another snapshot of it and forgets what the optimizer has learned. A snapshot
+// of another model is an error that wraps ErrModel, and nothing has changed.
+func (m *member) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := m.lock(ctx); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	defer m.unlock()
+	if err := m.load(ctx, s); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	m.applied = false
+	m.decoded.forgetAll()
+	m.by.forget()
+	return nil
+}
+
+// ResetOptimizer forgets what the optimizer has learned, as a cold start asks for.
+func (m *member) ResetOptimizer(ctx context.Context) error {
+	if err := m.lock(ctx); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	defer m.unlock()
+	m.by.forget()
 	return nil
 }

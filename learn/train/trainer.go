@@ -100,7 +100,9 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 		}
 		r.openAppliers(open)
 	}
-	return &Trainer{member: newMember(r, rates, o, optimizer.decode), optimizer: optimizer, computes: o.Compute.Compute}, nil
+	t := &Trainer{optimizer: optimizer, computes: o.Compute.Compute}
+	t.member = newMember(r, rates, o, optimizer.decode, t)
+	return t, nil
 }
 
 // newTraining is newReplica for a model that is trained.
@@ -187,41 +189,16 @@ func ahead(weights, momentum []float32, lr float32) {
 	}
 }
 
-// Apply changes the weights by the results of a step that counted, in ascending order of
-// their batches. None at all still decay the weights. ownCounted says whether this
-// trainer's own result is among them: one that is not goes back to the momentum, but where results are
-// audited, see Settle.
-//
-// Steps are applied in ascending order, each once. A payload that is not valid, or
-// out of order, is an error that wraps ErrResult, and nothing has changed.
-func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
-		return fmt.Errorf("apply step %d: %w", step, err)
-	}
-	return nil
+// move changes the weights by results.
+func (t *Trainer) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
+	return t.moveWeights(ctx, results, t.lr(step))
 }
 
-func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	begun := time.Now()
-	results, err := t.decodeAll(step, payloads)
-	if err != nil {
-		return err
-	}
-	t.timed(step, PartDecode, begun)
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	if err := t.checkNext(step); err != nil {
-		return err
-	}
-	if err := t.moveWeights(ctx, results, t.lr(step)); err != nil {
-		return err
-	}
-	t.step, t.applied = step, true
-	t.decoded.forget(step)
-	return t.optimizer.settle(step, ownCounted)
+func (t *Trainer) settleOwn(step uint32, counted bool) error {
+	return t.optimizer.settle(step, counted)
 }
+
+func (t *Trainer) forget() { t.optimizer.reset() }
 
 // decodeAll reads the results of a step, as they are applied: bounded.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
@@ -244,32 +221,6 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 	}
 	// A trained step is applied: a cancel must not come between.
 	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
-}
-
-// Load replaces the model by another snapshot of it and forgets the momentum. A snapshot
-// of another model is an error that wraps ErrModel, and nothing has changed.
-func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("load model: %w", err)
-	}
-	defer t.unlock()
-	if err := t.load(ctx, s); err != nil {
-		return fmt.Errorf("load model: %w", err)
-	}
-	t.applied = false
-	t.decoded.forgetAll()
-	t.optimizer.reset()
-	return nil
-}
-
-// ResetOptimizer forgets the momentum, as a cold start asks for.
-func (t *Trainer) ResetOptimizer(ctx context.Context) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("reset optimizer: %w", err)
-	}
-	defer t.unlock()
-	t.optimizer.reset()
-	return nil
 }
 
 // ApplyLag returns the number of rounds after which results are applied: those of step s

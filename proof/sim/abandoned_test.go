@@ -56,13 +56,8 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
 		}
 		return changed
 	}}
-	w = newWorld(o)
+	w = longEpoch(o, 9)
 	defer w.workers.close()
-	w.plan.faults = Crash
-	k := &w.plan.config
-	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = abandonedRounds, 0, abandonedRounds, 0
-	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
-	k.InitMinClients, k.MinClients, k.WitnessNodes = 9, 1, 0
 	w.begin()
 	w.loop()
 	return rounds, w.violation
@@ -93,6 +88,17 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 	}
 }
 
+// longEpoch plans a run of one epoch, of as many rounds as the run has, that begins once clients wait for it.
+func longEpoch(o Options, clients uint16) *world {
+	w := newWorld(o)
+	w.plan.faults = Crash
+	k := &w.plan.config
+	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = uint32(o.Rounds), 0, uint32(o.Rounds), 0
+	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
+	k.InitMinClients, k.MinClients, k.WitnessNodes = clients, 1, 0
+	return w
+}
+
 const abandonedReturns = 120 // rounds of that run's one epoch
 
 // crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
@@ -115,13 +121,8 @@ func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Viol
 		}
 		return changed
 	}
-	w = newWorld(o)
+	w = longEpoch(o, 1)
 	defer w.workers.close()
-	w.plan.faults = Crash
-	k := &w.plan.config
-	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = abandonedReturns, 0, abandonedReturns, 0
-	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
-	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0
 	w.begin()
 	w.loop()
 	return lost, w.violation
