@@ -181,10 +181,31 @@ func (s *source) implements(of, by string) error {
 	if !ok {
 		return fmt.Errorf("%s is no interface", by)
 	}
-	if !types.Implements(types.NewPointer(found[0]), face) {
-		return fmt.Errorf("%s does not implement %s", of, by)
+	scope := found[0].(*types.Named).Obj().Pkg().Scope()
+	for _, name := range scope.Names() { // itself, or one that embeds it
+		if t := scope.Lookup(name).Type(); (t == found[0] || embeds(t, found[0])) && types.Implements(types.NewPointer(t), face) {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%s does not implement %s", of, by)
+}
+
+// embeds reports whether a struct has another one, or a pointer to it, among its embedded fields.
+func embeds(t, other types.Type) bool {
+	fields, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return false
+	}
+	for field := range fields.Fields() {
+		of := field.Type()
+		if pointer, ok := of.(*types.Pointer); ok {
+			of = pointer.Elem()
+		}
+		if field.Embedded() && of == other {
+			return true
+		}
+	}
+	return false
 }
 
 // TestTour follows a round by the list of docs/architecture.md: every function is there, and each
