@@ -1,6 +1,9 @@
 package coordinator
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestReturnsCostNothing: a member that crashes again and again and returns is on probation no longer than
 // before, whether results are audited or not: its results count, and it may accuse.
@@ -33,48 +36,48 @@ func TestReturnsCostNothing(t *testing.T) {
 	}
 }
 
-// TestReturnsCostNoSeat: a machine that crashed twice and is then dropped has its seat in the next
-// epoch, as if it had not returned; one that was on probation before it is drawn as before.
-func TestReturnsCostNoSeat(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		returns int
-		begins  uint32 // its probation ends so many steps after the epoch's start
-		audits  uint8
-		keeps   bool
-	}{
-		{"dropped", 0, 0, 40, true},
-		{"returned once", 1, 0, 40, true},
-		{"returned twice", 2, 0, 40, true},
-		{"returned three times", 3, 0, 40, true},
-		{"on probation", 0, 20, 40, false},
-		{"on probation, returned once", 1, 20, 40, false},
-		{"on probation, returned twice", 2, 20, 40, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			config := longConfig()
-			config.VerificationPercent, config.ProbationSteps = test.audits, 8
-			r := newRun(t, config, memberNames(12)...)
-			r.rounds(9)
-			r.Config.RoundsPerEpoch = r.Progress.Step - r.Epoch.StartStep + 1
-			r.finishEpoch("x")
-			r.Config.RoundsPerEpoch = 40
-			r.startTraining()
-			client, _ := r.Member(member(3))
-			client.ProbationUntil = max(1, client.ProbationUntil, r.Epoch.StartStep+test.begins-min(1, 1-min(1, test.begins)))
-			for range test.returns {
-				r.mustID(member(3), Withdraw{Client: member(3)})
+// TestDroppedMembersGoOn: a machine that crashed, however often, and was dropped goes on where it was when it
+// joins again, in its epoch or in the next: with its seat, and past its probation if it was.
+func TestDroppedMembersGoOn(t *testing.T) {
+	for _, returns := range []int{0, 1, 3} {
+		for _, probation := range []uint32{0, 20} {
+			for _, later := range []bool{false, true} {
+				config := longConfig()
+				config.ProbationSteps = 8
+				r := newRun(t, config, memberNames(12)...)
+				r.rounds(9)
+				nextEpoch := func() {
+					r.Config.RoundsPerEpoch = r.Progress.Step - r.Epoch.StartStep + 1
+					r.finishEpoch("x")
+					r.Config.RoundsPerEpoch = 40
+					r.startTraining()
+				}
+				nextEpoch()
+				client, _ := r.Member(member(3))
+				client.ProbationUntil += probation
+				until := client.ProbationUntil
+				for range returns {
+					r.mustID(member(3), Withdraw{Client: member(3)})
+					r.round()
+					r.mustID(member(3), Return{Epoch: r.Progress.Epoch})
+					r.round()
+				}
+				client, _ = r.Member(member(3))
+				client.State = Dropped
 				r.round()
-				r.mustID(member(3), Return{Epoch: r.Progress.Epoch})
-				r.round()
+				if later {
+					nextEpoch()
+				}
+				r.mustID(member(3), Join{Epoch: r.Progress.Epoch})
+				nextEpoch()
+				client, ok := r.Member(member(3))
+				if !ok || client.ProbationUntil != until {
+					t.Fatalf("%d returns, probation of %d more, in the next epoch: %t: member: %t %+v, want a probation until %d", returns, probation, later, ok, client, until)
+				}
+				if i, _ := r.CurrentRound().MemberIndex(member(3)); r.CurrentRound().Warming.Has(i) != (probation > 0) && slices.Contains(r.CurrentRound().owners(r.Config), i) {
+					t.Errorf("%d returns, probation of %d more: its result counts: %t", returns, probation, probation > 0)
+				}
 			}
-			client, _ = r.Member(member(3))
-			client.State = Dropped
-			r.round()
-			r.mustID(member(3), Join{Epoch: r.Progress.Epoch})
-			if waits := &r.Pending[indexOf(r.Pending, member(3))]; waits.isNew() == test.keeps {
-				t.Errorf("it waits as %+v", *waits)
-			}
-		})
+		}
 	}
 }

@@ -29,27 +29,15 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 	return s.probation() != 0 && step < c.ProbationUntil
 }
 
-// credit returns the probation of a key that joins: what it had if it left by itself, or its
-// connection was gone; a new one if it was dropped; 0, a newcomer's, when it is not known as a
-// member or was ejected, and when it was dropped and either comes back no sooner than in another
-// epoch or was on probation when the epoch began: whoever is dropped again and again would keep
-// the seats that are for newcomers. A client that left is known until the epoch after the one that it left
-// is over.
+// credit returns the probation of a key that joins: what it had, however it left, or 0, a newcomer's, when
+// it is not known as a member or was ejected. A client that left is known until the epoch after the one that
+// it left is over.
 func (s *State) credit(id ClientID) uint32 {
-	for l, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
-		i := indexOf(clients, id)
-		if i < 0 {
-			continue
-		}
-		switch client := &clients[i]; {
-		case client.isNew() || client.State == Ejected:
+	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
+		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {
+			return clients[i].ProbationUntil
+		} else if i >= 0 {
 			return 0
-		case client.State == Dropped && (l == 2 || s.onProbation(client, s.Epoch.StartStep)):
-			return 0
-		case client.State == Dropped:
-			return s.probationEnd()
-		default:
-			return client.ProbationUntil
 		}
 	}
 	return 0

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	snapshotMagic = "psychesnap/10\n"
+	snapshotMagic = "psychesnap/11\n"
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
 	maxStarts     = 16 // heads of a snapshot, more than are ever kept
 	// maxSnapshotSize bounds a snapshot in bytes.

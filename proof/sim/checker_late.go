@@ -65,8 +65,7 @@ func (c *checker) epochBegins(s *coordinator.State) {
 }
 
 // rewindFindings takes over the findings of a host that starts again: those that were lost in
-// the crash were never published. What a member that left the epoch had in it comes last: where
-// it waits for the next one it may have begun its probation anew.
+// the crash were never published.
 func (c *checker) rewindFindings(s *coordinator.State) {
 	for _, members := range [][]coordinator.Client{s.Pending, s.Departed, s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {

@@ -122,16 +122,15 @@ type stateMark struct {
 	seats      int                  // members that the epoch began with
 	waited     []coordinator.Client // for an epoch
 	left       []coordinator.Client // the epoch that is over
-	began      uint32               // first step of that epoch
 	members    []coordinator.Client // when a round or an epoch ends
 	earlier    []coordinator.Recorded
 	uploads    []coordinator.Upload
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0, nil, nil, nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
-		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
+		mark.waited, mark.left = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited)
 		mark.earlier, mark.uploads = slices.Clone(s.Earlier), slices.Clone(s.Uploads)
 	}
 	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {

@@ -19,7 +19,7 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		until, seen := c.probation[m.ID]
-		if m.ProbationUntil != begin+steps && (!seen || m.ProbationUntil < until) {
+		if newcomers[m.ID] && m.ProbationUntil != begin+steps || !newcomers[m.ID] && (!seen || m.ProbationUntil != until) {
 			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.nameOf(m.ID), m.ProbationUntil, begin, until)
 		}
 		switch {
@@ -44,8 +44,7 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 }
 
 // newcomers are the clients that waited and have to be drawn: the state may say so of one that never was
-// a member, or not in the epoch that is over, and of one that was dropped or ejected in that one; it has
-// to of one that was dropped in it and was on probation when it began.
+// a member, or not in the epoch that is over, and of one that was ejected in that one.
 func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	was := make(map[coordinator.ClientID]coordinator.ClientState)
 	for id := range c.seats.returns {
@@ -58,12 +57,8 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	for i := range before.waited {
 		id, isNew := before.waited[i].ID, before.waited[i].ProbationUntil == 0
 		newcomers[id] = isNew
-		switch state, member := was[id]; {
-		case !member:
-		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
-			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.nameOf(id))
-		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began:
-			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.nameOf(id))
+		if state, member := was[id]; member && isNew && state != coordinator.Ejected {
+			c.violate(SeatsFair, "%s had a seat, was not ejected, and is drawn like a newcomer", c.nameOf(id))
 		}
 	}
 	return newcomers

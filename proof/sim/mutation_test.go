@@ -78,7 +78,7 @@ var mutations = []mutation{
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}, 0},
 	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}, 0},
 	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}, 0},
-	{"who is dropped on probation keeps its seat", droppedKeepsSeat, AllFaults, []Assertion{SeatsFair}, 0},
+	{"who was dropped is on probation anew", droppedIsNew, AllFaults, []Assertion{SeatsFair}, 0},
 	{"an epoch takes everybody that waits", everybodySeated, Crash | Partition, []Assertion{SeatsFair, SeedsRight}, 0},
 	{"who returns has lost its seat", returningWaits, AllFaults, []Assertion{SeatsFair}, 0},
 }
@@ -501,15 +501,15 @@ func noProbation() rules {
 	})
 }
 
-// droppedKeepsSeat lets who was dropped begin its probation anew however often.
-func droppedKeepsSeat() rules {
+// droppedIsNew lets who was dropped begin its probation anew.
+func droppedIsNew() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
 		if _, ok := a.(coordinator.Join); !ok || err != nil {
 			return err
 		}
 		dropped := slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == from && c.State == coordinator.Dropped })
-		if i := slices.IndexFunc(s.Pending, func(c coordinator.Client) bool { return c.ID == from }); dropped && i >= 0 && s.Pending[i].ProbationUntil == 0 {
+		if i := slices.IndexFunc(s.Pending, func(c coordinator.Client) bool { return c.ID == from }); dropped && i >= 0 && s.Pending[i].ProbationUntil != 0 {
 			s.Pending[i].ProbationUntil = s.Progress.Step + s.Config.ProbationSteps
 		}
 		return nil

@@ -168,20 +168,6 @@ func TestFaultsText(t *testing.T) {
 	}
 }
 
-// TestHostCrashKeepsWhatProbationWas has a member past its probation that is dropped and waits for the
-// next epoch, with a new probation, when the host crashes: it keeps its seat.
-func TestHostCrashKeepsWhatProbationWas(t *testing.T) {
-	w := newWorld(Options{Seed: 1, Clients: 2, Rounds: 1})
-	defer w.workers.close()
-	c, id := w.host.checker, coordinator.ClientID{1}
-	var s coordinator.State
-	s.Epoch.Exited = []coordinator.Client{{ID: id, State: coordinator.Dropped, ProbationUntil: 1}}
-	s.Pending = []coordinator.Client{{ID: id, ProbationUntil: 5}}
-	if c.rewindFindings(&s); c.probation[id] != 1 {
-		t.Errorf("the member was on probation until step %d, not 1", c.probation[id])
-	}
-}
-
 // TestLastStepAppliedInTheNextEpoch has a client that was cut off during Cooldown and
 // applies the epoch's last step when the next epoch runs already, which is right.
 func TestLastStepAppliedInTheNextEpoch(t *testing.T) {

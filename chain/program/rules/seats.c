@@ -26,9 +26,7 @@ uint32_t state_credit(const struct state *s, const struct key *id) {
 		int32_t i = index_of(lists[l], id);
 		if (i < 0) continue;
 		const struct client *client = &lists[l]->list[i];
-		if (client_is_new(client) || client->state == EJECTED) return 0;
-		if (client->state != DROPPED) return client->probation_until;
-		return l == 2 || state_on_probation(s, client, s->epoch.start_step) ? 0 : state_probation_end(s);
+		return client->state == EJECTED ? 0 : client->probation_until;
 	}
 	return 0;
 }
