@@ -194,6 +194,16 @@ func heldByAMember(r *pair) error {
 	c.want(coordinator.ErrDuplicate, clientID(2), coordinator.Join{Holds: clientID(103)})
 	c.must(clientID(2), coordinator.Join{Holds: clientID(102)})
 	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(30*second, coordinator.WaitingForMembers) // for strangers
+	before := r.s.Clone()
+	c.must(clientID(3), coordinator.Join{Holds: clientID(107)})
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(30*second, coordinator.Warmup) // with one of them that says it has the model
+	if err := c.r.load(before); err != nil {
+		return err
+	}
+	c.change(func(s *coordinator.State) { s.Pending[1].ProbationUntil = 8 })
+	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(30*second, coordinator.Warmup)
 	if m := c.r.s.Epoch.Clients; c.r.s.Model.Checkpoint.Digest != clientID(105) || len(c.r.s.Earlier) != 2 || !m[0].HoldsModel || m[1].HoldsModel {
 		c.fail("the run goes on from %s", c.r.s.String())

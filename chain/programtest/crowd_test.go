@@ -218,12 +218,13 @@ func (c *crowd) secondEpoch() {
 	}
 	c.tick(second, coordinator.RoundWitness)
 	c.tick(0, coordinator.Cooldown)
-	if !s.Authority.Permissioned { // as many others, some of whom do not stay
-		for i := range coordinator.MaxClients {
+	if !s.Authority.Permissioned { // one comes back, and as many others, some of whom do not stay
+		c.must(clientID(0), coordinator.Join{Epoch: 1})
+		for i := 1; i < coordinator.MaxClients; i++ {
 			c.must(clientID(20_000+i), coordinator.Join{Epoch: 1})
 		}
 		for i := range 20 {
-			c.must(s.Host, coordinator.Withdraw{Client: clientID(20_000 + i)})
+			c.must(s.Host, coordinator.Withdraw{Client: clientID(20_001 + i)})
 		}
 	}
 	c.tick(0, coordinator.WaitingForMembers)

@@ -170,3 +170,44 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 		}
 	}
 }
+
+// TestStrangersLoseNoModel lets strangers wait for an hour while all members are away: no epoch begins without
+// the model, until a member comes back, with it or without, or the authority names another checkpoint.
+func TestStrangersLoseNoModel(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends func(r *run)
+		step uint32 // of the checkpoint that the run goes on from; 0: its origin
+	}{
+		"a holder comes back":    {func(r *run) { r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")}) }, 2},
+		"its key is another one": {func(r *run) { r.must("new", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")}) }, 2},
+		"a member without it":    {func(r *run) { r.join("b") }, 0},
+		"its copy was uploaded": {func(r *run) {
+			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointGcs, Repo: "bucket"}}}
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testConfig()
+			config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
+			r := newRun(t, config, "a", "b", "c")
+			r.finishEpoch("x")
+			for _, name := range []string{"a", "b", "c"} {
+				r.must(name, Withdraw{Client: clientID(name)})
+			}
+			for i := range 8 {
+				r.must("stranger"+strconv.Itoa(i), Join{Epoch: r.Progress.Epoch})
+			}
+			for range 3600 {
+				r.now += second
+				r.Tick(r.now, r.testDraw(r.now))
+			}
+			if r.RunState != WaitingForMembers || !r.WaitsForMember() || r.PhaseTime() != 0 {
+				t.Fatalf("strangers began an epoch:\n%s", r.String())
+			}
+			test.ends(r)
+			r.until(Warmup)
+			if c := r.Model.Checkpoint; c.FromPeers() != (test.step > 0) || c.FromPeers() && c.Step != test.step {
+				t.Errorf("the run goes on from %s", r.String())
+			}
+		})
+	}
+}

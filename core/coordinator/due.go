@@ -58,7 +58,7 @@ func (s *State) phase() phase {
 	p := phase{since: s.StateStart}
 	switch s.RunState {
 	case WaitingForMembers:
-		enough := len(s.Pending) >= int(s.Config.InitMinClients)
+		enough := s.enoughWait()
 		p.over = s.PendingPause || !enough && s.MinimumSince != 0
 		p.endless = !enough
 		p.unnoticed = enough && s.MinimumSince == 0

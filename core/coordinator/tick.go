@@ -67,7 +67,7 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 		s.pause(now)
 		return true
 	}
-	if len(s.Pending) < int(s.Config.InitMinClients) {
+	if !s.enoughWait() {
 		changed := s.MinimumSince != 0
 		s.MinimumSince = 0
 		return changed

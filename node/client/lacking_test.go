@@ -93,26 +93,44 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 	}
 }
 
-// TestNewcomersWaitForNobody: who has no checkpoint of the run cannot know what others have.
-func TestNewcomersWaitForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := clienttest.Config(1)
-		config.TotalSteps = 300
-		w := newWorld(t, config)
-		a := w.launch(0, func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "saved") })
-		w.until("the third epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
-		a.cancel()
-		a.wait()
-		w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-		begun := time.Now()
-		b := w.launch(1, func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "new") })
-		w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](b)) > 0 })
-		if took := time.Since(begun); took > time.Minute {
-			t.Errorf("it waited for %v", took)
-		}
-		b.cancel()
-		b.wait()
-	})
+// TestNewcomersWaitForAMember: newcomers alone do not let the run go on without the model that a member has, which
+// comes back much later, with its key or with another one.
+func TestNewcomersWaitForAMember(t *testing.T) {
+	for name, index := range map[string]int{"same key": 0, "another key": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := clienttest.Config(1)
+				config.TotalSteps = 300
+				w := newWorld(t, config)
+				kept := func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "saved") }
+				a := w.launch(0, kept)
+				w.until("the third epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
+				a.cancel()
+				a.wait()
+				w.until("nobody is left", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+				newest := w.host.State().Model.Checkpoint.Step
+				var log journal
+				b := w.launch(1, log.keeps)
+				time.Sleep(20 * time.Minute)
+				if ready := all[event.Ready](b); len(ready) > 0 {
+					t.Fatalf("alone it began with %+v", ready)
+				}
+				if said := log.lines("waiting for somebody who was a member before"); len(said) == 0 {
+					t.Error("it did not say what it waits for")
+				}
+				again := w.launch(index, kept)
+				w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+				synctest.Wait()
+				if ready := all[event.Ready](again)[0]; ready.Step != newest {
+					t.Errorf("the run goes on from %+v, want the model of step %d", ready, newest)
+				}
+				for _, m := range []*member{again, b} {
+					m.cancel()
+					m.wait()
+				}
+			})
+		})
+	}
 }
 
 // TestKilledAfterItsReport has the only member killed between two epochs, with a disk that does not have the model

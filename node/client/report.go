@@ -160,6 +160,9 @@ func (v *view) waitsFor() waiting {
 		if have, want := len(v.state.Pending), int(v.state.Config.InitMinClients); have < want {
 			return waiting{why: "waiting for members", have: have, want: want}
 		}
+		if v.state.WaitsForMember() {
+			return waiting{why: fmt.Sprintf("waiting for somebody who was a member before: nobody here has the run's model of step %d, and newcomers do not go on without it", v.state.Model.Checkpoint.Step)}
+		}
 	case coordinator.Paused:
 		return waiting{why: "waiting: the run is paused"}
 	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:

@@ -31,7 +31,7 @@ bool phase_is_over(const struct phase *p, uint64_t now) { return p->over || elap
 // state_phase is State.phase.
 void state_phase(struct state *s, struct phase *p) {
 	uint32_t healthy = state_healthy_count(s);
-	bool enough = s->pending.count >= s->config.init_min_clients;
+	bool enough = state_enough_wait(s);
 	p->over = p->endless = p->unnoticed = false;
 	p->since = s->state_start;
 	p->most = 0;

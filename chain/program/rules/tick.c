@@ -106,7 +106,7 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 		state_pause(s, now);
 		return true;
 	}
-	if (s->pending.count < s->config.init_min_clients) {
+	if (!state_enough_wait(s)) {
 		bool changed = s->minimum_since != 0;
 		s->minimum_since = 0;
 		return changed;
