@@ -194,7 +194,9 @@ func heldByAMember(r *pair) error {
 	c.want(coordinator.ErrDuplicate, clientID(2), coordinator.Join{Holds: clientID(103)})
 	c.must(clientID(2), coordinator.Join{Holds: clientID(102)})
 	c.tick(0, coordinator.WaitingForMembers)
-	c.tick(30*second, coordinator.WaitingForMembers) // for strangers
+	uploads := r.s.Uploads
+	c.change(func(s *coordinator.State) { s.Uploads = nil })
+	c.tick(30*second, coordinator.WaitingForMembers) // for strangers, of a model that nobody uploaded
 	before := r.s.Clone()
 	c.must(clientID(3), coordinator.Join{Holds: clientID(107)})
 	c.tick(0, coordinator.WaitingForMembers)
@@ -202,7 +204,7 @@ func heldByAMember(r *pair) error {
 	if err := c.r.load(before); err != nil {
 		return err
 	}
-	c.change(func(s *coordinator.State) { s.Pending[1].ProbationUntil = 8 })
+	c.change(func(s *coordinator.State) { s.Pending[1].ProbationUntil, s.Uploads = 8, uploads })
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(30*second, coordinator.Warmup)
 	if m := c.r.s.Epoch.Clients; c.r.s.Model.Checkpoint.Digest != clientID(105) || len(c.r.s.Earlier) != 2 || !m[0].HoldsModel || m[1].HoldsModel {

@@ -221,6 +221,7 @@ var mutants = []struct{ source, old, new string }{
 	{"upload.c", "holds_model && !client_is_new(&s->pending.list[i])", "holds_model"},
 	{"upload.c", "enough = s->pending.list[i].holds_model || !client_is_new(&s->pending.list[i])", "enough = true"},
 	{"upload.c", "enough = s->pending.list[i].holds_model || !client", "enough = !client"},
+	{"upload.c", "enough |= s->uploads[i].tries < MAX_UPLOAD_TRIES", "enough |= false"},
 	{"upload.c", "if (!experienced) s->cold_start = 1;", ""},
 	{"upload.c", "s->uploads[i].tries >= MAX_UPLOAD_TRIES", "s->uploads[i].tries > MAX_UPLOAD_TRIES"},
 	{"upload.c", "s->uploads[i].step > newest->step", "s->uploads[i].step >= newest->step && newest->step"},

@@ -154,7 +154,6 @@ func backToUpload(r *pair) error {
 	for i, r := range s.Earlier[:2] {
 		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(i), Step: r.Step, Digest: r.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 	}
-	s.Pending[0].ProbationUntil = 8
 	if err := errors.Join(s.Check(), c.r.load(s)); err != nil {
 		return err
 	}

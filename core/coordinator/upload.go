@@ -147,28 +147,23 @@ func printable(text string) bool {
 // load one: the run would go on from an older model, while those that hold the newest may be starting
 // again. A newcomer's word that it holds the model shortens nothing: it may be false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
-	if s.isModelAtHand() {
+	checkpoint := s.Model.Checkpoint
+	if checkpoint.Kind.isOrigin() ||
+		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel && !c.isNew() }) ||
+		slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Digest == checkpoint.Digest && u.Tries < MaxUploadTries }) {
 		return s.Config.WaitingForMembersExtraTime
 	}
 	return max(s.Config.WaitingForMembersExtraTime, s.Config.WarmupTime)
 }
 
-// isModelAtHand reports whether the checkpoint's model is the run's origin, or was uploaded, or one that waits
-// and was a member before says that it holds it.
-func (s *State) isModelAtHand() bool {
-	checkpoint := s.Model.Checkpoint
-	return checkpoint.Kind.isOrigin() ||
-		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel && !c.isNew() }) ||
-		slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Digest == checkpoint.Digest && u.Tries < MaxUploadTries })
-}
-
-// WaitsForMember reports whether no epoch may begin, however many wait, since the model is not at hand and none
-// of them was a member before, or says that it holds it, as a member does that lost its key. Strangers do not
-// decide that it is lost, however long they wait: its holders may come back tomorrow. The main authority may
-// name another checkpoint.
+// WaitsForMember reports whether no epoch may begin, however many wait, since no model of the run was uploaded,
+// and none of them was a member before, or says that it holds the checkpoint's model, as a member does that lost
+// its key. Strangers do not decide that all is lost, however long they wait: those that have it may come back
+// tomorrow. The main authority may name another checkpoint.
 func (s *State) WaitsForMember() bool {
-	return s.RunState == WaitingForMembers && !s.isModelAtHand() &&
-		!slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel || !c.isNew() })
+	return s.RunState == WaitingForMembers && !s.Model.Checkpoint.Kind.isOrigin() &&
+		!slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel || !c.isNew() }) &&
+		!slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Tries < MaxUploadTries })
 }
 
 // enoughWait reports whether an epoch may begin with those that wait.

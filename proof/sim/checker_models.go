@@ -115,7 +115,8 @@ func (c *checker) fellBack(s *coordinator.State, before stateMark) {
 	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < s.Config.WarmupTime {
 		c.violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
 	}
-	if !slices.ContainsFunc(before.waited, func(m coordinator.Client) bool { return m.ProbationUntil != 0 || m.HoldsModel }) {
+	if !slices.ContainsFunc(before.waited, func(m coordinator.Client) bool { return m.ProbationUntil != 0 || m.HoldsModel }) &&
+		!slices.ContainsFunc(before.uploads, func(u coordinator.Upload) bool { return u.Step == after.Step }) {
 		c.violate(CommitKept, "strangers alone let the run fall back from step %d to step %d", before.checkpoint.Step, after.Step)
 	}
 	for _, m := range before.waited {

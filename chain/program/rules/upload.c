@@ -96,27 +96,23 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// is_model_at_hand is State.isModelAtHand.
-static bool is_model_at_hand(const struct state *s) {
+// state_members_time is State.membersTime.
+uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
+	uint64_t extra = s->config.waiting_for_members_extra_time, warmup = s->config.warmup_time;
 	bool there = is_origin(checkpoint->kind);
 	for (uint32_t i = 0; i < s->pending.count && !there; i++)
 		there = s->pending.list[i].holds_model && !client_is_new(&s->pending.list[i]);
 	for (uint32_t i = 0; i < s->upload_count; i++)
 		there |= key_equal(&s->uploads[i].digest, &checkpoint->digest) && s->uploads[i].tries < MAX_UPLOAD_TRIES;
-	return there;
-}
-
-// state_members_time is State.membersTime.
-uint64_t state_members_time(const struct state *s) {
-	uint64_t extra = s->config.waiting_for_members_extra_time, warmup = s->config.warmup_time;
-	return extra > warmup || is_model_at_hand(s) ? extra : warmup;
+	return there || extra > warmup ? extra : warmup;
 }
 
 // state_enough_wait is State.enoughWait.
 bool state_enough_wait(const struct state *s) {
 	if (s->pending.count < s->config.init_min_clients) return false;
-	bool enough = is_model_at_hand(s);
+	bool enough = is_origin(s->model.checkpoint.kind);
+	for (uint32_t i = 0; i < s->upload_count; i++) enough |= s->uploads[i].tries < MAX_UPLOAD_TRIES;
 	for (uint32_t i = 0; i < s->pending.count && !enough; i++)
 		enough = s->pending.list[i].holds_model || !client_is_new(&s->pending.list[i]);
 	return enough;
