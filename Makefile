@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -137,11 +137,13 @@ shim: setup
 demo-data: build
 	@scripts/quickstart-data.sh $(BIN) $(DEMO)
 
-## test: the whole test suite
-test: test-plain test-torch
+## test: the whole test suite; what shares memory runs under the race detector, but for SLOW_RACES
+test: test-plain test-torch race
 
+# Many of these tests wait for a clock or a connection: one package more at once than there are cores.
 test-plain:
-	$(GO) test $(PLAIN)
+	$(GO) test -p 3 $(filter-out $(RACED),$(PLAIN))
+	$(GO) test -p 3 -run '$(SLOW_RACES)' $(SLOW)
 
 test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 1 $(LEARNING)
@@ -167,7 +169,7 @@ internet: shim
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.
-SLOW_RACES := TestCheats|TestReturnAmongLiars|TestOneOfTwoLeaves|TestSilenceInShortRounds|TestFalseClaimMovesNothing|TestDataServerThatLies|TestTrialsOutliveTheEpoch|TestJurorsAreInTime|TestFriendsShieldNobody|TestNewcomersMomentum|TestWhoFlees|TestFalseAccusationsOfSilence|TestHonestMembers|TestAllDie|TestAllLeave|TestReturnFromACommitPoint|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
+SLOW_RACES := TestCheats|TestReturnAmongLiars|TestOneOfTwoLeaves|TestSilenceInShortRounds|TestFalseClaimMovesNothing|TestDataServerThatLies|TestTrialsOutliveTheEpoch|TestJurorsAreInTime|TestFriendsShieldNobody|TestNewcomersMomentum|TestWhoFlees|TestFalseAccusationsOfSilence|TestHonestMembers|TestAllDie|TestTrained|TestAbandonedEpoch|TestFallingBackWaits|TestCommitPoints|TestAllLeave|TestReturnFromACommitPoint|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
 
 # Packages whose code or tests start a goroutine, or share memory between some. In the others there is
 # nothing to race; those that are named here only compute on all processors, or hand things to a large
@@ -176,9 +178,15 @@ CONCURRENT := ^[[:space:]]*go (func|[a-zA-Z_.]+\()|errgroup|\.Go\(|sync\.(Mutex|
 RACED       = $(or $(filter-out %/chain/programtest %/chain/program %/distro %/distro/cuda %/dash %/cmd/psyche %/cmd/internal/telemetry %/tracker/otlp %/tracker/otlp/otlptest %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
   $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no package to look for races in))
 
-## race: the race detector over what shares memory and runs no tensors; long tables are cut short, SLOW_RACES left out
+SLOW        = $(addprefix $(MODULE)/,$(sort $(shell grep -lsE '^func ($(SLOW_RACES))' $(RACED:$(MODULE)/%=%/*_test.go) | xargs -n 1 dirname)))
+
+## race: the race detector over what shares memory and runs no tensors, but for SLOW_RACES
 race:
-	$(GO) test -race -short -skip '$(SLOW_RACES)' $(RACED)
+	$(GO) test -race -p 3 -skip '$(SLOW_RACES)' $(RACED)
+
+# What race and lint begin with, for who has something else to do meanwhile.
+precompile: $(LINT)
+	$(GO) build -race $(RACED)
 
 ## fuzz: every decoder, FUZZTIME each (60s)
 FUZZTIME ?= 60s
