@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
@@ -178,7 +179,7 @@ func TestKilledRunGoesOn(t *testing.T) {
 		o.afterJournal = func() {
 			if count++; count == 3 {
 				fmt.Println("journal")
-				<-make(chan struct{}) // until the kill
+				time.Sleep(time.Hour) // until the kill; a process all of whose goroutines wait for ever ends by itself
 			}
 		}
 		if _, err := Run(context.Background(), o); err != nil {
