@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -53,8 +53,8 @@ TRIMPATH ?= -trimpath
 COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
 STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
 
-## build: both programs, links with the names of the original's, and the libtorch shim
-build: shim psyche psyche-client
+## build: both programs, links with the names of the original's, the libtorch shim, and the verifier for browsers
+build: shim psyche psyche-client verifier
 	ln -sf psyche $(BIN)/psyche-centralized-server
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
 	ln -sf psyche-client $(BIN)/psyche-centralized-client
@@ -62,6 +62,13 @@ build: shim psyche psyche-client
 
 psyche:
 	CGO_ENABLED=0 $(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche ./cmd/psyche
+
+## verifier: what a page gives to browsers so that they check a log themselves
+verifier:
+	@mkdir -p $(BUILD)/lib
+	GOOS=js GOARCH=wasm $(GO) build -trimpath -ldflags '-s -w' -o $(BUILD)/lib/verifier.wasm ./face/dash/verify/wasm
+	@gzip -9 -n -f $(BUILD)/lib/verifier.wasm
+	@cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(BUILD)/lib/
 
 psyche-client: setup
 	$(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche-client ./cmd/psyche-client
@@ -86,13 +93,13 @@ site: $(HUGO)
 $(HUGO): docs/site/go.mod
 	cd docs/site && CGO_ENABLED=0 $(GO) build -o $(abspath $@) github.com/gohugoio/hugo
 
-## install: both programs, the shim, units of systemd, man pages, completions, into prefix (/usr/local)
+## install: both programs, the shim, the verifier, units of systemd, man pages, completions, into prefix (/usr/local)
 install: manual
 	install -d $(ROOT)/bin $(ROOT)/lib/psyche $(ROOT)/share/man/man1 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysconfdir)/psyche
 	install -m 755 $(BIN)/psyche $(BIN)/psyche-client $(ROOT)/bin
 	for name in psyche-centralized-server psyche-centralized-local-testnet psyche-solana-client; do ln -sf psyche $(ROOT)/bin/$$name; done
 	ln -sf psyche-client $(ROOT)/bin/psyche-centralized-client
-	install -m 644 $(SHIM) $(ROOT)/lib/psyche
+	install -m 644 $(SHIM) $(BUILD)/lib/verifier.wasm.gz $(BUILD)/lib/wasm_exec.js $(ROOT)/lib/psyche
 	install -m 644 $(BUILD)/manual/psyche.1 $(BUILD)/manual/psyche-client.1 $(ROOT)/share/man/man1
 	for program in psyche psyche-client; do \
 	  install -D -m 644 $(BUILD)/manual/$$program.bash $(ROOT)/share/bash-completion/completions/$$program && \

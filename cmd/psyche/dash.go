@@ -61,7 +61,7 @@ func (c *dashboard) Run(ctx context.Context, to console) error {
 		return errors.Join(err, listener.Close())
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /", dash.New(g.Runs))
+	mux.Handle("GET /", dash.New(g.Runs, pageVerifier(logger)))
 	server.ServeHTTP(ctx, listener, mux, logger)
 	return nil
 }

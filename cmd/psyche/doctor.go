@@ -30,7 +30,8 @@ func (c *doctor) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	if _, err := fmt.Fprintf(to.out, "%-22s %s\n%-22s %s\n", "program", buildinfo.Line("psyche"), "hosting", "ready: psyche server run --help; try it: psyche testnet start --help"); err != nil {
+	if _, err := fmt.Fprintf(to.out, "%-22s %s\n%-22s %s\n%-22s %s\n", "program", buildinfo.Line("psyche"),
+		"hosting", "ready: psyche server run --help; try it: psyche testnet start --help", "checks in browsers", verifierLine()); err != nil {
 		return err
 	}
 	client := c.Client

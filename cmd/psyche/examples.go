@@ -18,6 +18,7 @@ var examples = manual.Examples{
 	"run list --server-addr host.example:39405",
 	"run set-paused --server-addr host.example:39405 --run-id friends true --keypair owner.json",
 	"run export --server-addr host.example:39405 --run-id friends --output friends.log",
+	"run export --server-addr host.example:39405 --run-id friends --output friends.html --html",
 	"run replay friends.log",
 	"run receipt friends.log --member KEY --output mine.receipt.json",
 	"run receipt friends.log --verify mine.receipt.json",

@@ -16,6 +16,7 @@ import (
 type runExport struct {
 	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
 	Output       string `required:"" type:"path" placeholder:"FILE" help:"File to write. One that is there is never overwritten."`
+	HTML         bool   `name:"html" help:"Write a page in place of the log: one file that any browser opens, without internet, that verifies the log which is in it and shows the run."`
 	connectFlags `embed:""`
 }
 
@@ -54,7 +55,11 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("the server sent a log that does not verify: %w", err)
 	}
 	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
-	if err := os.Link(partial.Name(), c.Output); err != nil {
+	write := func() error { return os.Link(partial.Name(), c.Output) }
+	if c.HTML {
+		write = func() error { return savePage(c.Output, partial.Name(), "exported from "+c.ServerAddr) }
+	}
+	if err := write(); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	_, err = fmt.Fprintf(to.out, "%s: %d records of run %s (%x), %d bytes, verified; state %x\n", c.Output, summary.Entries, log.State.RunID, log.Run(), summary.Size, log.State.Hash())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/chain/archive"
@@ -15,6 +16,7 @@ type runReplay struct {
 	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
 	States bool   `help:"Print a line for every record: its number, what it is, and the SHA-256 of the state after it."`
 	JSON   bool   `name:"json" help:"Print the last state as JSON."`
+	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Write a page, too: one file that any browser opens, without internet, that verifies the log which is in it and shows the run. A file that is there is never overwritten."`
 }
 
 // Help is shown by --help below the command's summary.
@@ -27,6 +29,9 @@ the file, and ends with exit code 6.`
 // Run verifies a log.
 func (c *runReplay) Run(to console) error {
 	if archive.Is(c.File) {
+		if c.HTML != "" {
+			return usagef("--html: %s is of a run on a chain; only the log of a server's run is verified by browsers", c.File)
+		}
 		return c.replayArchive(to)
 	}
 	began, records := time.Now(), 0
@@ -44,6 +49,11 @@ func (c *runReplay) Run(to console) error {
 	}
 	if summary.Torn > 0 {
 		if _, err := fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn); err != nil {
+			return err
+		}
+	}
+	if c.HTML != "" {
+		if err := savePage(c.HTML, c.File, filepath.Base(c.File)); err != nil {
 			return err
 		}
 	}

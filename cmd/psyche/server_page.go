@@ -37,7 +37,7 @@ func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.
 	}
 	p := &serverPage{keeps: c.SaveStateDir != "", states: make(map[string]*coordinator.State)}
 	p.gatherer = gather.New(ctx, gather.Options{Keep: true, Events: c.MemberEvents, Logger: logger})
-	o.Pages = dash.New(p.runs)
+	o.Pages = dash.New(p.runs, pageVerifier(logger))
 	ready, onState := o.Ready, o.OnState
 	o.Ready = func(address net.Addr) {
 		p.listens(address, c.ServerAddr, logger)

@@ -25,6 +25,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
 var (
@@ -190,6 +191,8 @@ func TestBrowser(t *testing.T) {
 		}
 	})
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
+	t.Run("verifies", func(t *testing.T) { b.verifies(t, web.URL) })
+	t.Run("a saved page verifies itself", func(t *testing.T) { b.saved(t) })
 	t.Run("keyboard", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		b.do(t, chromedp.KeyEvent(kb.Tab))
@@ -267,6 +270,87 @@ func (b *browser) trials(t *testing.T, address string) {
 	b.window(t, "dashboard-trials")
 }
 
+// verified waits until the page says what the check of its log found.
+func (b *browser) verified(t *testing.T) string {
+	t.Helper()
+	found := `document.querySelector("#h-believe-nothing").closest("section").querySelector("p[role=status], p[role=alert]")`
+	b.text(t, `(async () => { while (!(`+found+`)) await new Promise((go) => setTimeout(go, 50)); })()`)
+	return b.text(t, found+`.textContent`)
+}
+
+// verifies has the browser check the log of a run.
+func (b *browser) verifies(t *testing.T, address string) {
+	if built() == nil {
+		t.Skip("the verifier was not built (make verifier): no browser tried it")
+	}
+	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
+	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
+	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") {
+		t.Errorf("it says %q", said)
+	}
+	b.do(t, chromedp.SendKeys(chromedp.CSS("#verify-told"), "psyche://host.example/audited?genesis=00"))
+	said := `document.querySelector("#verify-told").closest("section").querySelector("p.bad, p.good").textContent`
+	if got := b.text(t, said); !strings.HasPrefix(got, "It is not") {
+		t.Errorf("of another run it says %q", got)
+	}
+	run := b.text(t, `document.querySelector("#verify-told").closest("section").querySelector("dd").textContent`)
+	b.text(t, `document.querySelector("#verify-told").value = "", ""`)
+	b.do(t, chromedp.SendKeys(chromedp.CSS("#verify-told"), run))
+	if got := b.text(t, said); got != "It is." {
+		t.Errorf("of the run's own hash it says %q", got)
+	}
+	b.axe(t)
+	if *pictures != "" {
+		b.text(t, `scrollTo(0, 0), ""`)
+		b.window(t, "dashboard-verified")
+	}
+}
+
+// saved has the browser open pages that are files: a sound one, and one whose log somebody changed.
+func (b *browser) saved(t *testing.T) {
+	verifier := built()
+	if verifier == nil {
+		t.Skip("the verifier was not built (make verifier): no page was saved")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := dashtest.Write(path, courtRun); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := slices.Clone(log)
+	forged[len(forged)/2] ^= 1
+	for name, test := range map[string]struct {
+		log  []byte
+		says string
+	}{"sound": {log, "Verified by your browser. "}, "forged": {forged, "Not verified. the log does not verify: entry "}} {
+		var page strings.Builder
+		if err := verifier.Save(&page, test.log, verify.Told{}, "</script><img src=x>"); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), name+".html")
+		if err := os.WriteFile(file, []byte(page.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.do(t, chromedp.Navigate("file://"+file), chromedp.WaitVisible(chromedp.CSS("#title")))
+		if said := b.verified(t); !strings.HasPrefix(said, test.says) {
+			t.Errorf("%s: it says %q", name, said)
+		}
+		if name == "forged" {
+			continue
+		}
+		for _, heading := range []string{"Learning", "Members", "Trials", "What happened"} {
+			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
+				t.Errorf("there is no section %s", heading)
+			}
+		}
+		b.text(t, `document.querySelector("#last").value = "100", document.querySelector("#last").dispatchEvent(new Event("change")), ""`)
+		b.axe(t)
+	}
+}
+
 // TestPictures takes pictures of a run that somebody has trained, for the documentation.
 func TestPictures(t *testing.T) {
 	if *ofFolder == "" || *pictures == "" {
@@ -286,7 +370,7 @@ func TestPictures(t *testing.T) {
 	for i := range runs {
 		runs[i].Source = "a testnet on one machine"
 	}
-	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }))
+	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }, nil))
 	defer web.Close()
 	for _, p := range []struct {
 		name, theme   string

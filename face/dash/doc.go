@@ -1,7 +1,7 @@
 // Package dash is the page that shows runs to people: a Handler answers with the page, which is
 // embedded, and with what it shows, as JSON. It reads and never changes anything.
 //
-//	page := dash.New(func() []dash.Run { … })
+//	page := dash.New(func() []dash.Run { … }, verifier)
 //	mux.Handle("GET /", page)
 //
 // Where a run's history comes from is the business of face/dash/history (what is told of a log) and

@@ -19,14 +19,15 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/face/dash/shown"
 )
 
 //go:embed assets
 var embedded embed.FS
 
-// policy lets the page load its own files and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+// policy lets the page load its own files and nothing else, and its worker run the verifier.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
 
 // answerLife is how long an answer is given again: however many people look, a run is described
 // this often.
@@ -40,8 +41,9 @@ var ranges = []uint32{0, 100, 500, 2000}
 
 // Page answers requests.
 type Page struct {
-	runs func() []Run
-	mux  *http.ServeMux
+	runs     func() []Run
+	verifier *Verifier
+	mux      *http.ServeMux
 
 	mu      sync.Mutex
 	answers map[string]*answer
@@ -55,9 +57,10 @@ type answer struct {
 	etag   string
 }
 
-// New returns the page. runs returns what is shown, in that order.
-func New(runs func() []Run) *Page {
-	p := &Page{runs: runs, mux: http.NewServeMux(), answers: make(map[string]*answer)}
+// New returns the page. runs returns what is shown, in that order. Without a verifier, nil, browsers are not
+// offered to check a log.
+func New(runs func() []Run, verifier *Verifier) *Page {
+	p := &Page{runs: runs, verifier: verifier, mux: http.NewServeMux(), answers: make(map[string]*answer)}
 	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
@@ -67,8 +70,13 @@ func New(runs func() []Run) *Page {
 	}
 	files := http.FileServerFS(assets)
 	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) })
-	for _, file := range []string{"app.js", "charts.js", "learning.js", "parts.js", "trust.js", "colours.css", "style.css", "icon.svg"} {
+	for _, file := range append(slices.Clone(modules), "worker.js", "colours.css", "style.css", "icon.svg") {
 		p.mux.Handle("GET /"+file, files)
+	}
+	if verifier != nil {
+		p.mux.HandleFunc("GET /api/journal", p.serveJournal)
+		p.mux.HandleFunc("GET /verifier.wasm", verifier.serveProgram)
+		p.mux.HandleFunc("GET /wasm_exec.js", verifier.serveLoader)
 	}
 	return p
 }
@@ -117,7 +125,11 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 			}
 			list = append(list, l)
 		}
-		return map[string]any{"runs": list}
+		verifier := 0
+		if p.verifier != nil {
+			verifier = len(p.verifier.program)
+		}
+		return map[string]any{"runs": list, "verifier_bytes": verifier}
 	})
 }
 
@@ -161,13 +173,7 @@ func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("last: want one of %v", ranges), http.StatusBadRequest)
 		return
 	}
-	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any {
-		from := uint32(0)
-		if state, _ := run.state(); state != nil && last > 0 && state.Progress.Step > last {
-			from = state.Progress.Step - last
-		}
-		return run.show(from)
-	})
+	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any { return run.show(last) })
 }
 
 // serveLog answers with what happened before the newest events, of which before are older.
@@ -180,12 +186,12 @@ func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	events := []history.Event{}
+	events, more := []history.Event{}, 0
 	if run.Log != nil {
-		run.Log.History(func(h *history.History) { events = newest(h.Events, int(min(before, history.MaxEvents))) })
+		run.Log.History(func(h *history.History) { events, more = shown.Events(h, int(before)) })
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"events": events, "more": max(0, int(before)-maxEvents)})
+	_ = json.NewEncoder(w).Encode(map[string]any{"events": events, "more": more})
 }
 
 // reply answers with what describe returns, or returned a moment ago.

@@ -26,6 +26,12 @@ const hostile = `<img src=x onerror="document.title='owned'">';alert(1)//`
 // page serves the runs of a folder, once all of them have been read.
 func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	t.Helper()
+	return pageWith(t, built(), runs...)
+}
+
+// pageWith serves them with a verifier.
+func pageWith(t *testing.T, verifier *dash.Verifier, runs ...dashtest.Options) *httptest.Server {
+	t.Helper()
 	dir := t.TempDir()
 	for _, o := range runs {
 		if err := dashtest.Write(filepath.Join(dir, url.PathEscape(o.RunID)+".journal"), o); err != nil {
@@ -54,9 +60,18 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 			t.Fatalf("%d of %d runs are read", ready, len(runs))
 		}
 	}
-	web := httptest.NewServer(dash.New(g.Runs))
+	web := httptest.NewServer(dash.New(g.Runs, verifier))
 	t.Cleanup(web.Close)
 	return web
+}
+
+// built is the verifier that make verifier built, nil if it did not.
+func built() *dash.Verifier {
+	v, err := dash.ReadVerifier(filepath.Join("..", "..", "build", "lib"))
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 // told is how many events the log of a member has that tellOf writes.
@@ -188,7 +203,7 @@ func TestJoinCommand(t *testing.T) {
 			}
 			page := dash.New(func() []dash.Run {
 				return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Flags: []string{"--server-addr @@HOST@@:39405"}}}}
-			})
+			}, nil)
 			answer := httptest.NewRecorder()
 			page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
 			var shown struct {

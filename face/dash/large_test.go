@@ -69,7 +69,7 @@ func TestLargeRun(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("followed and verified it in %s; resident %d MiB before, %d MiB at most", time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
-	web := httptest.NewServer(dash.New(g.Runs))
+	web := httptest.NewServer(dash.New(g.Runs, nil))
 	defer web.Close()
 	over, ejected := tried(t, web.URL+"/api/run?run=large")
 	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)

@@ -1,9 +1,7 @@
 package dash
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,16 +10,16 @@ import (
 	"github.com/psyche-go/psyche/face/dash/follow"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/face/dash/reported"
+	"github.com/psyche-go/psyche/face/dash/shown"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Bounds of an answer.
-const (
-	maxPoints = 600 // of a curve
-	maxEvents = 200 // of what happened, at a time
-	maxTrials = 100 // that are over
-)
+// maxPoints bounds a curve of what members report.
+const maxPoints = 600
+
+// word is a name that no shell takes for anything else.
+var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Run is a run that is shown.
 type Run struct {
@@ -45,47 +43,15 @@ const HostPlaceholder = "@@HOST@@"
 
 // shownRun is what the page is told of a run.
 type shownRun struct {
-	Key       string          `json:"key"`
-	Source    string          `json:"source"`
-	Problem   string          `json:"problem,omitempty"`
-	Status    *status.Run     `json:"status"`
-	Model     json.RawMessage `json:"model,omitempty"` // its definition
-	SeqLen    uint32          `json:"sequence_tokens"`
-	History   *shownHistory   `json:"history"`
-	Reported  *reported.Shown `json:"reported"`
-	Costs     *follow.Costs   `json:"costs,omitempty"`
-	Join      string          `json:"join"`
-	JoinNote  string          `json:"join_note,omitempty"`
-	Locations []location      `json:"locations"` // of checkpoints, newest first
-}
-
-// shownHistory is a history.History with its curves thinned out.
-type shownHistory struct {
-	Entries     uint64               `json:"entries"`
-	Began       uint64               `json:"began"`
-	Now         uint64               `json:"now"`
-	Spent       history.Spent        `json:"spent"`
-	Tokens      uint64               `json:"tokens"`
-	Rounds      []history.Stretch    `json:"rounds"`
-	Phases      []history.Phase      `json:"phases"`
-	Members     []history.Member     `json:"members"`
-	Events      []history.Event      `json:"events"` // newest first
-	More        int                  `json:"more"`   // events that are older
-	Forgotten   uint64               `json:"forgotten"`
-	Checkpoints []history.Checkpoint `json:"checkpoints"` // newest first
-	Open        []history.Trial      `json:"open_trials"` // in order of accusation
-	Trials      []history.Trial      `json:"past_trials"` // newest first
-}
-
-// location is where a checkpoint lies.
-type location struct {
-	Step     uint32 `json:"step"`
-	Kind     string `json:"kind"`
-	Place    string `json:"place"`
-	Link     string `json:"link,omitempty"`
-	Reporter string `json:"reporter,omitempty"` // who says so; empty: the run's configuration
-	Entry    uint64 `json:"entry,omitempty"`
-	Digest   string `json:"digest,omitempty"`
+	shown.Run
+	Key      string          `json:"key"`
+	Source   string          `json:"source"`
+	Problem  string          `json:"problem,omitempty"`
+	Log      *follow.Extent  `json:"log,omitempty"` // of what is shown; nil where nobody can fetch it
+	Reported *reported.Shown `json:"reported"`
+	Costs    *follow.Costs   `json:"costs,omitempty"`
+	Join     string          `json:"join"`
+	JoinNote string          `json:"join_note,omitempty"`
 }
 
 // state returns the newest state of a run, or nil.
@@ -100,113 +66,23 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 	return view.State, view
 }
 
-// show returns everything about a run. Rounds before the given step are left out.
-func (r *Run) show(from uint32) shownRun {
+// show returns everything about a run. Rounds before the newest last steps are left out; 0: none are.
+func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
-	shown := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Costs: view.Costs, Locations: []location{}}
-	if state != nil {
-		run := status.Of(state, view.Run)
-		shown.Status, shown.SeqLen = &run, state.Model.MaxSeqLen
-		if model, err := config.DecodeModel(state.Model.Definition); err == nil {
-			shown.Model, _ = json.Marshal(model) // it was JSON a moment ago
-		}
-		shown.Join, shown.JoinNote = r.joinCommand(state)
-	}
+	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Costs: view.Costs}
 	if r.Log != nil {
-		r.Log.History(func(h *history.History) {
-			if h.Seen > 0 {
-				shown.History = showHistory(h, from)
-				shown.Locations = uploadsOf(h)
-			}
-		})
+		r.Log.History(func(h *history.History) { told.Run = shown.Of(state, view.Run, h, last) })
+	} else {
+		told.Run = shown.Of(state, view.Run, nil, last)
 	}
 	if state != nil {
-		shown.Locations = append(shown.Locations, originOf(state)...)
+		told.Join, told.JoinNote = r.joinCommand(state)
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
-		shown.Reported = &reports
+		told.Reported = &reports
 	}
-	return shown
-}
-
-func showHistory(h *history.History, from uint32) *shownHistory {
-	shown := &shownHistory{
-		Entries: h.Seen, Began: h.Began, Now: h.Now, Spent: h.Spent, Tokens: h.Tokens, Rounds: h.Rounds.At(from, 0, maxPoints),
-		Phases: append([]history.Phase{}, h.Phases...), Members: make([]history.Member, 0, len(h.Members)),
-		More: max(0, len(h.Events)-maxEvents), Forgotten: h.Dropped, Checkpoints: append([]history.Checkpoint{}, h.Checkpoints...),
-		Open: append([]history.Trial{}, h.Open...), Trials: append([]history.Trial{}, h.Trials[max(0, len(h.Trials)-maxTrials):]...),
-	}
-	for _, m := range h.Members {
-		shown.Members = append(shown.Members, *m)
-	}
-	slices.SortFunc(shown.Members, func(a, b history.Member) int { return strings.Compare(a.ID, b.ID) })
-	shown.Events = newest(h.Events, len(h.Events))
-	slices.Reverse(shown.Checkpoints)
-	slices.Reverse(shown.Trials)
-	return shown
-}
-
-// newest returns the newest of the first n events, newest first.
-func newest(all []history.Event, n int) []history.Event {
-	n = min(max(n, 0), len(all))
-	page := slices.Clone(all[max(0, n-maxEvents):n])
-	slices.Reverse(page)
-	if page == nil {
-		page = []history.Event{}
-	}
-	return page
-}
-
-// uploadsOf lists where members say that checkpoints lie.
-func uploadsOf(h *history.History) []location {
-	list := []location{}
-	for _, u := range slices.Backward(h.Uploads) {
-		list = append(list, location{
-			Step: u.Step, Kind: u.Kind, Place: strings.TrimSpace(u.Repo + " " + u.Revision), Link: link(u.Kind, u.Repo, u.Revision),
-			Reporter: u.Reporter, Entry: u.Entry, Digest: u.Digest,
-		})
-	}
-	return list
-}
-
-// originOf is the place that the run's configuration names.
-func originOf(s *coordinator.State) []location {
-	c := s.Model.Checkpoint
-	kind := c.Kind
-	if c.Origin != 0 {
-		kind = c.Origin
-	}
-	if c.Repo == "" {
-		return nil
-	}
-	return []location{{Kind: kind.String(), Place: strings.TrimSpace(c.Repo + " " + c.Revision), Link: link(kind.String(), c.Repo, c.Revision)}}
-}
-
-var (
-	hubRepo = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
-	plain   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,191}$`)
-	word    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-)
-
-// link returns where a browser finds a checkpoint, if its place is one that has such an address.
-func link(kind, repo, revision string) string {
-	switch {
-	case kind == coordinator.CheckpointHub.String() && hubRepo.MatchString(repo):
-		address := "https://huggingface.co/" + repo
-		if word.MatchString(revision) {
-			address += "/tree/" + revision
-		}
-		return address
-	case kind == coordinator.CheckpointGcs.String() && word.MatchString(repo):
-		address := "https://console.cloud.google.com/storage/browser/" + repo
-		if plain.MatchString(revision) && !strings.Contains(revision, "..") {
-			address += "/" + (&url.URL{Path: revision}).EscapedPath()
-		}
-		return address
-	default:
-		return ""
-	}
+	return told
 }
 
 // joinCommand returns a command to copy, or a note why there is none.

@@ -99,7 +99,7 @@ func (f *Follower) takeUp(file *os.File) error {
 	}
 	var log *follow.Follower
 	_, err := journal.Read(file, func(payload []byte) (err error) {
-		if _, log, err = begin(payload); err == nil {
+		if _, log, err = follow.BeginWith(payload); err == nil {
 			err = journal.ErrStop
 		}
 		return err

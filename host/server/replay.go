@@ -23,7 +23,7 @@ type replayer struct {
 func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
 	switch {
 	case r.log == nil:
-		record, r.log, err = begin(payload)
+		record, r.log, err = follow.BeginWith(payload)
 	case r.wantDigest && (len(payload) == 0 || follow.Kind(payload[0]) != follow.KindDigest):
 		err = fmt.Errorf("%w: no digest follows", errSnapshot)
 	default:
@@ -34,19 +34,6 @@ func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
 		err = fmt.Errorf("%w: %w", ErrReplay, err)
 	}
 	return record, err
-}
-
-// begin takes the first record.
-func begin(payload []byte) (follow.Record, *follow.Follower, error) {
-	record, err := follow.Decode(append([]byte(nil), payload...), [32]byte{})
-	if err == nil && record.Kind != follow.KindGenesis {
-		err = fmt.Errorf("%w: the first one is no genesis", follow.ErrRecord)
-	}
-	if err != nil {
-		return record, nil, err
-	}
-	log, err := follow.Begin(record.Genesis)
-	return record, log, err
 }
 
 // Replay reads the journal at path, verifies every record and returns the run after the

@@ -198,7 +198,7 @@ func readGenesis(path string) (genesis follow.Genesis, err error) {
 	}
 	defer func() { _ = file.Close() }()
 	_, err = journal.Read(file, func(payload []byte) error {
-		record, _, err := begin(payload)
+		record, _, err := follow.BeginWith(payload)
 		if err != nil {
 			return err
 		}

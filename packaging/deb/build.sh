@@ -32,7 +32,7 @@ for program in psyche psyche-client; do
   take "$program" "usr/bin/$program" "usr/share/man/man1/$program.1" "usr/share/bash-completion/completions/$program" \
     "usr/share/zsh/vendor-completions/_$program" "usr/share/fish/vendor_completions.d/$program.fish"
 done
-take psyche usr/bin/psyche-centralized-server usr/bin/psyche-centralized-local-testnet usr/bin/psyche-solana-client \
+take psyche usr/lib/psyche/verifier.wasm.gz usr/lib/psyche/wasm_exec.js usr/bin/psyche-centralized-server usr/bin/psyche-centralized-local-testnet usr/bin/psyche-solana-client \
   lib/systemd/system/psyche-server.service lib/systemd/system/psyche-data-server.service etc/psyche/server.env etc/psyche/data-server.env
 take psyche-client usr/bin/psyche-centralized-client usr/lib/psyche lib/systemd/system/psyche-client.service etc/psyche/client.env
 left=$(find "$work/all" -type f -o -type l)

@@ -37,6 +37,19 @@ func Begin(g Genesis) (*Follower, error) {
 	return &Follower{State: state, run: g.Run(), genesis: g, phase: state.RunState, head: wire.Head{Index: 1, Hash: Chain([32]byte{}, record)}}, nil
 }
 
+// BeginWith returns a Follower of the run whose log begins with a record, after that record.
+func BeginWith(payload []byte) (Record, *Follower, error) {
+	record, err := Decode(append([]byte(nil), payload...), [32]byte{})
+	if err == nil && record.Kind != KindGenesis {
+		err = fmt.Errorf("%w: the first one is no genesis", ErrRecord)
+	}
+	if err != nil {
+		return record, nil, err
+	}
+	f, err := Begin(record.Genesis)
+	return record, f, err
+}
+
 // Resume returns a Follower at a place of the log of which the caller knows that it leads to the
 // state. Starts are the heads at the starts of its newest rounds, as far as they are known.
 func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head) *Follower {

@@ -3,10 +3,11 @@ import { bad, bytes, el, key, moving, percent, section, short, sol, span, table,
 import { lines, phases, timeline } from "./charts.js";
 import { claimColumns, learning, lossTile } from "./learning.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
+import { askSaved, checkSaved, saved, verification } from "./verify.js";
 
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
-let etag = "", data = null, serverAhead = 0, freshAt = 0;
+let etag = "", data = null, serverAhead = 0, freshAt = 0, verifierBytes = 0;
 
 const $ = (id) => document.getElementById(id);
 const say = (text) => { $("says").textContent = text; };
@@ -29,6 +30,7 @@ $("theme").addEventListener("click", () => {
 });
 
 async function ask(path, known) {
+  if (saved) return { etag: "", body: await askSaved(path) };
   const answer = await fetch(path, { headers: known ? { "If-None-Match": known } : {}, cache: "no-store" });
   const date = Date.parse(answer.headers.get("Date"));
   if (date) serverAhead = date - Date.now();
@@ -41,7 +43,8 @@ const now = () => Date.now() + serverAhead;
 
 async function refresh() {
   try {
-    const list = (await ask("api/runs")).body.runs;
+    const all = (await ask("api/runs")).body, list = all.runs;
+    verifierBytes = all.verifier_bytes;
     const wanted = new URLSearchParams(location.hash.slice(1)).get("run");
     const chosen = list.find((r) => r.key === wanted) || list[0];
     if (!chosen) {
@@ -94,7 +97,7 @@ function show() {
   const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
   const s = data.status;
   document.title = (s ? s.run_id : data.key) + " · Psyche";
-  $("run").replaceChildren(...[overview(), learning(data), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  $("run").replaceChildren(...[overview(), verification(data, verifierBytes, show), learning(data), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
   if (mark) {
@@ -156,7 +159,7 @@ function time() {
 function curves() {
   const h = data.history;
   if (!h) return null;
-  const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; refresh(); } },
+  const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; saved ? showSpan() : refresh(); } },
     [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
   const rounds = h.rounds;
   return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last)), el("div", { class: "pair" },
@@ -332,5 +335,21 @@ function configuration() {
     data.model ? el("details", { id: "model" }, el("summary", {}, "Model, data and optimizer"), el("pre", { tabindex: 0, role: "region", "aria-label": "Model" }, JSON.stringify(data.model, null, 2))) : null);
 }
 
-window.addEventListener("hashchange", () => { refresh().then(() => $("main").focus()); });
-(async () => { for (;;) { if (!document.hidden || !data) await refresh(); await new Promise((go) => setTimeout(go, every)); } })();
+// showSaved verifies a saved page's log, and shows what that made of it.
+async function showSaved() {
+  data = { key: "saved", source: saved.source, status: null, history: null, locations: [], join: "", join_note: "" };
+  await checkSaved(show);
+  await showSpan();
+  $("fresh").textContent = "Saved: " + saved.source;
+}
+
+async function showSpan() {
+  Object.assign(data, await askSaved("api/run?last=" + view.last));
+  show();
+}
+
+if (saved) showSaved();
+else {
+  window.addEventListener("hashchange", () => { refresh().then(() => $("main").focus()); });
+  (async () => { for (;;) { if (!document.hidden || !data) await refresh(); await new Promise((go) => setTimeout(go, every)); } })();
+}

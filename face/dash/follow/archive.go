@@ -72,6 +72,8 @@ func (r *archiveReader) run() [32]byte { return [32]byte{} }
 
 func (r *archiveReader) keep(*history.History) error { return nil }
 
+func (r *archiveReader) extent() *Extent { return nil }
+
 func (r *archiveReader) costs() Costs {
 	s := r.follower.Summary()
 	payers := make(map[string]uint64, len(r.paid))

@@ -3,6 +3,7 @@ package follow
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,16 +85,10 @@ func readKept(path string) (found kept, err error) {
 
 func (r *journalReader) read(see func(history.Entry, *coordinator.State) error) error {
 	return r.follower.Read(r.path, func(number uint64, record follow.Record, s *coordinator.State) error {
-		e := history.Entry{Number: number}
-		switch record.Kind {
-		case follow.KindTick:
-			e.Time = record.Now
-		case follow.KindAction:
-			e.Actor, e.Action, e.Name = coordinator.ClientID(record.Action.From), record.Action.Action, follow.ActionName(record.Action.Action)
-		case follow.KindDigest:
-			return nil
+		if e, tells := history.EntryOf(number, record); tells {
+			return see(e, s)
 		}
-		return see(e, s)
+		return nil
 	})
 }
 
@@ -102,6 +97,11 @@ func (r *journalReader) state() (*coordinator.State, bool) { return r.follower.S
 func (r *journalReader) run() [32]byte { return r.follower.Run() }
 
 func (r *journalReader) costs() Costs { return Costs{} }
+
+func (r *journalReader) extent() *Extent {
+	at := r.follower.Position()
+	return &Extent{Records: at.Entries, Bytes: at.Offset, Head: hex.EncodeToString(at.Last[:])}
+}
 
 // keep writes the history into a new file and puts that in the place of the old one.
 func (r *journalReader) keep(h *history.History) error {

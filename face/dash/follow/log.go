@@ -3,8 +3,10 @@ package follow
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -36,6 +38,15 @@ type reader interface {
 	keep(*history.History) error
 	// costs returns what a chain was paid.
 	costs() Costs
+	// extent says how much of the log was read; nil of an archive, whose file nobody is given.
+	extent() *Extent
+}
+
+// Extent is how much of a server's log there is.
+type Extent struct {
+	Records int    `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	Head    string `json:"head"` // hash of the newest record's entry, hex
 }
 
 // Costs is what the transactions that changed a run on a chain were paid at least: the price that
@@ -56,6 +67,7 @@ type View struct {
 	Version uint64             // grows with every change
 	Problem string             // why nothing comes any more
 	Costs   *Costs             // of a run on a chain
+	Log     *Extent            // of a run on a server
 }
 
 // Log follows the log of a run.
@@ -186,7 +198,7 @@ func (l *Log) publish(state *coordinator.State, r reader) {
 	clone := state.Clone()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.view.Run, l.view.State, l.view.Problem = r.run(), &clone, ""
+	l.view.Run, l.view.State, l.view.Problem, l.view.Log = r.run(), &clone, "", r.extent()
 	l.view.Version++
 	if l.chain {
 		costs := r.costs()
@@ -212,4 +224,21 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// ReadAt reads bytes of a server's log that were verified: those before View().Log.Bytes.
+func (l *Log) ReadAt(p []byte, offset int64) (int, error) {
+	known := l.View().Log
+	if known == nil {
+		return 0, fs.ErrNotExist
+	}
+	if offset < 0 || offset >= known.Bytes {
+		return 0, io.EOF
+	}
+	file, err := os.Open(l.options.Path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }()
+	return file.ReadAt(p[:min(int64(len(p)), known.Bytes-offset)], offset)
 }

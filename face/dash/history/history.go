@@ -5,6 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 // Bounds of a History.
@@ -28,6 +29,20 @@ type Entry struct {
 	Actor  coordinator.ClientID
 	Action coordinator.Action // nil for a tick, and for the beginning
 	Name   string             // of the action
+}
+
+// EntryOf is what a record of a server's log tells; ok is false of a digest, which tells nothing.
+func EntryOf(number uint64, r follow.Record) (e Entry, ok bool) {
+	e.Number = number
+	switch r.Kind {
+	case follow.KindTick:
+		e.Time = r.Now
+	case follow.KindAction:
+		e.Actor, e.Action, e.Name = coordinator.ClientID(r.Action.From), r.Action.Action, follow.ActionName(r.Action.Action)
+	case follow.KindDigest:
+		return e, false
+	}
+	return e, true
 }
 
 // Spent is how long a run was in each phase, in milliseconds.

@@ -1,0 +1,100 @@
+// The log, checked by the reader's own browser: of a page from a server when the reader asks for it, of a saved one
+// before anything is shown.
+import { bytes, el, section, whole } from "./parts.js";
+
+const $ = (id) => document.getElementById(id);
+const policy = globalThis.trustedTypes ? trustedTypes.createPolicy("worker", { createScriptURL: (url) => url }) : { createScriptURL: (url) => url };
+
+// saved is what a saved page has in it; null in a page from a server.
+export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent) : null;
+
+// check is the newest check of a log; run names which.
+const check = { run: null, busy: false, progress: null, report: null, failed: "", told: "" };
+let worker = null, waiting = null;
+
+function unpacked(id) {
+  const text = $(id).textContent, piece = 1 << 20, parts = [];
+  for (let at = 0; at < text.length; at += piece) parts.push(Uint8Array.from(atob(text.slice(at, at + piece)), (c) => c.charCodeAt(0)));
+  return new Blob(parts);
+}
+
+const gunzipped = async (blob) => new Uint8Array(await new Response(blob.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+
+function start(job, changed) {
+  if (worker) worker.terminate();
+  const source = saved ? URL.createObjectURL(new Blob([unpacked("saved-worker")], { type: "text/javascript" })) : "worker.js";
+  worker = new Worker(policy.createScriptURL(source), saved ? {} : { type: "module" });
+  Object.assign(check, { run: job.run, busy: true, progress: null, report: null, failed: "" });
+  return new Promise((done) => {
+    const ended = (change) => { Object.assign(check, change, { busy: false }); changed(); done(); };
+    worker.onerror = (e) => ended({ failed: e.message || "the verifier did not start" });
+    worker.onmessage = ({ data }) => {
+      if (data.kind === "progress") { check.progress = data.value; drawProgress(job.bytes); }
+      else if (data.kind === "report") ended({ report: data.value });
+      else if (data.kind === "failed") ended({ failed: data.value });
+      else if (waiting) { waiting(JSON.parse(data.value)); waiting = null; }
+    };
+    worker.postMessage(job);
+    changed();
+  });
+}
+
+// checkSaved verifies the log of a saved page.
+export async function checkSaved(changed) {
+  const [log, program] = await Promise.all(["saved-log", "saved-verifier"].map((id) => gunzipped(unpacked(id))));
+  await start({ run: "saved", log, program: program.buffer, bytes: log.length, told: saved.told }, changed);
+}
+
+// askSaved answers what a server would, from the verified log.
+export async function askSaved(path) {
+  const query = new URLSearchParams(path.split("?")[1] || "");
+  if (path === "api/runs") return { runs: [], verifier_bytes: 0 };
+  const answer = new Promise((done) => { waiting = done; });
+  worker.postMessage(path.startsWith("api/log") ? { events: Number(query.get("before")) } : { show: Number(query.get("last")) });
+  return answer;
+}
+
+function drawProgress(total) {
+  const bar = $("verify-progress");
+  if (!bar || !check.progress) return;
+  bar.value = check.progress.bytes;
+  $("verify-count").textContent = `${bytes(check.progress.bytes)} of ${bytes(total)}, ${whole(check.progress.records)} entries verified`;
+}
+
+const fact = (name, value) => value ? [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)] : null;
+
+function found(report) {
+  const good = report.verified, link = check.told.trim();
+  const known = link && (link.includes(report.run) || link === report.host);
+  return [
+    el("p", { role: "status" }, el("strong", { class: good ? "good" : "bad" }, good ? "Verified by your browser. " : "Not verified. "),
+      good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each done again by the rules, and the state after them is the one that is shown.`
+        : [report.problem, `. The ${whole(report.records)} entries before that do verify.`],
+      report.torn ? ` ${whole(report.torn)} bytes after them are an unfinished write.` : ""),
+    el("dl", {}, fact("this run (hash of its genesis)", report.run), fact("host", report.host), fact("main authority", report.authority), fact("state", report.state)),
+    el("label", { for: "verify-told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else",
+      el("input", { id: "verify-told", type: "text", value: check.told, autocomplete: "off", oninput: (e) => { check.told = e.target.value; redraw(); } })),
+    link ? el("p", { role: "status", class: known ? "good" : "bad" }, known ? "It is." : "It is not: that names another run, or another host.") : null,
+  ];
+}
+
+let redraw = () => {};
+
+// verification is the part of the page about the check. size is that of the verifier, 0: there is none.
+export function verification(data, size, changed) {
+  const log = data.log || saved && saved.log;
+  if (!log || !saved && !size) return null;
+  redraw = changed;
+  const mine = check.run === (saved ? "saved" : data.key);
+  const go = () => start({ run: data.key, bytes: log.bytes, told: { records: log.records, head: log.head, state: data.status ? data.status.state_hash : "" } }, changed);
+  return section("Believe nothing",
+    mine && check.busy ? el("p", {}, el("progress", { id: "verify-progress", max: log.bytes, value: check.progress ? check.progress.bytes : 0, "aria-label": "Verifying the log" }), " ", el("span", { id: "verify-count" }, "Fetching the verifier")) : null,
+    mine && check.failed ? el("p", { class: "problem", role: "alert" }, "The log was not checked: " + check.failed) : null,
+    mine && check.report ? found(check.report) : null,
+    saved || mine && check.busy ? null : el("p", {}, el("button", { type: "button", id: "verify", onclick: go }, mine && check.report ? "Check it again" : "Check the log in this browser"),
+      ` ${whole(log.records)} entries: ${bytes(log.bytes)} and a verifier of ${bytes(size)} are fetched.`),
+    el("details", { id: "proven" }, el("summary", {}, "What is proven, claimed, and the host's word"), el("p", { class: "muted" }, "Everything on this page comes from the run's log, which anybody can verify, but for three kinds of things. Claims (†, and the loss) were signed by members: that they said so is proven, not that it is true. What is marked with * members say, unsigned. That the log has no later entries, and who is connected, is the host's word. ",
+      saved ? "This file verified its own log before it showed anything; whoever made the file could have put another verifier into it. "
+        : "Who serves this page serves its verifier, too. ",
+      "To believe nobody, verify the log with your own copy: psyche run replay LOG.")));
+}

@@ -1,0 +1,114 @@
+package dash
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/psyche-go/psyche/face/dash/follow"
+	"github.com/psyche-go/psyche/face/dash/verify"
+)
+
+// modules are the page's scripts that import each other, each after those that it imports.
+var modules = []string{"parts.js", "charts.js", "learning.js", "trust.js", "verify.js", "app.js"}
+
+// MaxSavedLog bounds the log of a run that is saved as a page, in bytes: a browser has all of it in memory.
+const MaxSavedLog = 128 << 20
+
+// ErrLogTooLong says that a log is too long for a page.
+var ErrLogTooLong = errors.New("the log is too long for a page")
+
+// savedPolicy lets a saved page run what is in it, and fetch nothing.
+const savedPolicy = "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' data: blob:; worker-src blob:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+// Save writes the page of one run as a file that needs nothing else: the page, the verifier and the run's log, of
+// which told says what its reader is to find. Whoever opens it has the log verified by the file's own verifier, and
+// sees nothing but what that makes of it.
+func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string) error {
+	if len(log) > MaxSavedLog {
+		return fmt.Errorf("%w: it has %d bytes, a page takes %d", ErrLogTooLong, len(log), MaxSavedLog)
+	}
+	var packed bytes.Buffer
+	to := gzip.NewWriter(&packed)
+	_, err := to.Write(log)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	facts, err := json.Marshal(map[string]any{"told": told, "source": source, "log": follow.Extent{Records: told.Records, Bytes: int64(len(log)), Head: told.Head}})
+	if err != nil {
+		return err
+	}
+	imports, err := v.imports()
+	if err != nil {
+		return err
+	}
+	worker, err := asset("worker.js")
+	if err != nil {
+		return err
+	}
+	page, err := asset("index.html")
+	if err != nil {
+		return err
+	}
+	var styles strings.Builder
+	for _, name := range []string{"colours.css", "style.css"} {
+		style, err := asset(name)
+		if err != nil {
+			return err
+		}
+		styles.WriteString(style)
+	}
+	_, head, found := strings.Cut(page, "<head>")
+	head, body, whole := strings.Cut(head, "</head>")
+	if !found || !whole {
+		return errors.New("the page's index.html has no head")
+	}
+	title, _, _ := strings.Cut(head, "<link") // what it links is in this file
+	parts := []string{
+		"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta http-equiv=\"Content-Security-Policy\" content=\"", html.EscapeString(savedPolicy), "\">", title,
+		"<style>", styles.String(), "</style>\n</head>", strings.TrimSuffix(strings.TrimSpace(body), "</html>"),
+		inert("saved-facts", "application/json", strings.ReplaceAll(string(facts), "<", "\\u003c")),
+		inert("saved-log", "application/octet-stream", base64.StdEncoding.EncodeToString(packed.Bytes())),
+		inert("saved-verifier", "application/octet-stream", base64.StdEncoding.EncodeToString(v.program)),
+		inert("saved-worker", "application/octet-stream", base64.StdEncoding.EncodeToString([]byte(strings.Replace(worker, "import \"./wasm_exec.js\";\n", string(v.loader)+"\n", 1)))),
+		"<script type=\"importmap\">", imports, "</script>\n<script type=\"module\">import \"psyche/app.js\";</script>\n</html>\n",
+	}
+	for _, part := range parts {
+		if _, err := io.WriteString(w, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inert is a part of a page that a browser does not run.
+func inert(id, kind, content string) string {
+	return "<script id=\"" + id + "\" type=\"" + kind + "\">" + content + "</script>\n"
+}
+
+func asset(name string) (string, error) {
+	content, err := fs.ReadFile(embedded, "assets/"+name)
+	return string(content), err
+}
+
+// imports is the map by which the modules of a saved page find each other.
+func (v *Verifier) imports() (string, error) {
+	found := make(map[string]string, len(modules))
+	for _, name := range modules {
+		content, err := asset(name)
+		if err != nil {
+			return "", err
+		}
+		content = strings.ReplaceAll(content, "from \"./", "from \"psyche/")
+		found["psyche/"+name] = "data:text/javascript;base64," + base64.StdEncoding.EncodeToString([]byte(content))
+	}
+	text, err := json.Marshal(map[string]any{"imports": found})
+	return string(text), err
+}

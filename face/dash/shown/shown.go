@@ -1,0 +1,169 @@
+package shown
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// Bounds of a description.
+const (
+	maxPoints = 600 // of a curve
+	maxEvents = 200 // of what happened, at a time
+	maxTrials = 100 // that are over
+)
+
+// Run is what a log tells of a run.
+type Run struct {
+	Status    *status.Run     `json:"status"`
+	Model     json.RawMessage `json:"model,omitempty"` // its definition
+	SeqLen    uint32          `json:"sequence_tokens"`
+	History   *History        `json:"history"`
+	Locations []Location      `json:"locations"` // of checkpoints, newest first
+}
+
+// Of describes a run: its state, the hash of its genesis, which is zero on a chain, and its history. State
+// and history may be nil. Rounds before the newest last steps are left out; 0: none are.
+func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32) Run {
+	shown := Run{Locations: []Location{}}
+	from := uint32(0)
+	if state != nil {
+		described := status.Of(state, run)
+		shown.Status, shown.SeqLen = &described, state.Model.MaxSeqLen
+		if model, err := config.DecodeModel(state.Model.Definition); err == nil {
+			shown.Model, _ = json.Marshal(model) // it was JSON a moment ago
+		}
+		if last > 0 && state.Progress.Step > last {
+			from = state.Progress.Step - last
+		}
+	}
+	if h != nil && h.Seen > 0 {
+		shown.History = of(h, from)
+		shown.Locations = uploadsOf(h)
+	}
+	if state != nil {
+		shown.Locations = append(shown.Locations, originOf(state)...)
+	}
+	return shown
+}
+
+// Events returns what happened before the newest events, of which before are older, newest first, and how many
+// are older still.
+func Events(h *history.History, before int) (events []history.Event, more int) {
+	return newest(h.Events, min(before, history.MaxEvents)), max(0, before-maxEvents)
+}
+
+// History is a history.History with its curves thinned out.
+type History struct {
+	Entries     uint64               `json:"entries"`
+	Began       uint64               `json:"began"`
+	Now         uint64               `json:"now"`
+	Spent       history.Spent        `json:"spent"`
+	Tokens      uint64               `json:"tokens"`
+	Rounds      []history.Stretch    `json:"rounds"`
+	Phases      []history.Phase      `json:"phases"`
+	Members     []history.Member     `json:"members"`
+	Events      []history.Event      `json:"events"` // newest first
+	More        int                  `json:"more"`   // events that are older
+	Forgotten   uint64               `json:"forgotten"`
+	Checkpoints []history.Checkpoint `json:"checkpoints"` // newest first
+	Open        []history.Trial      `json:"open_trials"` // in order of accusation
+	Trials      []history.Trial      `json:"past_trials"` // newest first
+}
+
+// Location is where a checkpoint lies.
+type Location struct {
+	Step     uint32 `json:"step"`
+	Kind     string `json:"kind"`
+	Place    string `json:"place"`
+	Link     string `json:"link,omitempty"`
+	Reporter string `json:"reporter,omitempty"` // who says so; empty: the run's configuration
+	Entry    uint64 `json:"entry,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+}
+
+func of(h *history.History, from uint32) *History {
+	shown := &History{
+		Entries: h.Seen, Began: h.Began, Now: h.Now, Spent: h.Spent, Tokens: h.Tokens, Rounds: h.Rounds.At(from, 0, maxPoints),
+		Phases: append([]history.Phase{}, h.Phases...), Members: make([]history.Member, 0, len(h.Members)),
+		More: max(0, len(h.Events)-maxEvents), Forgotten: h.Dropped, Checkpoints: append([]history.Checkpoint{}, h.Checkpoints...),
+		Open: append([]history.Trial{}, h.Open...), Trials: append([]history.Trial{}, h.Trials[max(0, len(h.Trials)-maxTrials):]...),
+	}
+	for _, m := range h.Members {
+		shown.Members = append(shown.Members, *m)
+	}
+	slices.SortFunc(shown.Members, func(a, b history.Member) int { return strings.Compare(a.ID, b.ID) })
+	shown.Events = newest(h.Events, len(h.Events))
+	slices.Reverse(shown.Checkpoints)
+	slices.Reverse(shown.Trials)
+	return shown
+}
+
+// newest returns the newest of the first n events, newest first.
+func newest(all []history.Event, n int) []history.Event {
+	n = min(max(n, 0), len(all))
+	page := slices.Clone(all[max(0, n-maxEvents):n])
+	slices.Reverse(page)
+	if page == nil {
+		page = []history.Event{}
+	}
+	return page
+}
+
+// uploadsOf lists where members say that checkpoints lie.
+func uploadsOf(h *history.History) []Location {
+	list := []Location{}
+	for _, u := range slices.Backward(h.Uploads) {
+		list = append(list, Location{
+			Step: u.Step, Kind: u.Kind, Place: strings.TrimSpace(u.Repo + " " + u.Revision), Link: link(u.Kind, u.Repo, u.Revision),
+			Reporter: u.Reporter, Entry: u.Entry, Digest: u.Digest,
+		})
+	}
+	return list
+}
+
+// originOf is the place that the run's configuration names.
+func originOf(s *coordinator.State) []Location {
+	c := s.Model.Checkpoint
+	kind := c.Kind
+	if c.Origin != 0 {
+		kind = c.Origin
+	}
+	if c.Repo == "" {
+		return nil
+	}
+	return []Location{{Kind: kind.String(), Place: strings.TrimSpace(c.Repo + " " + c.Revision), Link: link(kind.String(), c.Repo, c.Revision)}}
+}
+
+var (
+	hubRepo = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
+	plain   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,191}$`)
+	word    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+)
+
+// link returns where a browser finds a checkpoint, if its place is one that has such an address.
+func link(kind, repo, revision string) string {
+	switch {
+	case kind == coordinator.CheckpointHub.String() && hubRepo.MatchString(repo):
+		address := "https://huggingface.co/" + repo
+		if word.MatchString(revision) {
+			address += "/tree/" + revision
+		}
+		return address
+	case kind == coordinator.CheckpointGcs.String() && word.MatchString(repo):
+		address := "https://console.cloud.google.com/storage/browser/" + repo
+		if plain.MatchString(revision) && !strings.Contains(revision, "..") {
+			address += "/" + (&url.URL{Path: revision}).EscapedPath()
+		}
+		return address
+	default:
+		return ""
+	}
+}

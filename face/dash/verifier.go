@@ -1,0 +1,133 @@
+package dash
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The files of a verifier, which make verifier writes.
+const (
+	programFile = "verifier.wasm.gz"
+	loaderFile  = "wasm_exec.js"
+)
+
+// Bounds of a verifier's files, in bytes.
+const (
+	maxProgram = 16 << 20
+	maxLoader  = 1 << 20
+)
+
+// maxPart bounds a part of a log that a browser fetches: slow lines have it before a server's time for an answer is over.
+const maxPart = 256 << 10
+
+// Verifier is the program with which a browser checks a log: face/dash/verify as WebAssembly.
+type Verifier struct {
+	program []byte // gzip
+	loader  []byte // of the Go distribution that made it, JavaScript
+}
+
+// ErrNoVerifier says that there is none beside the program.
+var ErrNoVerifier = errors.New("there is no verifier for browsers")
+
+// FindVerifier returns the verifier that was built or installed with this program: from lib/, ../lib/ or
+// ../lib/psyche/ beside it.
+func FindVerifier() (*Verifier, error) {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return nil, err
+	}
+	looked := make([]string, 0, 3)
+	for _, folder := range []string{"lib", "../lib", "../lib/psyche"} {
+		folder = filepath.Join(filepath.Dir(self), folder)
+		v, err := ReadVerifier(folder)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return v, err
+		}
+		looked = append(looked, folder)
+	}
+	return nil, fmt.Errorf("%w: make verifier writes %s and %s; looked in %s", ErrNoVerifier, programFile, loaderFile, strings.Join(looked, ", "))
+}
+
+// ReadVerifier reads the files of a verifier.
+func ReadVerifier(folder string) (*Verifier, error) {
+	program, err := readBounded(filepath.Join(folder, programFile), maxProgram)
+	if err != nil {
+		return nil, err
+	}
+	loader, err := readBounded(filepath.Join(folder, loaderFile), maxLoader)
+	if err != nil {
+		return nil, err
+	}
+	return &Verifier{program, loader}, nil
+}
+
+// Program returns what a browser is given, packed with gzip.
+func (v *Verifier) Program() []byte { return v.program }
+
+func readBounded(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("%s: more than %d bytes", path, most)
+	}
+	return content, err
+}
+
+func (v *Verifier) serveProgram(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/wasm")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(v.program) // fails when the reader is gone
+		return
+	}
+	if unpacked, err := gzip.NewReader(bytes.NewReader(v.program)); err == nil {
+		_, _ = io.Copy(w, unpacked) // likewise
+	}
+}
+
+func (v *Verifier) serveLoader(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/javascript")
+	_, _ = w.Write(v.loader) // fails when the reader is gone
+}
+
+// serveJournal answers with a part of a run's log from an offset on, as far as this program has verified it.
+func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
+	run, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64)
+	if err != nil || from < 0 {
+		http.Error(w, "from: want a number of bytes", http.StatusBadRequest)
+		return
+	}
+	if run.Log == nil {
+		http.Error(w, "there is no log of this run here", http.StatusNotFound)
+		return
+	}
+	part := make([]byte, maxPart)
+	n, err := run.Log.ReadAt(part, from)
+	if n == 0 && err != nil {
+		http.Error(w, "the log of this run ends before that", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = w.Write(part[:n]) // fails when the reader is gone
+}

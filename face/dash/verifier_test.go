@@ -1,0 +1,102 @@
+package dash_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/verify"
+)
+
+// standIn is a verifier whose files are not one.
+func standIn(t *testing.T) *dash.Verifier {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"verifier.wasm.gz": "program", "wasm_exec.js": "// loader </script>\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := dash.ReadVerifier(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestLogInParts fetches a log as a browser does, and asks for what is not there.
+func TestLogInParts(t *testing.T) {
+	o := dashtest.Options{RunID: "tiny", Members: 12, Rounds: 60, RoundsPerEpoch: 20}
+	web := pageWith(t, standIn(t), o)
+	var run struct {
+		Log struct {
+			Records int
+			Bytes   int
+			Head    string
+		}
+	}
+	if err := json.Unmarshal([]byte(ask(t, web.URL+"/api/run?run=tiny", nil).body), &run); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	for log.Len() < run.Log.Bytes {
+		part := ask(t, web.URL+"/api/journal?run=tiny&from="+strconv.Itoa(log.Len()), nil)
+		if part.status != http.StatusOK || part.body == "" {
+			t.Fatalf("from %d: %+v", log.Len(), part)
+		}
+		log.WriteString(part.body)
+	}
+	v := verify.New()
+	_, err := v.Write(log.Bytes())
+	if r := v.Close(verify.Told{Records: run.Log.Records, Head: run.Log.Head}); err != nil || !r.Verified || r.Bytes != int64(run.Log.Bytes) {
+		t.Errorf("%v, %+v", err, r)
+	}
+	for query, status := range map[string]int{
+		"run=tiny&from=" + strconv.Itoa(run.Log.Bytes): http.StatusNotFound,
+		"run=tiny&from=-1":                  http.StatusBadRequest,
+		"run=tiny&from=9223372036854775807": http.StatusNotFound,
+		"run=tiny&from=9223372036854775808": http.StatusBadRequest,
+		"run=tiny":                          http.StatusBadRequest,
+		"run=other&from=0":                  http.StatusNotFound,
+	} {
+		if got := ask(t, web.URL+"/api/journal?"+query, nil); got.status != status {
+			t.Errorf("%s: %d, want %d", query, got.status, status)
+		}
+	}
+	if got := ask(t, web.URL+"/verifier.wasm", http.Header{"Accept-Encoding": {"gzip"}}); got.header.Get("Content-Type") != "application/wasm" || got.body != "program" {
+		t.Errorf("the verifier: %+v", got)
+	}
+	bare := pageWith(t, nil, o)
+	for _, path := range []string{"/api/journal?run=tiny&from=0", "/verifier.wasm", "/wasm_exec.js"} {
+		if got := ask(t, bare.URL+path, nil); got.status != http.StatusNotFound {
+			t.Errorf("without a verifier %s: %d", path, got.status)
+		}
+	}
+}
+
+// TestSavedPageIsOneFile looks for what a saved page would load from elsewhere, and for text that ends its parts early.
+func TestSavedPageIsOneFile(t *testing.T) {
+	var page strings.Builder
+	if err := standIn(t).Save(&page, []byte("log"), verify.Told{Run: "ab"}, "</script><script>alert(1)</script>"); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	for _, never := range []string{"alert(1)</script>", "src=", "href=\"icon", "<link", "loader </script>"} {
+		if strings.Contains(text, never) {
+			t.Errorf("it has %q", never)
+		}
+	}
+	if opened, closed := strings.Count(text, "<script"), strings.Count(text, "</script>"); opened != 6 || closed != 6 {
+		t.Errorf("%d scripts begin, %d end", opened, closed)
+	}
+	if err := standIn(t).Save(&page, make([]byte, dash.MaxSavedLog+1), verify.Told{}, ""); err == nil {
+		t.Error("a log of any length is saved")
+	}
+}

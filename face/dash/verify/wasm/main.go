@@ -1,0 +1,53 @@
+//go:build js && wasm
+
+// Command wasm is the verifier of the page, for a worker of a browser.
+//
+//	verifier.write(bytes)   takes the next Uint8Array of the log; returns how many records are verified, or −1
+//	                        once something was not
+//	verifier.close(told)    takes what was told of the log, as JSON; returns the report, as JSON
+//	verifier.show(last)     returns the run, as JSON
+//	verifier.events(before) returns what happened, as JSON
+package main
+
+import (
+	"encoding/json"
+	"syscall/js"
+
+	"github.com/psyche-go/psyche/face/dash/verify"
+)
+
+// asJSON is what the page's server answers with.
+func asJSON(value any) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func main() {
+	v := verify.New()
+	js.Global().Set("verifier", map[string]any{
+		"write": js.FuncOf(func(_ js.Value, args []js.Value) any {
+			part := make([]byte, args[0].Length())
+			js.CopyBytesToGo(part, args[0])
+			if _, err := v.Write(part); err != nil {
+				return -1
+			}
+			return v.Records()
+		}),
+		"close": js.FuncOf(func(_ js.Value, args []js.Value) any {
+			var told verify.Told
+			if err := json.Unmarshal([]byte(args[0].String()), &told); err != nil {
+				return asJSON(verify.Report{Problem: err.Error()})
+			}
+			return asJSON(v.Close(told))
+		}),
+		"show": js.FuncOf(func(_ js.Value, args []js.Value) any { return asJSON(v.Show(uint32(args[0].Int()))) }),
+		"events": js.FuncOf(func(_ js.Value, args []js.Value) any {
+			events, more := v.Events(args[0].Int())
+			return asJSON(map[string]any{"events": events, "more": more})
+		}),
+	})
+	select {}
+}
