@@ -191,6 +191,7 @@ func TestBrowser(t *testing.T) {
 		}
 	})
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
+	t.Run("progress", func(t *testing.T) { b.progress(t) })
 	t.Run("verifies", func(t *testing.T) { b.verifies(t, web.URL) })
 	t.Run("a saved page verifies itself", func(t *testing.T) { b.saved(t) })
 	t.Run("keyboard", func(t *testing.T) {
@@ -268,6 +269,66 @@ func (b *browser) trials(t *testing.T, address string) {
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
 	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
 	b.window(t, "dashboard-trials")
+}
+
+// progress wants a log that nobody writes any more to be called silent, and how long a run still takes, and what it
+// waits for, to be told from its rounds and its state. What curves are drawn over, and the cursor in one, stay as
+// the reader set them.
+func (b *browser) progress(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "gone.journal")
+	if err := dashtest.Write(path, shownRun); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; what is torn is left out
+		t.Fatal(err)
+	}
+	g := gather.New(t.Context(), gather.Options{})
+	defer g.Close()
+	if err := g.Watch([]string{dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for len(g.Runs()) == 0 || g.Runs()[0].Log.View().State == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	web := httptest.NewServer(dash.New(g.Runs, nil))
+	defer web.Close()
+	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
+	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "Nobody has written to this log since 2025-10-09") || strings.Contains(got, "Time left") {
+		t.Errorf("of a log that nobody writes it says %q", got)
+	}
+	for what, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
+		if got := b.text(t, `document.querySelector('`+below+`').getBoundingClientRect().bottom < innerHeight`); got != "true" {
+			t.Errorf("%s is not on the first screen", what)
+		}
+	}
+	left := `(async () => { const m = await import("/progress.js"), w = (ms) => [0, 0, 0, ms, 0, 0, 0, 0];
+	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };
+	  return JSON.stringify(m.left(data)); })()`
+	if got := b.text(t, left); got != `{"likely":66000,"least":63000,"most":69000}` { // 60 steps of 1.05 to 1.15 s
+		t.Errorf("what is left: %s", got)
+	}
+	waits := `(async () => (await import("/progress.js")).waits({ status: { run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 3 } } }).textContent)()`
+	if got := b.text(t, waits); got != "It waits for members: 1 of the 3 that an epoch needs are there." {
+		t.Errorf("it says %q", got)
+	}
+	b.text(t, `document.querySelector("#axes-x").value = "tokens", document.querySelector("#axes-x").dispatchEvent(new Event("change")), document.querySelector("#axes-log").click(), ""`)
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
+	readout := `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`
+	first := b.text(t, readout)
+	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // which draws all of it anew
+	if again := b.text(t, readout); !strings.HasPrefix(first, "Tokens ") || again != first {
+		t.Errorf("the cursor reads %q, and drawn anew %q", first, again)
+	}
+	b.axe(t)
+	if *pictures != "" {
+		b.text(t, `scrollTo(0, 0), ""`)
+		b.window(t, "dashboard-silent")
+	}
 }
 
 // verified waits until the page says what the check of its log found.

@@ -1,7 +1,9 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
 import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
+import { controls, places, save } from "./axes.js";
 import { lines, phases, timeline } from "./charts.js";
 import { claimColumns, learning, lossTile } from "./learning.js";
+import { alive, leftTile, silent, waits } from "./progress.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
 import { askSaved, checkSaved, saved, verification } from "./verify.js";
 
@@ -97,7 +99,7 @@ function show() {
   const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
   const s = data.status;
   document.title = (s ? s.run_id : data.key) + " · Psyche";
-  $("run").replaceChildren(...[overview(), verification(data, verifierBytes, show), learning(data), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  $("run").replaceChildren(...[overview(), learning(data), verification(data, verifierBytes, show), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
   if (mark) {
@@ -116,7 +118,8 @@ function overview() {
   const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
   const tiles = [
     lossTile(s),
-    tile("Step", `${whole(Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
+    tile("Step", `${whole(h && !h.rounds.length ? 0 : Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
+    leftTile(data, now()),
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
     s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
@@ -131,10 +134,10 @@ function overview() {
   }
   const points = data.reported ? data.reported.points : [];
   if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of what the event logs say that this page reads, nats per token"));
-  return el("section", { "aria-labelledby": "title" },
-    el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : "")),
+  return el("section", { "aria-labelledby": "title", class: silent(data, now()) ? "silent" : null },
+    el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (silent(data, now()) ? "muted" : kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : silent(data, now()) ? ", silent" : "")),
       el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
-    problem(), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
+    problem(), saved ? null : alive(data, now()), waits(data), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
 }
 
 function problem() { return data.problem ? el("p", { class: "problem", role: "alert" }, "The log of this run cannot be followed: " + data.problem) : null; }
@@ -145,10 +148,10 @@ const idle = (spent) => { const busy = spent[3], wait = spent[1] + spent[2] + sp
 function time() {
   const h = data.history;
   if (!h) return section("Time", el("p", { class: "muted" }, "The server keeps no journal (--save-state-dir), so there is no history."));
-  const total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
+  const at = places(h), total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
   return section("Time", el("div", { class: "pair" },
     el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now())),
-    lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r) => [r.s, 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
+    lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
   el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
     { name: "Phase", value: (r) => r.name, left: true },
     { name: "Time", value: (r) => r.ms, show: (r) => span(r.ms) },
@@ -161,13 +164,14 @@ function curves() {
   if (!h) return null;
   const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; saved ? showSpan() : refresh(); } },
     [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
-  const rounds = h.rounds;
-  return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last)), el("div", { class: "pair" },
-    lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.s, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
+  const at = places(h), rounds = h.rounds.map((r, i) => ({ ...r, at: at[i] }));
+  const csv = el("button", { type: "button", id: "csv", onclick: () => save(h, data.status ? data.status.run_id : data.key) }, "Save as CSV");
+  return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last), controls(show), csv), el("div", { class: "pair" },
+    lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.at, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
     lines({ title: "Members of a round", zero: true, curves: [
-      { name: "members", points: rounds.map((r) => [r.s, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.s, r.q / r.n]) },
-      { name: "witness proofs", points: rounds.map((r) => [r.s, r.v / r.n]) }] }),
-    lines({ title: "Results that counted", unit: "%", zero: true, curves: [{ name: "of all batches", points: rounds.filter((r) => r.b).map((r) => [r.s, 100 * r.c / r.b]) }] })));
+      { name: "members", points: rounds.map((r) => [r.at, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.at, r.q / r.n]) },
+      { name: "witness proofs", points: rounds.map((r) => [r.at, r.v / r.n]) }] }),
+    lines({ title: "Results that counted", unit: "%", zero: true, curves: [{ name: "of all batches", points: rounds.filter((r) => r.b).map((r) => [r.at, 100 * r.c / r.b]) }] })));
 }
 
 function members() {
@@ -175,13 +179,15 @@ function members() {
   if (!s) return null;
   const said = new Map((data.reported ? data.reported.members : []).map((m) => [m.id, m]));
   let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
-  const total = rows.length;
+  const total = rows.length, all = Math.max(1, sum(rows, (m) => m.counted));
   if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || m.standing.includes(view.find));
   const columns = [
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     ...claimColumns(data),
     { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
+    { name: "Share", help: "of the rounds of all members in which a result counted", value: (m) => m.counted, show: (m) => percent(m.counted / all) },
+    { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => m.first ? when(m.first).slice(0, 16) : m.last ? "the beginning" : "–" },
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },

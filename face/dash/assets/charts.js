@@ -1,5 +1,6 @@
 // Charts as SVG: lines over steps, and the timeline of phases. Colours come from the style sheet.
 import { el, svg, short, span, when } from "./parts.js";
+import { axes, axis, smoothed } from "./axes.js";
 
 // The width decides how large text is: on small screens a chart has fewer units.
 const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
@@ -16,8 +17,8 @@ export function ticks(low, high, count) {
 }
 
 // lines draws curves {name, points: [[step, value]…]}. Arrow keys move a cursor through the values.
-export function lines({ title, unit = "", curves, zero = false, note = "", format = short }) {
-  curves = curves.filter((c) => c.points.length > 0);
+export function lines({ title, unit = "", curves, zero = false, note = "", format = short, logarithmic = false }) {
+  curves = curves.filter((c) => c.points.length > 0).map((c) => ({ ...c, points: smoothed(c.points) }));
   if (curves.length === 0) return el("figure", {}, el("figcaption", {}, title), el("p", { class: "muted" }, note || "Nothing yet."));
   const all = curves.flatMap((c) => c.points);
   let [x0, x1] = range(all.map((p) => p[0])), [y0, y1] = range(all.map((p) => p[1]));
@@ -25,13 +26,14 @@ export function lines({ title, unit = "", curves, zero = false, note = "", forma
   if (y1 === y0) { y1 += Math.abs(y1) * 0.1 || 1; if (!zero) y0 -= Math.abs(y0) * 0.1 || 1; }
   if (x1 === x0) x1 = x0 + 1;
   const px = (x) => LEFT + (x - x0) / (x1 - x0) * (W - LEFT - RIGHT);
-  const py = (y) => H - BOTTOM - (y - y0) / (y1 - y0) * (H - TOP - BOTTOM);
+  const log = logarithmic && axes.log && y0 > 0, at = log ? Math.log : (y) => y;
+  const py = (y) => H - BOTTOM - (at(y) - at(y0)) / (at(y1) - at(y0)) * (H - TOP - BOTTOM);
   const parts = [];
   for (const t of ticks(y0, y1, 4)) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: py(t), y2: py(t) }), svg("text", { x: LEFT - 6, y: py(t) + 4, "text-anchor": "end" }, format(t)));
   }
-  for (const t of ticks(x0, x1, W < 400 ? 4 : 6).filter(Number.isInteger)) {
-    parts.push(svg("text", { x: px(t), y: H - 8, "text-anchor": "middle" }, short(t, 4)));
+  for (const t of ticks(x0, x1, W < 400 ? 4 : 6).filter((t) => axes.x !== "steps" || Number.isInteger(t))) {
+    parts.push(svg("text", { x: px(t), y: H - 8, "text-anchor": px(t) > W - RIGHT - 16 ? "end" : "middle" }, axis().format(t)));
   }
   curves.forEach((c, i) => {
     const shape = c.points.length === 1
@@ -41,9 +43,9 @@ export function lines({ title, unit = "", curves, zero = false, note = "", forma
   });
   const last = curves.map((c) => `${c.name} ${format(c.points.at(-1)[1])}${unit && " " + unit}`).join(", ");
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: 0, "aria-label": `${title}, steps ${x0} to ${x1}. Newest: ${last}. Arrow keys read single values.` }, parts, cursor);
+  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: 0, "aria-label": `${title}, over ${axes.x}, ${axis().format(x0)} to ${axis().format(x1)}. Newest: ${last}. Arrow keys read single values.` }, parts, cursor);
   const readout = el("p", { class: "readout", "aria-live": "polite" }, "Newest: " + last);
-  read(chart, cursor, readout, curves, px, (v) => format(v) + (unit && " " + unit));
+  read(title, chart, cursor, readout, curves, px, (v) => format(v) + (unit && " " + unit));
   return el("figure", { "data-chart": title }, el("figcaption", {}, title, unit ? el("span", { class: "muted" }, ` (${unit})`) : null), chart, readout,
     curves.length > 1 ? legend(curves) : null, note ? el("p", { class: "muted" }, note) : null);
 }
@@ -59,16 +61,32 @@ function legend(curves) {
     el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + (i + 1), d: "M0 4H28" })), c.name)));
 }
 
+// Where the reader's cursor is in a chart, by its title: charts are drawn anew while it is there.
+const cursors = new Map();
+
 // read lets a pointer or the arrow keys choose a point.
-function read(chart, cursor, readout, curves, px, format) {
-  const main = curves[0].points;
+function read(title, chart, cursor, readout, curves, px, format) {
+  const main = curves[0].points, newest = readout.textContent;
   let at = main.length - 1;
   const show = () => {
     const x = main[at][0];
+    cursors.set(title, x);
     cursor.setAttribute("x1", px(x)); cursor.setAttribute("x2", px(x)); cursor.setAttribute("visibility", "visible");
-    readout.textContent = `Step ${x}: ` + curves.map((c) => `${c.name} ${format(nearest(c.points, x)[1])}`).join(", ");
+    readout.textContent = `${axis().name} ${axis().format(x)}: ` + curves.map((c) => `${c.name} ${format(nearest(c.points, x)[1])}`).join(", ");
   };
+  const hide = () => {
+    cursors.delete(title);
+    cursor.setAttribute("visibility", "hidden");
+    readout.textContent = newest;
+  };
+  if (cursors.has(title)) {
+    at = main.indexOf(nearest(main, cursors.get(title)));
+    show();
+  }
+  chart.addEventListener("pointerleave", hide);
+  chart.addEventListener("blur", (e) => { if (e.relatedTarget) hide(); }); // not when it is drawn anew
   chart.addEventListener("keydown", (e) => {
+    if (e.key === "Escape") return hide();
     const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -main.length, End: main.length }[e.key];
     if (!move) return;
     e.preventDefault();

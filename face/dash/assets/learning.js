@@ -1,5 +1,6 @@
 // Whether the run learns, by what witnesses claim in the proofs that they sign.
 import { el, key, section, short, tile, whole } from "./parts.js";
+import { places } from "./axes.js";
 import { lines } from "./charts.js";
 
 const unit = 1000; // of a claimed loss in the log
@@ -14,20 +15,21 @@ export function lossTile(status) {
 
 // learning has the curves of what is claimed, and who is far from the others.
 export function learning(data) {
-  const rounds = data.history ? data.history.rounds.filter((r) => r.a) : [], c = data.status && data.status.claimed;
+  const at = data.history ? places(data.history) : [];
+  const rounds = data.history ? data.history.rounds.map((r, i) => ({ ...r, at: at[i] })).filter((r) => r.a) : [], c = data.status && data.status.claimed;
   const points = data.reported ? data.reported.points : [];
   if (!rounds.length && !c && !points.length) return null;
   const first = data.history && data.history.rounds.length ? data.history.rounds[0].s : 0;
-  const at = (of) => rounds.map((r) => [r.s, of(r) / r.a]);
+  const each = (of) => rounds.map((r) => [r.at, of(r) / r.a]);
   const claimed = rounds.length ? [
-    { name: "median claim", points: at((r) => r.x / unit) },
-    { name: "median + spread", points: at((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: at((r) => (r.x - r.y) / unit) }]
+    { name: "median claim", points: each((r) => r.x / unit) },
+    { name: "median + spread", points: each((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: each((r) => (r.x - r.y) / unit) }]
     : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
   const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
     : "No witness claims a loss. As reported by the members whose event logs this page reads; nobody signs it.";
   return section("Learning", el("div", { class: "pair" },
-    lines({ title: "Loss", unit: "nats per token", curves: claimed, format: (v) => short(v, 4), note }),
-    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: at((r) => r.z) }], note: "While it computes, as claimed by witnesses." }) : null),
+    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: claimed, format: (v) => short(v, 4), note }),
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }], note: "While it computes, as claimed by witnesses." }) : null),
   c ? far(c) : null);
 }
 

@@ -31,7 +31,7 @@ export function section(title, ...children) {
 }
 
 // tile is a figure with its name.
-export function tile(name, value, help) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value)); }
+export function tile(name, value, help, more) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value, more ? el("small", {}, more) : null)); }
 
 const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 

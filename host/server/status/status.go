@@ -35,6 +35,7 @@ type Run struct {
 	Members    []Client       `json:"members"`
 	Exited     []Client       `json:"exited"`
 	Pending    []string       `json:"pending"`
+	WaitsFor   bool           `json:"waits_for_member,omitempty"` // no epoch begins until somebody comes who was a member or has the model
 	Round      *Round         `json:"round,omitempty"`
 	Claimed    *event.Claimed `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
 	Checkpoint Checkpoint     `json:"checkpoint"`
@@ -141,7 +142,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	run := Run{
 		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
-		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
+		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{}, WaitsFor: s.WaitsForMember(),
 		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
@@ -281,6 +282,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	}
 	for i, id := range r.Pending {
 		line(title("pending", i), "%s", id)
+	}
+	if r.WaitsFor {
+		line("waits for", "somebody who was a member before, or has the model of step %d", r.Checkpoint.Step)
 	}
 	return w.Flush()
 }

@@ -1,0 +1,54 @@
+// What the curves of rounds are drawn over, and how: the reader's choice, kept while the page is open.
+import { el, short } from "./parts.js";
+
+export const axes = { x: "steps", smooth: false, log: false };
+
+const kinds = {
+  steps: { name: "Step", format: (v) => short(v, 4) },
+  hours: { name: "Hour", format: (v) => short(v, 3) },
+  tokens: { name: "Tokens", format: (v) => short(v, 3) },
+};
+
+// axis names what is on the horizontal axis.
+export const axis = () => kinds[axes.x];
+
+const sum = (list) => list.reduce((a, b) => a + b, 0);
+
+// places returns where each round lies on the horizontal axis.
+export function places(history) {
+  let tokens = history.tokens - sum(history.rounds.map((r) => r.k)); // before the first that is shown
+  return history.rounds.map((r) => {
+    tokens += r.k;
+    return { steps: r.s, hours: (r.t - history.began) / 3600000, tokens }[axes.x];
+  });
+}
+
+// smoothed is an exponential mean of the values of points, over a fiftieth of them.
+export function smoothed(points) {
+  if (!axes.smooth || points.length < 3) return points;
+  const share = 2 / (Math.max(5, points.length / 50) + 1);
+  let mean = points[0][1];
+  return points.map(([x, y]) => [x, mean += share * (y - mean)]);
+}
+
+// controls are those of the curves.
+export function controls(changed) {
+  const box = (name, text) => el("label", { for: "axes-" + name }, el("input", { id: "axes-" + name, type: "checkbox", checked: axes[name], onchange: (e) => { axes[name] = e.target.checked; changed(); } }), text);
+  return [
+    el("label", { for: "axes-x" }, "Over", el("select", { id: "axes-x", onchange: (e) => { axes.x = e.target.value; changed(); } },
+      Object.keys(kinds).map((k) => el("option", { value: k, selected: axes.x === k }, k)))),
+    box("smooth", "Smooth"), box("log", "Logarithmic loss"),
+  ];
+}
+
+// save gives the reader the rounds that are shown as a file.
+export function save(history, name) {
+  const columns = ["step", "rounds", "ended_unix_ms", "tokens", "batches", "counted", "members", "witnesses", "elected", "claimed_loss", "claimed_tokens_per_second", ...["uninitialized", "waiting", "warmup", "train", "witness", "cooldown", "finished", "paused"].map((p) => p + "_ms")];
+  const rows = history.rounds.map((r) => [r.s, r.n, r.t, r.k, r.b, r.c, r.m / r.n, r.v, r.q, r.a ? r.x / r.a / 1000 : "", r.a ? r.z / r.a : "", ...r.w]);
+  const url = URL.createObjectURL(new Blob([[columns, ...rows].map((row) => row.join(",")).join("\n") + "\n"], { type: "text/csv" }));
+  const link = el("a", { href: url, download: name.replace(/[^A-Za-z0-9._-]+/g, "_") + ".csv" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
