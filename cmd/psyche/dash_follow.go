@@ -50,13 +50,9 @@ func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, lo
 	if err != nil {
 		return fmt.Errorf("copy of a log: %w", err)
 	}
-	flags := []string{"--server-addr " + address}
-	if serverKey != "" {
-		flags = append(flags, "--server-key "+serverKey)
-	}
 	g.Add(runID, gather.Found{
 		Path: path, Keep: strings.TrimSuffix(path, ".journal") + ".history",
-		Source: "on the server " + address, Join: dash.Join{Flags: flags},
+		Source: "on the server " + address, Join: dash.Join{Server: address},
 	})
 	g.Do(func(ctx context.Context) {
 		defer func() { _ = file.Close() }()

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/gather"
@@ -82,7 +80,7 @@ func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.join.Flags = []string{"--server-addr " + joinHost(host, port)}
+	p.join.Server = joinHost(host, port)
 }
 
 // joinHost is net.JoinHostPort for a host that may be a placeholder.
@@ -117,10 +115,7 @@ func (p *serverPage) runs() []dash.Run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list {
-		list[i].Join.Flags = p.join.Flags
-		if state := p.states[list[i].Key]; state != nil && len(p.join.Flags) > 0 {
-			list[i].Join.Flags = []string{p.join.Flags[0], fmt.Sprintf("--server-key %s", identity.ID(state.Host))}
-		}
+		list[i].Join = p.join
 	}
 	return list
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/gather"
 	"github.com/psyche-go/psyche/face/dash/verify"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 var (
@@ -289,7 +290,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
-	if err := g.Watch([]string{dir}, nil); err != nil {
+	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) { f.Join.Server = dash.HostPlaceholder + ":39405" }); err != nil {
 		t.Fatal(err)
 	}
 	for len(g.Runs()) == 0 || g.Runs()[0].Log.View().State == nil {
@@ -305,6 +306,11 @@ func (b *browser) progress(t *testing.T) {
 		if got := b.text(t, `document.querySelector('`+below+`').getBoundingClientRect().bottom < innerHeight`); got != "true" {
 			t.Errorf("%s is not on the first screen", what)
 		}
+	}
+	command := b.text(t, `document.querySelector("#command").textContent`)
+	link, _ := strings.CutPrefix(command, "psyche-client join ")
+	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
+		t.Errorf("the command to take part is %q: %v", command, err)
 	}
 	left := `(async () => { const m = await import("/progress.js"), w = (ms) => [0, 0, 0, ms, 0, 0, 0, 0];
 	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };

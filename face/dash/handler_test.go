@@ -42,7 +42,7 @@ func pageWith(t *testing.T, verifier *dash.Verifier, runs ...dashtest.Options) *
 	g := gather.New(t.Context(), gather.Options{})
 	t.Cleanup(g.Close)
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
-		f.Join = dash.Join{Flags: []string{"--server-addr " + dash.HostPlaceholder + ":39405"}}
+		f.Join = dash.Join{Server: dash.HostPlaceholder + ":39405"}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestOneAnswerForMany(t *testing.T) {
 // TestJoinCommand: a command is made of plain words alone.
 func TestJoinCommand(t *testing.T) {
 	for _, test := range []struct{ name, runID, want, note string }{
-		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --checkpoint-dir checkpoints", ""},
+		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --server-key EvFUfisEScFuZSqDXagC17m3bpP32B74dseMHtzQ5TNb \\\n  --checkpoint-dir checkpoints", ""},
 		{"hostile", hostile, "", "by hand"},
 		{"a flag", "--help", "", "by hand"},
 	} {
@@ -202,7 +202,7 @@ func TestJoinCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			page := dash.New(func() []dash.Run {
-				return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Flags: []string{"--server-addr @@HOST@@:39405"}}}}
+				return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Server: "@@HOST@@:39405"}}}
 			}, nil)
 			answer := httptest.NewRecorder()
 			page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))

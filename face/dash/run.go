@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/follow"
 	"github.com/psyche-go/psyche/face/dash/history"
@@ -13,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/shown"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // maxPoints bounds a curve of what members report.
@@ -33,12 +35,13 @@ type Run struct {
 	Join     Join
 }
 
-// Join says how to take part.
+// Join says how to take part. Zero: nobody knows here.
 type Join struct {
-	Flags []string // that lead to the run's host; HostPlaceholder stands for the page's own host
+	Server string   // address of the run's server, host:port; HostPlaceholder may stand for the host
+	Flags  []string // that lead to a run on a chain
 }
 
-// HostPlaceholder stands, in Join.Flags, for the host that the browser found the page at.
+// HostPlaceholder stands, in Join.Server, for the host that the browser found the page at.
 const HostPlaceholder = "@@HOST@@"
 
 // shownRun is what the page is told of a run.
@@ -76,7 +79,7 @@ func (r *Run) show(last uint32) shownRun {
 		told.Run = shown.Of(state, view.Run, nil, last)
 	}
 	if state != nil {
-		told.Join, told.JoinNote = r.joinCommand(state)
+		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
@@ -85,19 +88,27 @@ func (r *Run) show(last uint32) shownRun {
 	return told
 }
 
-// joinCommand returns a command to copy, or a note why there is none.
-func (r *Run) joinCommand(s *coordinator.State) (command, note string) {
-	if s.RunState == coordinator.Finished {
+// joinCommand returns a command to copy, or a note why there is none. run is the run's hash, zero if it is not known.
+func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note string) {
+	switch {
+	case s.RunState == coordinator.Finished:
 		return "", "The run is over."
-	}
-	if len(r.Join.Flags) == 0 {
+	case r.Join.Server == "" && len(r.Join.Flags) == 0:
 		return "", "This page shows a copy of the run's log: its host knows how to join."
-	}
-	if !word.MatchString(s.RunID) {
+	case !word.MatchString(s.RunID):
 		return "", "The run's name has characters that a shell may take for something else: type the command by hand."
 	}
-	parts := append([]string{"psyche-client train --run-id " + s.RunID}, r.Join.Flags...)
-	if s.Model.Checkpoint.Kind == coordinator.CheckpointLocal || s.Model.Checkpoint.Origin == coordinator.CheckpointLocal {
+	var parts []string
+	linked := r.Join.Server != "" && run != [32]byte{}
+	switch {
+	case linked:
+		parts = []string{fmt.Sprintf("psyche-client join '%s://%s/%s?key=%s&genesis=%x'", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)}
+	case r.Join.Server != "":
+		parts = []string{"psyche-client train --run-id " + s.RunID, "--server-addr " + r.Join.Server, "--server-key " + identity.ID(s.Host).String()}
+	default:
+		parts = append([]string{"psyche-client train --run-id " + s.RunID}, r.Join.Flags...)
+	}
+	if !linked && (s.Model.Checkpoint.Kind == coordinator.CheckpointLocal || s.Model.Checkpoint.Origin == coordinator.CheckpointLocal) {
 		parts = append(parts, "--model-path MODEL")
 		note = "The run begins with a folder that you have to have. "
 	}
@@ -106,9 +117,13 @@ func (r *Run) joinCommand(s *coordinator.State) (command, note string) {
 		note += "The data lies in a folder that you have to have. "
 	}
 	if s.Authority.Permissioned {
-		parts = append(parts, "--identity-secret-key-path KEY.json")
-		note += fmt.Sprintf("Only keys that the join authority %s has authorized may join. ", status.Of(s, [32]byte{}).Authority.Join)
+		if !linked {
+			parts = append(parts, "--identity-secret-key-path KEY.json")
+		}
+		note += fmt.Sprintf("Only keys that the join authority %s has authorized may join; a client says its key when it starts. ", status.Of(s, [32]byte{}).Authority.Join)
 	}
-	parts = append(parts, "--checkpoint-dir checkpoints")
+	if !linked {
+		parts = append(parts, "--checkpoint-dir checkpoints")
+	}
 	return strings.Join(parts, " \\\n  "), strings.TrimSpace(note)
 }
