@@ -72,6 +72,7 @@ type network struct {
 	clients     []*process
 	ids         []identity.ID
 	progress    *tracker
+	reserved    net.Listener  // on address, until the server listens there; nil: nobody keeps it
 	hostFlags   []string      // of clients: where the run is
 	before      time.Duration // that the run took before it was resumed
 	standing    *standing     // of the run that is resumed; nil: it begins
@@ -90,6 +91,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+	defer n.release()
 	first, err := n.measureFirst(ctx)
 	if err != nil {
 		return Summary{}, err
@@ -254,6 +256,7 @@ func (n *network) makeKeys() error {
 // has it from before.
 func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
+	n.reserve()
 	var err error
 	if n.options.Chain.Used {
 		if n.server, n.hostFlags, err = n.chainProcess(); err == nil {
@@ -292,6 +295,22 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 		})
 	}
 	return nil
+}
+
+// reserve keeps the server's port from other networks of this machine that begin while this one is made ready. Where
+// somebody has it already the server says so.
+func (n *network) reserve() {
+	if listener, err := net.Listen("tcp", n.address); err == nil {
+		n.reserved = listener
+	}
+}
+
+// release lets the server have its port.
+func (n *network) release() {
+	if n.reserved != nil {
+		_ = n.reserved.Close() // it is gone whatever that says
+		n.reserved = nil
+	}
 }
 
 // accepted is the flag by which clients go on with an older model.
@@ -351,6 +370,7 @@ func (n *network) clientDir(i int) string {
 func (n *network) train(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	n.release()
 	if err := n.server.start(); err != nil {
 		return err
 	}
