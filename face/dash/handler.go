@@ -25,9 +25,12 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// policy lets the page load its own files and nothing else, and its worker run the verifier.
-const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
+// Policies let the page load its own files and nothing else. Only its worker may compile the verifier.
+const (
+	policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
+	workerPolicy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 // answerLife is how long an answer is given again: however many people look, a run is described
 // this often.
@@ -70,10 +73,14 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	}
 	files := http.FileServerFS(assets)
 	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) })
-	for _, file := range append(slices.Clone(modules), "worker.js", "colours.css", "style.css", "icon.svg") {
+	for _, file := range append(slices.Clone(modules), "colours.css", "style.css", "icon.svg") {
 		p.mux.Handle("GET /"+file, files)
 	}
 	if verifier != nil {
+		p.mux.HandleFunc("GET /worker.js", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Security-Policy", workerPolicy)
+			files.ServeHTTP(w, r)
+		})
 		p.mux.HandleFunc("GET /api/journal", p.serveJournal)
 		p.mux.HandleFunc("GET /verifier.wasm", verifier.serveProgram)
 		p.mux.HandleFunc("GET /wasm_exec.js", verifier.serveLoader)

@@ -5,7 +5,7 @@ import { lines, phases, timeline } from "./charts.js";
 import { claimColumns, learning, lossTile } from "./learning.js";
 import { alive, leftTile, silent, waits } from "./progress.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
-import { askSaved, checkSaved, saved, verification } from "./verify.js";
+import { askSaved, checkSaved, markSources, saved, verification } from "./verify.js";
 
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
@@ -100,6 +100,7 @@ function show() {
   const s = data.status;
   document.title = (s ? s.run_id : data.key) + " · Psyche";
   $("run").replaceChildren(...[overview(), learning(data), verification(data, verifierBytes, show), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  markSources(data);
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
   if (mark) {

@@ -80,6 +80,26 @@ function found(report) {
 
 let redraw = () => {};
 
+// Where each section's content comes from, by its heading.
+const sources = {
+  "h-learning": "claimed", "h-time": "log", "h-curves": "log", "h-members": "log", "h-trials": "log", "h-what-happened": "log", "h-checkpoints": "log",
+  "h-as-reported-by-members": "said", "h-costs-on-the-chain": "log", "h-configuration": "log",
+};
+
+// markSources says under each heading whether what follows is proven, claimed, or somebody's word.
+export function markSources(data) {
+  const proven = check.report && check.report.verified && check.run === (saved ? "saved" : data.key) && data.status && check.report.state === data.status.state_hash;
+  const words = {
+    log: proven ? ["good", "Proven in this browser, but for what is marked."] : ["muted", "From the log, but for what is marked."],
+    claimed: ["muted", (proven ? "It is proven that members signed these claims" : "Members signed these claims") + ", not that they are true."],
+    said: ["muted", "The word of members; nobody signed it."],
+  };
+  for (const [id, source] of Object.entries(sources)) {
+    const heading = $(id);
+    if (heading && data.history) heading.after(el("p", { class: "source " + words[source][0] }, words[source][1]));
+  }
+}
+
 // verification is the part of the page about the check. size is that of the verifier, 0: there is none.
 export function verification(data, size, changed) {
   const log = data.log || saved && saved.log;
