@@ -16,7 +16,7 @@ type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
 	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, or bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
-	Format          string   `enum:"auto,text,jsonl,json,csv,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (also with .gz or .zst) or .parquet, else text (${default})."`
+	Format          string   `enum:"auto,text,jsonl,json,csv,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it) or .parquet, else text (${default})."`
 	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet) of the text (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`

@@ -9,7 +9,7 @@
 // CheckHeads the heads of all pages, CheckPages unpacks every page into a buffer of the
 // announced size and counts what its encoding says it holds.
 //
-// Features whose memory cannot be bounded are refused: the compressions LZ4 and Brotli, the encoding
-// DELTA_BYTE_ARRAY, encryption. Package parquet also panics on some damaged files; a
+// Features whose memory cannot be bounded are refused: the compressions LZO and LZ4 (of which
+// LZ4_RAW is read), the encoding DELTA_BYTE_ARRAY, encryption. Package parquet also panics on some damaged files; a
 // deferred Recovered makes errors of that.
 package parquetfile

@@ -3,7 +3,6 @@ package prepare
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,7 @@ import (
 )
 
 // compressions are the endings of files that are unpacked while they are read.
-var compressions = []string{".gz", ".zst"}
+var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
@@ -25,8 +24,6 @@ var unread = map[string]string{
 	".feather": "Feather files are not read; write Parquet",
 	".bz2":     "bzip2 is not read; unpack the file",
 	".xz":      "xz is not read; unpack the file",
-	".lz4":     "LZ4 is not read; unpack the file",
-	".br":      "Brotli is not read; unpack the file",
 	".lzma":    "LZMA is not read; unpack the file",
 }
 
@@ -60,9 +57,6 @@ func (o Options) formatOf(file, name string) (Format, error) {
 		return format, nil
 	}
 	format, err := formatOfJSON(file)
-	if err == nil && format == FormatText && packed != "" {
-		err = errors.New("it has neither an array of objects nor an object in every line; unpack it if it is one text, or leave it out with --include")
-	}
 	if err != nil {
 		return "", fmt.Errorf("read text %s: %w", file, err)
 	}

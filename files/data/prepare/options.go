@@ -22,19 +22,19 @@ const MinShardTokens = 64 << 10
 // Bounds on what is read as a whole, in bytes.
 const (
 	maxTextSize = 1 << 30   // a text file
-	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file
+	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file, an unpacked text
 )
 
-// Format says how the texts lie in a file.
+// Format says how the texts lie in a file. All but tables may be compressed: *.gz, *.zst, *.lz4, *.br.
 type Format string
 
 // Formats of files.
 const (
 	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
 	FormatText    Format = "text"    // the file is one text
-	FormatJSONL   Format = "jsonl"   // a JSON object in every line; may be compressed, *.gz or *.zst
-	FormatJSON    Format = "json"    // an array of JSON objects; may be compressed
-	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv; may be compressed
+	FormatJSONL   Format = "jsonl"   // a JSON object in every line
+	FormatJSON    Format = "json"    // an array of JSON objects
+	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv
 	FormatParquet Format = "parquet" // a table
 )
 

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/strictjson"
@@ -66,6 +69,29 @@ func (f *textFile) next() ([]byte, error) {
 		return nil, io.EOF
 	}
 	f.read++
+	text, err := f.content()
+	if err == nil && (bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text)) {
+		err = errBinary
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+func (f *textFile) content() ([]byte, error) {
+	if slices.Contains(compressions, path.Ext(strings.ToLower(f.file.Name()))) {
+		from, end, err := unpack(f.file)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		text, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
+		if err == nil && len(text) > maxDocument {
+			err = fmt.Errorf("it unpacks to more than the %d bytes that are read; split it", maxDocument)
+		}
+		return text, err
+	}
 	info, err := f.file.Stat()
 	if err != nil {
 		return nil, err
@@ -76,9 +102,6 @@ func (f *textFile) next() ([]byte, error) {
 	text := make([]byte, info.Size())
 	if _, err := io.ReadFull(f.file, text); err != nil {
 		return nil, fmt.Errorf("%w; was it changed meanwhile?", err)
-	}
-	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-		return nil, errBinary
 	}
 	return text, nil
 }
