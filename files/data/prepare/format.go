@@ -16,15 +16,14 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
+	".arrow": FormatArrow, ".feather": FormatArrow,
 }
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.
 var unread = map[string]string{
-	".arrow":   "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet with to_parquet",
-	".feather": "Feather files are not read; write Parquet",
-	".bz2":     "bzip2 is not read; unpack the file",
-	".xz":      "xz is not read; unpack the file",
-	".lzma":    "LZMA is not read; unpack the file",
+	".bz2":  "bzip2 is not read; unpack the file",
+	".xz":   "xz is not read; unpack the file",
+	".lzma": "LZMA is not read; unpack the file",
 }
 
 // formatOf says by its name, and for JSON by its beginning, how the texts lie in a file.
@@ -36,8 +35,7 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	ending := path.Ext(name)
 	inner := strings.TrimSuffix(name, ending)
 	if why, known := unread[ending]; known {
-		_, table := tables[path.Ext(inner)]
-		if table || ending == ".arrow" || ending == ".feather" {
+		if _, table := tables[path.Ext(inner)]; table {
 			return "", fmt.Errorf("read text %s: %s, or leave it out with --include", file, why)
 		}
 		return FormatText, nil
@@ -51,8 +49,8 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	switch format := tables[ending]; {
 	case format == "":
 		return FormatText, nil
-	case format == FormatParquet && packed != "":
-		return "", fmt.Errorf("read text %s: Parquet files that are packed once more are not read; unpack it, or leave it out with --include", file)
+	case (format == FormatParquet || format == FormatArrow) && packed != "":
+		return "", fmt.Errorf("read text %s: Parquet and Arrow files that are packed once more are not read; unpack it, or leave it out with --include", file)
 	case format != FormatJSON:
 		return format, nil
 	}

@@ -117,8 +117,8 @@ func TestOneObjectIsOneText(t *testing.T) {
 
 func TestContainersThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
-		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet"},
-		"a.feather":                 {"ARROW1", "Feather files are not read"},
+		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "it ends before its schema"},
+		"a.feather":                 {"FEA1", "Feather's first version"},
 		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not read; unpack"},
 		"a.csv.bz2":                 {"BZh", "bzip2 is not read; unpack"},
 		"a.parquet.gz":              {"", "packed once more"},
