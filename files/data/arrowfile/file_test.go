@@ -43,15 +43,20 @@ func read(raw []byte) (rows int, err error) {
 			if err != nil {
 				return rows, err
 			}
-			if err := values(column, column.Length); err != nil {
+			if err := values(column); err != nil {
 				return rows, err
 			}
 		}
 	}
 }
 
-func values(c *Column, rows int) error {
-	for row := range min(rows, c.Length) {
+// values reads what has buffers of its own: of others a file may claim any number.
+func values(c *Column) error {
+	rows := c.Length
+	if c.Field.Kind == KindOther || c.Field.Kind == KindStruct || c.Field.length > 0 {
+		rows = min(rows, 100)
+	}
+	for row := range rows {
 		if c.Null(row) {
 			continue
 		}
@@ -69,7 +74,7 @@ func values(c *Column, rows int) error {
 		}
 	}
 	for _, inner := range c.Columns {
-		if err := values(inner, inner.Length); err != nil {
+		if err := values(inner); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,15 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
 	".arrow": FormatArrow, ".feather": FormatArrow,
+}
+
+// HoldsRows reports whether a file holds several texts, by the ending of its name.
+func HoldsRows(name string) bool {
+	name = strings.ToLower(name)
+	if ending := path.Ext(name); slices.Contains(compressions, ending) {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return tables[path.Ext(name)] != ""
 }
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.
