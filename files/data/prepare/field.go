@@ -69,6 +69,7 @@ func parseField(field string) ([]step, error) {
 type gather struct {
 	sample
 	texts int // that were added
+	lists int // around the value that is looked at
 }
 
 // add adds a text; several are lines.
@@ -174,6 +175,11 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 }
 
 func (g *gather) fromArray(raw json.RawMessage, steps []step) error {
+	// Each list around a value is scanned for itself.
+	if g.lists++; g.lists > maxSteps {
+		return fmt.Errorf("has lists in lists, more than %d deep", maxSteps)
+	}
+	defer func() { g.lists-- }()
 	only := -1
 	if len(steps) > 0 && steps[0].key == "" {
 		only, steps = steps[0].place, steps[1:]

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -130,6 +131,29 @@ func TestParseField(t *testing.T) {
 		got, err := parseField(field)
 		if (err != nil) != (want == nil) || err == nil && !cmp.Equal(got, want, cmp.AllowUnexported(step{})) {
 			t.Errorf("%q: %v, %v", field, got, err)
+		}
+	}
+}
+
+func TestTextOf(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"a.b": "x", "a": {"b": "y"}}`:         "x",
+		`{"a": {"b": null}}`:                    "",
+		`{"a": {}}`:                             "",
+		`{"a": null}`:                           "",
+		`{"a": [{"b": "x"}, {}, {"b": ["y"]}]}`: "x\ny",
+		`{"a": "x"}`:                            `key "a.b" ends at a value that is not what "b" asks for`,
+		`{"a": {"b": {"c": "x"}}}`:              `key "a.b" is not a string but an object; name a key of it as well`,
+		`{"a": {"b": ["x", 1]}}`:                `key "a.b" holds both texts and token ids`,
+		`{"a": {"b": [1, -1]}}`:                 `key "a.b" holds -1, which is no token id`,
+		`{"a": {"b": [1, 1.5]}}`:                `key "a.b" holds 1.5, which is no token id`,
+		`{"a": {"b": 1}}`:                       `key "a.b" is not a string`,
+		`{"b": 1}`:                              `no key "a.b"`,
+		`{"a": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "more than 32 deep",
+	} {
+		got, err := textOf([]byte(line), "a.b")
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && string(got.text) != want || err != nil && want == "" {
+			t.Errorf("%s: %q, %v", line, got.text, err)
 		}
 	}
 }
