@@ -13,7 +13,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
-	"github.com/pierrec/lz4/v4"
 )
 
 // unpacker unpacks pages into memory that it uses again.
@@ -146,19 +145,10 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 			return nil, err
 		}
 		return u.stream(reader, size, tooLong)
-	case format.Lz4Raw:
-		// Package parquet doubles its buffer while a block does not fit, or is damaged: only
-		// a block that is whole within its announced size may get there.
-		u.buffer = grow(u.buffer, size)
-		n, err := lz4.UncompressBlock(packed, u.buffer)
-		if err != nil {
-			return nil, fmt.Errorf("%w, or is damaged", tooLong)
-		}
-		return u.buffer[:n], nil
 	case format.Brotli:
 		return u.stream(brotli.NewReader(bytes.NewReader(packed)), size, tooLong)
 	default:
-		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, LZ4_RAW, Brotli or no compression", u.codec))
+		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, Brotli or no compression", u.codec))
 	}
 }
 
