@@ -114,13 +114,21 @@ func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator
 	if err != nil {
 		return nil, err
 	}
-	e := event.Evaluated{Step: step, Task: "loss", Scores: map[string]float64{}, Samples: len(data.sequences), Seconds: time.Since(begun).Seconds()}
-	for name, value := range map[string]float64{"loss": loss, "perplexity": math.Exp(loss)} {
+	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(measuredLoss(step, loss, len(data.sequences), begun))
+}
+
+// lossTask is what the event log calls the mean loss over sequences, and its score.
+const lossTask = "loss"
+
+// measuredLoss is the event of a mean loss over so many sequences.
+func measuredLoss(step uint32, loss float64, sequences int, begun time.Time) event.Evaluated {
+	e := event.Evaluated{Step: step, Task: lossTask, Scores: map[string]float64{}, Samples: sequences, Seconds: time.Since(begun).Seconds()}
+	for name, value := range map[string]float64{lossTask: loss, "perplexity": math.Exp(loss)} {
 		if !math.IsNaN(value) && !math.IsInf(value, 0) {
 			e.Scores[name] = value
 		}
 	}
-	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(e)
+	return e
 }
 
 // read reads what --data names.

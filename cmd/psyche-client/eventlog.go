@@ -9,6 +9,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
+// eventsFile is the event log in its folder.
+const eventsFile = "events.jsonl"
+
 // openEventLog opens the event log in a folder; without one nothing is written.
 func openEventLog(dir string) (*event.Log, error) {
 	if dir == "" {
@@ -17,7 +20,7 @@ func openEventLog(dir string) (*event.Log, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make events folder: %w", err)
 	}
-	return event.Open(filepath.Join(dir, "events.jsonl"))
+	return event.Open(filepath.Join(dir, eventsFile))
 }
 
 // beginEventLog opens the event log of a process that takes part in no run.

@@ -30,14 +30,17 @@ type soloCommand struct {
 	MicroBatch int    `default:"8" help:"Sequences that go through the model at once."`
 	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, those before a resume included."`
 
-	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after."`
+	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after (--eval-every: also between), into the event log as well."`
 	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})."`
+	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Measure --held-out every N steps as well; 0: only before and after (${default})."`
 
 	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
 	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})."`
 	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: that of --save, with .events behind its name."`
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+
+	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, into a folder each in --save, and print a table, the best first. May be given for three flags: every combination."`
 
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`
@@ -90,6 +93,9 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 	if err := c.check(line); err != nil {
 		return err
 	}
+	if len(c.Sweep) > 0 {
+		return c.sweep(ctx, t, line)
+	}
 	s := &solo{options: *c, terminal: t}
 	defer func() { s.failure = err; _ = s.close() }()
 	done, err := s.open(ctx)
@@ -114,6 +120,9 @@ func (c *soloCommand) check(line *kong.Context) error {
 	}
 	if err := c.checkParallelism(); err != nil {
 		return err
+	}
+	if c.EvalEvery > 0 && c.HeldOut == "" {
+		return usageError{errors.New("--eval-every measures --held-out, which is not given")}
 	}
 	if c.LogEvery < 1 {
 		return errors.New("--log-every is 0: want at least 1")
@@ -292,6 +301,11 @@ func (s *solo) train(ctx context.Context) error {
 				return err
 			}
 		}
+		if s.options.EvalEvery > 0 && s.step%s.options.EvalEvery == 0 && s.step < s.options.Steps {
+			if err := s.printHeldOut(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	// Saved before it is measured: nothing that happens there costs a step.
 	if err := s.save(context.WithoutCancel(ctx)); err != nil {
@@ -330,9 +344,13 @@ func (s *solo) printHeldOut(ctx context.Context) error {
 	if len(s.heldOut) == 0 {
 		return nil
 	}
+	begun := time.Now()
 	loss, err := s.learner.Evaluate(ctx, s.heldOut)
 	if err != nil {
 		return err
+	}
+	if err := s.events.Append(measuredLoss(s.step, loss, len(s.heldOut), begun)); err != nil {
+		s.terminal.logger().Error("write event", "err", err)
 	}
 	s.printf("step %d  held-out loss %.4f\n", s.step, loss)
 	return nil

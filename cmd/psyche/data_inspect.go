@@ -18,13 +18,17 @@ import (
 )
 
 type dataInspect struct {
-	Dir       string `arg:"" name:"dir" help:"Folder of token files."`
+	Dir       string `arg:"" name:"dir" help:"Folder of token files; with --order also the address of a mixture's JSON file."`
 	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
 	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes of a token: 2, 4 or 8; 0: as what lies beside the files says (data.json, *.metadata, *.idx), or 2 if --vocab-size or --tokenizer says that ids fit (${default})."`
 	VocabSize int    `default:"0" help:"Fail on a token id that is not less; 0: the tokenizer's in data.json, if there is one (${default})."`
-	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
+	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json, a folder that has one, OWNER/NAME of a model on the Hub, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
 	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0: none (${default})."`
 	Position  uint64 `default:"0" placeholder:"N" help:"Sequence to show instead of the first (${default})."`
+	Order     uint64 `default:"0" placeholder:"N" help:"Print only where the sequences of N indices of a run lie, from --position on: columns with tabs between them. Every client takes them in this order (${default})."`
+	Shuffle   uint64 `default:"0" placeholder:"SEED" help:"With --order: the seed, as solo --shuffle has it; 0: as in the files (${default})."`
+
+	AllowInnerData bool `help:"With --order: a mixture may lead to addresses of this machine and of private networks."`
 }
 
 // Run reads every token, checks the hashes of the manifest, and prints what it found.
@@ -32,12 +36,15 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	if c.Sample < 0 {
 		return fmt.Errorf("--sample %d, want at least 0", c.Sample)
 	}
+	if c.Order > 0 || c.Shuffle > 0 {
+		return c.printOrder(ctx, to)
+	}
 	described, found, err := manifest.Read(c.Dir)
 	if err != nil {
 		return err
 	}
 	o := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: c.VocabSize}
-	decoder, err := c.loadTokenizer(described)
+	decoder, err := c.loadTokenizer(ctx, described)
 	if err != nil {
 		return err
 	}
@@ -102,7 +109,7 @@ func (c dataInspect) sample(ctx context.Context, to console, decoder *tokenizer.
 
 // loadTokenizer returns the tokenizer to decode with, or nil when none is known. One that
 // is not what the data was made with is an error.
-func (c dataInspect) loadTokenizer(described manifest.Manifest) (*tokenizer.Tokenizer, error) {
+func (c dataInspect) loadTokenizer(ctx context.Context, described manifest.Manifest) (*tokenizer.Tokenizer, error) {
 	name := c.Tokenizer
 	if name == "" {
 		name = described.Tokenizer.Name
@@ -110,7 +117,7 @@ func (c dataInspect) loadTokenizer(described manifest.Manifest) (*tokenizer.Toke
 			return nil, nil
 		}
 	}
-	loaded, err := loadTokenizer(name)
+	loaded, err := loadTokenizer(ctx, name)
 	if err != nil {
 		return nil, err
 	}

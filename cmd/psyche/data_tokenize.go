@@ -14,10 +14,11 @@ import (
 
 type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
-	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, or bytes for one token per byte (${default})."`
+	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, a folder that has one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
-	Format          string   `enum:"auto,text,jsonl,json,csv,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (also with .gz or .zst) or .parquet, else text (${default})."`
-	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet) of the text (${default})."`
+	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet, arrow; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it), .parquet, .arrow or .feather, else text (${default})."`
+	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids (${default})."`
+	Split           string   `default:"train" placeholder:"NAME" help:"What to read of a data set in several splits (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
 	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of other files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
@@ -27,7 +28,7 @@ type dataTokenize struct {
 	ShardTokens     int      `default:"0" placeholder:"N" help:"Largest number of tokens of a file, at least 65536; 0: 67108864 (${default})."`
 	Workers         int      `default:"0" placeholder:"N" help:"Texts to encode at once; 0: one for each CPU. The outcome does not depend on it (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
-	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, and folders. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`
+	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, folders, and data sets of the Hugging Face Hub: hf://datasets/OWNER/NAME, with @REVISION, or a path or pattern in it, behind. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`
 }
 
 // progressInterval is the time between two lines of progress.
@@ -35,7 +36,7 @@ const progressInterval = time.Second
 
 // Run writes the token files.
 func (c dataTokenize) Run(ctx context.Context, to console) error {
-	encoder, err := loadTokenizer(c.Tokenizer)
+	encoder, err := loadTokenizer(ctx, c.Tokenizer)
 	if err != nil {
 		return err
 	}
@@ -43,9 +44,13 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
+	paths, err := c.localPaths(ctx, to)
+	if err != nil {
+		return err
+	}
 	started := time.Now()
 	manifest, err := prepare.Run(ctx, prepare.Options{
-		Paths:           c.Paths,
+		Paths:           paths,
 		Output:          c.Output,
 		Force:           c.Force,
 		Tokenizer:       encoder,
@@ -55,6 +60,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		Separator:       separator,
 		Format:          prepare.Format(c.Format),
 		Field:           c.Field,
+		Split:           c.Split,
 		Workers:         c.Workers,
 		Include:         c.Include,
 		HeldOut:         c.HeldOut,
@@ -102,14 +108,6 @@ func (c dataTokenize) between(encoder *tokenizer.Tokenizer) (begin, after []int3
 		return nil, nil, fmt.Errorf("--separator: %w", err)
 	}
 	return begin, after, nil
-}
-
-// loadTokenizer returns the byte-level tokenizer, or that of a file.
-func loadTokenizer(name string) (*tokenizer.Tokenizer, error) {
-	if name == "bytes" {
-		return tokenizer.Bytes(), nil
-	}
-	return tokenizer.Load(name)
 }
 
 // progressLines returns a function that prints progress now and then.

@@ -58,7 +58,7 @@ type commands struct {
 		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence." group:"Verify a run:"`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
-		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
+		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSON, CSV, Parquet, Arrow, or a data set of the Hub."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
 		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
 	} `cmd:"" help:"Prepare and serve training data." group:"Prepare data:"`

@@ -16,7 +16,7 @@ import (
 const maxMixSize = 1 << 20 // bytes of a mix's JSON file
 
 // openMix opens the sources of a mix, and mixes them.
-func openMix(ctx context.Context, at config.WeightedHTTPData, o Options) (reader, error) {
+func openMix(ctx context.Context, at config.WeightedHTTPData, o Options) (*weighted.Mix, error) {
 	text, err := web.Get(ctx, at.URL, maxMixSize, o.Web)
 	if err != nil {
 		return nil, err
@@ -54,6 +54,33 @@ func openMix(ctx context.Context, at config.WeightedHTTPData, o Options) (reader
 		return nil, closeAll(fmt.Errorf("%s: %w", web.Redact(at.URL), err))
 	}
 	return mixed, nil
+}
+
+// MixedPlace is where a sequence of a mixture lies.
+type MixedPlace struct {
+	Source int
+	tokens.Place
+}
+
+// MixOrder calls each with where the sequences of n indices of a mixture lie, from the index first
+// on. URL is that of the mixture's JSON file.
+func MixOrder(ctx context.Context, url string, o Options, first, n uint64, each func(index uint64, at MixedPlace) error) (err error) {
+	mix, err := openMix(ctx, config.WeightedHTTPData{URL: url}, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mix.Close()) }()
+	for index := first; index-first < n; index++ {
+		number, at := mix.At(index)
+		source, ok := mix.Sources()[number].(interface{ Place(uint64) tokens.Place })
+		if !ok {
+			return fmt.Errorf("%w: source %d of %s has no order that is known here", ErrUnsupported, number, web.Redact(url))
+		}
+		if err := errors.Join(ctx.Err(), each(index, MixedPlace{number, source.Place(at)})); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // samples is the Provider of ready-made samples.

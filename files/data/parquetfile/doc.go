@@ -9,7 +9,9 @@
 // CheckHeads the heads of all pages, CheckPages unpacks every page into a buffer of the
 // announced size and counts what its encoding says it holds.
 //
-// Features whose memory cannot be bounded are refused: the compressions LZ4 and Brotli, the encoding
-// DELTA_BYTE_ARRAY, encryption. Package parquet also panics on some damaged files; a
+// Features whose memory cannot be bounded are refused: the compressions LZO and LZ4, the
+// encoding DELTA_BYTE_ARRAY, encryption. LZ4_RAW is refused for another reason: package parquet
+// (v0.32.0) unpacks a block into a buffer of its own when three times the packed bytes are more
+// than the page, and then goes on with the buffer that it did not fill. Package parquet also panics on some damaged files; a
 // deferred Recovered makes errors of that.
 package parquetfile

@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -119,13 +120,15 @@ func zstandard(t testing.TB, raw []byte) []byte {
 	return b.Bytes()
 }
 
-func snap(t testing.TB, raw []byte) []byte {
+func snap(t testing.TB, raw []byte) []byte { return packed(t, &parquet.Snappy, raw) }
+
+func packed(t testing.TB, codec compress.Codec, raw []byte) []byte {
 	t.Helper()
-	packed, err := parquet.Snappy.Encode(nil, raw)
+	out, err := codec.Encode(nil, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packed
+	return out
 }
 
 // read does with a file what its users do.
@@ -163,6 +166,7 @@ func TestHonestPages(t *testing.T) {
 		"snappy":       forge(t, format.Snappy, nil, dataPage(size, format.Plain, 1, snap(t, oneValue))),
 		"zstd":         forge(t, format.Zstd, nil, dataPage(size, format.Plain, 1, zstandard(t, oneValue))),
 		"gzip":         forge(t, format.Gzip, nil, dataPage(size, format.Plain, 1, zipped(t, oneValue))),
+		"brotli":       forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, oneValue))),
 		"version 2":    forge(t, format.Snappy, nil, dataPageV2(8, format.Plain, 1, 2, join(v2, snap(t, []byte{7, 0, 0, 0})))),
 	} {
 		if err := read(t, raw); err != nil {
@@ -189,8 +193,9 @@ func TestBombs(t *testing.T) {
 		{"zstd", "unpacks to more", forge(t, format.Zstd, nil, dataPage(size, format.Plain, 1, zstandard(t, zeros)))},
 		{"snappy", "unpacks to more", forge(t, format.Snappy, nil, dataPage(size, format.Plain, 1, binary.AppendUvarint(nil, 1<<31)))},
 		{"gzip in version 2", "unpacks to more", forge(t, format.Gzip, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), zipped(t, zeros))))},
+		{"brotli", "unpacks to more", forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, zeros)))},
 		{"lz4", "LZ4_RAW, which is not read", forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, []byte{255}))},
-		{"brotli", "BROTLI, which is not read", forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, []byte{255}))},
+		{"lzo", "LZO, which is not read", forge(t, format.LZO, nil, dataPage(size, format.Plain, 1, []byte{255}))},
 		{"repetition levels", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(many, many)))},
 		{"definition levels", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(run(1, 0)), many)))},
 		{"levels in version 2", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPageV2(100, format.Plain, 1, 6, join(run(1<<30, 0), run(1<<30, 0))))},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/bits"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -143,18 +144,25 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		u.buffer = grow(u.buffer, size)
-		n, err := io.ReadFull(reader, u.buffer)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, err
-		}
-		if extra, _ := io.ReadFull(reader, make([]byte, 1)); extra > 0 {
-			return nil, tooLong
-		}
-		return u.buffer[:n], nil
+		return u.stream(reader, size, tooLong)
+	case format.Brotli:
+		return u.stream(brotli.NewReader(bytes.NewReader(packed)), size, tooLong)
 	default:
-		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip or no compression", u.codec))
+		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, Brotli or no compression", u.codec))
 	}
+}
+
+// stream unpacks at most size bytes of a stream.
+func (u *unpacker) stream(from io.Reader, size int, tooLong error) ([]byte, error) {
+	u.buffer = grow(u.buffer, size)
+	n, err := io.ReadFull(from, u.buffer)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	if extra, _ := io.ReadFull(from, make([]byte, 1)); extra > 0 {
+		return nil, tooLong
+	}
+	return u.buffer[:n], nil
 }
 
 func grow(buffer []byte, size int) []byte {

@@ -69,19 +69,19 @@ func (r *records) Close() error {
 	return r.file.Close()
 }
 
-func (r *records) next() ([]byte, error) {
+func (r *records) next() (sample, error) {
 	r.limit.reset()
 	record, err := r.reader.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
+		return sample{}, io.EOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("after record %d: %w", r.read, err)
+		return sample{}, fmt.Errorf("after record %d: %w", r.read, err)
 	}
 	r.read++
 	text := []byte(record[r.column])
 	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("record %d is not UTF-8", r.read)
+		return sample{}, fmt.Errorf("record %d is not UTF-8", r.read)
 	}
-	return text, nil
+	return sample{text: text}, nil
 }

@@ -1,6 +1,6 @@
 // Package prepare makes folders of token files from text.
 //
-// Run walks files and folders, takes the texts out of text, JSON, CSV and Parquet files,
+// Run walks files and folders, takes the texts out of text, JSON, CSV, Parquet and Arrow files,
 // encodes them and writes the tokens as *.ds files that package files/data/local reads, with
 // data.json, a manifest.Manifest of what they hold. A part of the texts can be held out of
 // training: its tokens go to heldout/heldout.ds, which readers of the folder do not see.

@@ -3,31 +3,37 @@ package prepare
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
 // compressions are the endings of files that are unpacked while they are read.
-var compressions = []string{".gz", ".zst"}
+var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
+	".arrow": FormatArrow, ".feather": FormatArrow,
+}
+
+// HoldsRows reports whether a file holds several texts, by the ending of its name.
+func HoldsRows(name string) bool {
+	name = strings.ToLower(name)
+	if ending := path.Ext(name); slices.Contains(compressions, ending) {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return tables[path.Ext(name)] != ""
 }
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.
 var unread = map[string]string{
-	".arrow":   "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet with to_parquet",
-	".feather": "Feather files are not read; write Parquet",
-	".bz2":     "bzip2 is not read; unpack the file",
-	".xz":      "xz is not read; unpack the file",
-	".lz4":     "LZ4 is not read; unpack the file",
-	".br":      "Brotli is not read; unpack the file",
-	".lzma":    "LZMA is not read; unpack the file",
+	".bz2":  "bzip2 is not read; unpack the file",
+	".xz":   "xz is not read; unpack the file",
+	".lzma": "LZMA is not read; unpack the file",
 }
 
 // formatOf says by its name, and for JSON by its beginning, how the texts lie in a file.
@@ -39,8 +45,7 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	ending := path.Ext(name)
 	inner := strings.TrimSuffix(name, ending)
 	if why, known := unread[ending]; known {
-		_, table := tables[path.Ext(inner)]
-		if table || ending == ".arrow" || ending == ".feather" {
+		if _, table := tables[path.Ext(inner)]; table {
 			return "", fmt.Errorf("read text %s: %s, or leave it out with --include", file, why)
 		}
 		return FormatText, nil
@@ -54,15 +59,12 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	switch format := tables[ending]; {
 	case format == "":
 		return FormatText, nil
-	case format == FormatParquet && packed != "":
-		return "", fmt.Errorf("read text %s: Parquet files that are packed once more are not read; unpack it, or leave it out with --include", file)
+	case (format == FormatParquet || format == FormatArrow) && packed != "":
+		return "", fmt.Errorf("read text %s: Parquet and Arrow files that are packed once more are not read; unpack it, or leave it out with --include", file)
 	case format != FormatJSON:
 		return format, nil
 	}
 	format, err := formatOfJSON(file)
-	if err == nil && format == FormatText && packed != "" {
-		err = errors.New("it has neither an array of objects nor an object in every line; unpack it if it is one text, or leave it out with --include")
-	}
 	if err != nil {
 		return "", fmt.Errorf("read text %s: %w", file, err)
 	}

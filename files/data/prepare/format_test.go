@@ -5,17 +5,42 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 )
 
 func packGzip(t *testing.T, text string) string {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	return packed(t, &out, gzip.NewWriter(&out), text)
+}
+
+func packZstd(t *testing.T, text string) string {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+func packLZ4(t *testing.T, text string) string {
+	var out bytes.Buffer
+	return packed(t, &out, lz4.NewWriter(&out), text)
+}
+
+func packBrotli(t *testing.T, text string) string {
+	var out bytes.Buffer
+	return packed(t, &out, brotli.NewWriter(&out), text)
+}
+
+func packed(t *testing.T, out *bytes.Buffer, w io.WriteCloser, text string) string {
+	t.Helper()
 	if _, err := w.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -25,12 +50,22 @@ func packGzip(t *testing.T, text string) string {
 	return out.String()
 }
 
-func packZstd(t *testing.T, text string) string {
-	w, err := zstd.NewWriter(nil)
+// TestCompressedTextIsUnpacked: a text file is a text, and a packed archive is none.
+func TestCompressedTextIsUnpacked(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"a.txt.gz": packGzip(t, "one"), "b.md.zst": packZstd(t, "two"), "c.lz4": packLZ4(t, "three"), "d.br": packBrotli(t, "four"),
+		"e.json.gz": packGzip(t, "{}"), "f.tar.gz": packGzip(t, "name\x00\x00"),
+	})
+	o := options(dir)
+	o.Output = t.TempDir()
+	made, err := Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(w.EncodeAll([]byte(text), nil))
+	if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "one|two|three|four|{}|" || made.SkippedBinary != 1 {
+		t.Errorf("%q, %d skipped", got, made.SkippedBinary)
+	}
 }
 
 // TestTextsOfContainers wants the texts of a file, not the syntax around them.
@@ -42,6 +77,7 @@ func TestTextsOfContainers(t *testing.T) {
 	for name, file := range map[string]string{
 		"a.jsonl": lines, "a.ndjson": lines, "a.json": lines, "b.json": array, "c.json": byteOrderMark + array, "d.jsonl": byteOrderMark + lines,
 		"a.jsonl.gz": packGzip(t, lines), "a.json.gz": packGzip(t, array), "b.json.gz": packGzip(t, lines),
+		"a.jsonl.lz4": packLZ4(t, lines), "a.json.br": packBrotli(t, array), "a.csv.br": packBrotli(t, table), "a.tsv.lz4": packLZ4(t, strings.ReplaceAll(table, ",", "\t")),
 		"a.jsonl.zst": packZstd(t, lines), "a.json.zst": packZstd(t, array), "a.CSV.zst": packZstd(t, table),
 		"a.csv": table, "b.csv": byteOrderMark + strings.ReplaceAll(table, "\n", "\r\n"), "a.csv.gz": packGzip(t, table),
 		"a.tsv": strings.ReplaceAll(table, ",", "\t"), "c.csv": "\"text\"\n\"one\"\n\"\"\n\"tw\u00f6\"\n",
@@ -81,12 +117,13 @@ func TestOneObjectIsOneText(t *testing.T) {
 
 func TestContainersThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
-		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet"},
-		"a.feather":                 {"ARROW1", "Feather files are not read"},
+		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "it ends before its schema"},
+		"a.feather":                 {"FEA1", "Feather's first version"},
 		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not read; unpack"},
 		"a.csv.bz2":                 {"BZh", "bzip2 is not read; unpack"},
 		"a.parquet.gz":              {"", "packed once more"},
-		"one.json.gz":               {packGzip(t, `{"a": 1}`), "neither an array of objects nor"},
+		"cut.txt.gz":                {packGzip(t, strings.Repeat("a", 9999))[:20], "unexpected EOF"},
+		"broken.txt.lz4":            {"no LZ4 at all", "lz4"},
 		"broken.json.gz":            {"no gzip, and long enough for a header", "gzip: invalid header"},
 		"broken.jsonl.zst":          {"no zstd, and long enough for a header", "magic number mismatch"},
 		"cut.jsonl.gz":              {packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40], "was the file cut off"},

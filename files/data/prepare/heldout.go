@@ -69,7 +69,7 @@ func (o Options) drawFrom(ctx context.Context, s source, index int, d *draw) (fo
 		if err != nil {
 			return false, fmt.Errorf("read text %s: %w", s.path, err)
 		}
-		if len(text) == 0 {
+		if text.empty() {
 			continue
 		}
 		d.texts++

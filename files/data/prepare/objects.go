@@ -81,14 +81,14 @@ func (a *objects) cutOff(err error) error {
 	return fmt.Errorf("after object %d: %w", a.read, err)
 }
 
-func (a *objects) next() ([]byte, error) {
+func (a *objects) next() (sample, error) {
 	object, err := a.nextObject()
 	if err != nil {
-		return nil, err
+		return sample{}, err
 	}
 	text, err := textOf(object, a.field)
 	if err != nil {
-		return nil, fmt.Errorf("object %d: %w", a.read, err)
+		return sample{}, fmt.Errorf("object %d: %w", a.read, err)
 	}
 	return text, nil
 }

@@ -22,24 +22,28 @@ const MinShardTokens = 64 << 10
 // Bounds on what is read as a whole, in bytes.
 const (
 	maxTextSize = 1 << 30   // a text file
-	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file
+	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file, an unpacked text
 )
 
-// Format says how the texts lie in a file.
+// Format says how the texts lie in a file. All but tables may be compressed: *.gz, *.zst, *.lz4, *.br.
 type Format string
 
 // Formats of files.
 const (
 	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
 	FormatText    Format = "text"    // the file is one text
-	FormatJSONL   Format = "jsonl"   // a JSON object in every line; may be compressed, *.gz or *.zst
-	FormatJSON    Format = "json"    // an array of JSON objects; may be compressed
-	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv; may be compressed
+	FormatJSONL   Format = "jsonl"   // a JSON object in every line
+	FormatJSON    Format = "json"    // an array of JSON objects
+	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv
 	FormatParquet Format = "parquet" // a table
+	FormatArrow   Format = "arrow"   // a table: a file or a stream
 )
 
 // DefaultField is the key or column with the text when Options.Field is empty.
 const DefaultField = "text"
+
+// DefaultSplit is what is read of a data set of several splits when Options.Split is empty.
+const DefaultSplit = "train"
 
 // Errors of Run.
 var (
@@ -62,7 +66,8 @@ type Options struct {
 	Separator     []int32 // after each text
 
 	Format  Format // empty: FormatAuto
-	Field   string // key or column with the text; empty: DefaultField
+	Field   string // key or column with the text, or the way to it, see parseField; empty: DefaultField
+	Split   string // of folders that save_to_disk wrote of a DatasetDict; empty: DefaultSplit
 	Workers int    // texts that are encoded at once; 0: one for every CPU
 
 	// Include has patterns (path.Match) of the names of files in folders to read. None:
@@ -115,7 +120,7 @@ func (o Options) check() error {
 		return errors.New("prepare data: no tokenizer")
 	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
-	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet}, o.Format):
+	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet, FormatArrow}, o.Format):
 		return fmt.Errorf("prepare data: format %q is not known", o.Format)
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)

@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
-// table is one column of strings of a Parquet file.
+// table is one column of strings, or of lists of token ids, of a Parquet file.
 type table struct {
 	file   *os.File
 	parsed *parquetfile.File
 	ctx    context.Context // of the run; ends the check of a long row group
 	group  int             // number of the first of groups
 	groups []parquet.RowGroup
-	column int
+	leaf   leaf
 	row    int64 // rows that were read
+	sample gather
 
 	pages  parquet.Pages // of the first of groups; nil: not open yet
 	skip   int64         // rows of the first group to pass over
@@ -40,22 +40,90 @@ func openParquet(ctx context.Context, file *os.File, field string, position int6
 	if err != nil {
 		return nil, err
 	}
-	column, found := opened.Schema().Lookup(field)
-	if !found && opened.Root().Column(field) != nil {
-		return nil, fmt.Errorf("column %q is a list or has columns of its own, strings are read; name the column of the text with --field", field)
+	found, err := findLeaf(opened.Root(), field)
+	if err != nil {
+		return nil, err
 	}
-	if !found {
-		return nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
-	}
-	if kind := column.Node.Type().Kind(); kind != parquet.ByteArray || column.MaxRepetitionLevel > 0 {
-		return nil, fmt.Errorf("column %q is of %v, want strings", field, column.Node)
-	}
-	t = &table{file: file, parsed: opened, ctx: ctx, groups: opened.RowGroups(), column: column.ColumnIndex, row: position, skip: position}
+	t = &table{file: file, parsed: opened, ctx: ctx, groups: opened.RowGroups(), leaf: found, row: position, skip: position}
 	for len(t.groups) > 0 && t.skip >= t.groups[0].NumRows() {
 		t.skip -= t.groups[0].NumRows()
 		t.groups, t.group = t.groups[1:], t.group+1
 	}
 	return t, nil
+}
+
+// leaf is a column of values, and which of them a field names.
+type leaf struct {
+	column int
+	most   int   // definition level of a value that is there
+	places []int // wanted in the list of each repetition level, from 1 on; -1: all
+	ids    bool  // token ids, not texts
+}
+
+// findLeaf returns the column that a field names.
+func findLeaf(root *parquet.Column, field string) (leaf, error) {
+	steps := []step{{key: field}} // a name may have dots
+	if root.Column(field) == nil {
+		var err error
+		if steps, err = parseField(field); err != nil {
+			return leaf{}, err
+		}
+	}
+	var l leaf
+	at := root
+	for {
+		list := len(l.places) < at.MaxRepetitionLevel()
+		switch {
+		case list && len(steps) > 0 && steps[0].key == "":
+			l.places, steps = append(l.places, steps[0].place), steps[1:]
+		case list:
+			l.places = append(l.places, -1)
+		case at.Leaf() && len(steps) == 0:
+			return l.of(at, field)
+		case at.Leaf():
+			return leaf{}, fmt.Errorf("column %q ends at %v, which has nothing that %s asks for", field, at.Name(), steps[0])
+		default:
+			next := element(at)
+			if next == nil && (len(steps) == 0 || steps[0].key == "") {
+				return leaf{}, fmt.Errorf("column %q has columns of its own (as %q); name one as well, as in --field messages.content", field, at.Columns()[0].Name())
+			}
+			if next == nil {
+				next, steps = at.Column(steps[0].key), steps[1:]
+			}
+			if next == nil {
+				return leaf{}, fmt.Errorf("no column %q; name the column of the text with --field", field)
+			}
+			at = next
+		}
+	}
+}
+
+// element returns the column below one that only makes a list of it: LIST's repeated group and
+// the element there, as pyarrow and Hive name them. Nil for others.
+func element(of *parquet.Column) *parquet.Column {
+	inner := of.Columns()
+	if len(inner) != 1 {
+		return nil
+	}
+	switch name := inner[0].Name(); {
+	case inner[0].Repeated() && (name == "list" || name == "bag" || name == "array"),
+		of.Repeated() && (name == "element" || name == "item" || name == "array_element"):
+		return inner[0]
+	}
+	return nil
+}
+
+// of completes a leaf by its column.
+func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
+	l.column, l.most = column.Index(), column.MaxDefinitionLevel()
+	switch kind := column.Type().Kind(); {
+	case kind == parquet.ByteArray:
+	case (kind == parquet.Int32 || kind == parquet.Int64) && len(l.places) > 0:
+		l.ids = true
+	default:
+		return leaf{}, fmt.Errorf("column %q is of %v, want strings, or lists of token ids", field, column.Type())
+	}
+	return l, nil
 }
 
 func (t *table) position() int64 { return t.row }
@@ -68,30 +136,74 @@ func (t *table) Close() error {
 	return errors.Join(err, t.file.Close())
 }
 
-func (t *table) next() (text []byte, err error) {
+func (t *table) next() (s sample, err error) {
 	defer parquetfile.Recovered(&err)
-	for len(t.ready) == 0 {
-		if err := t.fill(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil, io.EOF
-			}
-			return nil, fmt.Errorf("after row %d: %w", t.row, err)
+	t.sample = gather{sample: sample{t.sample.text[:0], t.sample.ids[:0]}}
+	at := make([]int, len(t.leaf.places)) // place in the list of each level
+	for first := true; ; first = false {
+		more, err := t.more(first)
+		if err != nil && (!errors.Is(err, io.EOF) || !first) {
+			return sample{}, fmt.Errorf("after row %d: %w", t.row, err)
+		}
+		if err != nil {
+			return sample{}, io.EOF
+		}
+		if !more {
+			t.row++
+			return t.sample.sample, nil
+		}
+		value := t.ready[0]
+		t.ready = t.ready[1:]
+		level := value.RepetitionLevel()
+		if level > len(at) || first != (level == 0) {
+			return sample{}, fmt.Errorf("after row %d: %w: a row begins within a list", t.row, parquetfile.ErrInvalid)
+		}
+		if level > 0 {
+			at[level-1]++
+		}
+		clear(at[level:])
+		if value.IsNull() || value.DefinitionLevel() < t.leaf.most || !t.leaf.wants(at) {
+			continue
+		}
+		if err := t.add(value); err != nil {
+			return sample{}, fmt.Errorf("row %d %w", t.row+1, err)
 		}
 	}
-	value := t.ready[0]
-	t.ready = t.ready[1:]
-	t.row++
-	if value.IsNull() {
-		return nil, nil
+}
+
+// wants reports whether a field names the value at some places of lists.
+func (l leaf) wants(at []int) bool {
+	for i, place := range l.places {
+		if place >= 0 && place != at[i] {
+			return false
+		}
 	}
-	text = value.ByteArray()
-	if len(text) > maxDocument {
-		return nil, fmt.Errorf("row %d has %d bytes, at most %d are read", t.row, len(text), maxDocument)
+	return true
+}
+
+func (t *table) add(value parquet.Value) error {
+	switch {
+	case !t.leaf.ids:
+		return t.sample.add(value.ByteArray())
+	case value.Kind() == parquet.Int32:
+		return t.sample.addID(int64(value.Int32()))
+	default:
+		return t.sample.addID(value.Int64())
 	}
-	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("row %d is not UTF-8", t.row)
+}
+
+// more sees to it that a value is ready, and reports whether it belongs to the row that was
+// begun. The first of a row may be of the next row group.
+func (t *table) more(first bool) (bool, error) {
+	for len(t.ready) == 0 {
+		if !first && t.values == nil && t.pages == nil {
+			return false, nil
+		}
+		if err := t.fill(); err != nil {
+			return false, err
+		}
 	}
-	return text, nil
+	return first || t.ready[0].RepetitionLevel() > 0, nil
 }
 
 // fill reads values, or opens what they are read from.
@@ -121,10 +233,10 @@ func (t *table) fill() error {
 		t.values = page.Values()
 		return nil
 	case len(t.groups) > 0:
-		if err := t.parsed.CheckPages(t.ctx, t.group, t.column); err != nil {
+		if err := t.parsed.CheckPages(t.ctx, t.group, t.leaf.column); err != nil {
 			return fmt.Errorf("row group %d: %w", t.group, err)
 		}
-		t.pages = t.groups[0].ColumnChunks()[t.column].Pages()
+		t.pages = t.groups[0].ColumnChunks()[t.leaf.column].Pages()
 		skip := t.skip
 		t.skip = 0
 		if skip > 0 {

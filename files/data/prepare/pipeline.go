@@ -18,7 +18,7 @@ type place struct {
 
 // job is a part of the input that is encoded at once: texts of one file.
 type job struct {
-	texts   [][]byte
+	texts   []sample
 	heldOut []bool
 	bytes   int64
 	weight  int64
@@ -132,11 +132,11 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 				j.last = true
 			default:
 				if s.format != FormatText {
-					text = append([]byte{}, text...) // it is valid until the next call only
+					text = text.clone() // it is valid until the next call only
 				}
 				j.texts = append(j.texts, text)
 				j.heldOut = append(j.heldOut, o.holdsOut(s, r.position()))
-				j.bytes += int64(len(text)) + 16
+				j.bytes += text.size() + 16
 			}
 		}
 		j.end = place{Source: index, Read: r.position()}
@@ -152,7 +152,7 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 // encode encodes the texts of a job.
 func (o Options) encode(j *job) {
 	for i, text := range j.texts {
-		if len(text) == 0 {
+		if text.empty() {
 			continue
 		}
 		to := &j.ids
@@ -160,7 +160,7 @@ func (o Options) encode(j *job) {
 			to = &j.held
 		}
 		*to = append(*to, o.Begin...)
-		ids, err := o.Tokenizer.AppendEncode(*to, text)
+		ids, err := o.appendIDs(*to, text)
 		if err != nil {
 			j.problem = fmt.Errorf("encode %s, text %d after %d: %w", j.source.path, i+1, j.first, err)
 			return
@@ -169,4 +169,17 @@ func (o Options) encode(j *job) {
 		j.count++
 	}
 	j.texts = nil
+}
+
+// appendIDs appends the tokens of a sample.
+func (o Options) appendIDs(to []int32, s sample) ([]int32, error) {
+	for _, id := range s.ids {
+		if int(id) >= o.Tokenizer.VocabSize() {
+			return nil, fmt.Errorf("it holds token id %d, the tokenizer has %d; name the tokenizer that the ids are of with --tokenizer", id, o.Tokenizer.VocabSize())
+		}
+	}
+	if len(s.ids) > 0 {
+		return append(to, s.ids...), nil
+	}
+	return o.Tokenizer.AppendEncode(to, s.text)
 }

@@ -4,20 +4,20 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"unicode/utf8"
-
-	"github.com/psyche-go/psyche/base/strictjson"
 )
 
 // reader reads the texts of one file, in order.
 type reader interface {
 	// next returns a text, or io.EOF after the last. It is valid until the next call.
-	next() ([]byte, error)
+	next() (sample, error)
 	// position is how many lines, rows or texts were read, for errors and resuming.
 	position() int64
 	io.Closer
@@ -36,6 +36,8 @@ func (s source) open(ctx context.Context, field string, position int64) (reader,
 	switch s.format {
 	case FormatParquet:
 		r, err = openParquet(ctx, file, field, position)
+	case FormatArrow:
+		r, err = openArrow(file, field, position)
 	case FormatJSONL:
 		r, err = openLines(file, field, position)
 	case FormatJSON:
@@ -61,11 +63,34 @@ func (f *textFile) Close() error    { return f.file.Close() }
 func (f *textFile) position() int64 { return f.read }
 
 // next returns the content of the file, or errBinary: text is UTF-8 without a NUL.
-func (f *textFile) next() ([]byte, error) {
+func (f *textFile) next() (sample, error) {
 	if f.read > 0 {
-		return nil, io.EOF
+		return sample{}, io.EOF
 	}
 	f.read++
+	text, err := f.content()
+	if err == nil && (bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text)) {
+		err = errBinary
+	}
+	if err != nil {
+		return sample{}, err
+	}
+	return sample{text: text}, nil
+}
+
+func (f *textFile) content() ([]byte, error) {
+	if slices.Contains(compressions, path.Ext(strings.ToLower(f.file.Name()))) {
+		from, end, err := unpack(f.file)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		text, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
+		if err == nil && len(text) > maxDocument {
+			err = fmt.Errorf("it unpacks to more than the %d bytes that are read; split it", maxDocument)
+		}
+		return text, err
+	}
 	info, err := f.file.Stat()
 	if err != nil {
 		return nil, err
@@ -76,9 +101,6 @@ func (f *textFile) next() ([]byte, error) {
 	text := make([]byte, info.Size())
 	if _, err := io.ReadFull(f.file, text); err != nil {
 		return nil, fmt.Errorf("%w; was it changed meanwhile?", err)
-	}
-	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-		return nil, errBinary
 	}
 	return text, nil
 }
@@ -145,49 +167,22 @@ func (l *lines) readLine() ([]byte, error) {
 	}
 }
 
-func (l *lines) next() ([]byte, error) {
+func (l *lines) next() (sample, error) {
 	for {
 		line, err := l.readLine()
 		if errors.Is(err, io.EOF) {
-			return nil, err
+			return sample{}, err
 		}
 		if err != nil {
-			return nil, fmt.Errorf("after line %d: %w", l.line, err)
+			return sample{}, fmt.Errorf("after line %d: %w", l.line, err)
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		text, err := textOf(line, l.field)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", l.line, err)
+			return sample{}, fmt.Errorf("line %d: %w", l.line, err)
 		}
 		return text, nil
 	}
-}
-
-// textOf returns the text of a JSON object.
-func textOf(line []byte, field string) ([]byte, error) {
-	if !utf8.Valid(line) {
-		return nil, errors.New("not UTF-8")
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(line, &object); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %w", err)
-	}
-	raw, found := object[field]
-	if !found {
-		return nil, fmt.Errorf("no key %q; name the key of the text with --field", field)
-	}
-	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
-	if err := strictjson.CheckEscapes(raw); err != nil {
-		return nil, fmt.Errorf("key %q: %w; remove it, or repair it", field, err)
-	}
-	var text *string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, fmt.Errorf("key %q is not a string: %w", field, err)
-	}
-	if text == nil {
-		return nil, nil // null: no text
-	}
-	return []byte(*text), nil
 }

@@ -66,6 +66,13 @@ func (o Options) sources() ([]source, error) {
 			if holdsTokens(root) {
 				return nil, fmt.Errorf("read text: %s holds tokens, not text (it has a %s); name the folder of the text", root, manifest.Name)
 			}
+			described, err := readSaved(root)
+			if err == nil && len(described.splits) > 0 {
+				root, err = described.split(root, o.Split)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read text: %w", err)
+			}
 			files, err := o.walk(root, isNamed)
 			if err != nil {
 				return nil, fmt.Errorf("read text: %w", err)
@@ -123,6 +130,7 @@ func expand(paths []string) (found []string, err error) {
 func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, error) {
 	output, outputErr := os.Stat(o.Output)
 	var found []source
+	folders := map[string]saved{}
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -138,7 +146,15 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 			if outputErr == nil && os.SameFile(info, output) || holdsTokens(file) {
 				return fs.SkipDir
 			}
+			folder, err := readSaved(file)
+			if err != nil {
+				return err
+			}
+			folders[file] = folder
 			return nil
+		}
+		if of := folders[filepath.Dir(file)]; len(of.files) > 0 && !slices.Contains(of.files, entry.Name()) {
+			return nil // it describes the data set
 		}
 		if !o.included(entry.Name()) || isNamed(info) {
 			return nil

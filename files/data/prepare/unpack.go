@@ -8,7 +8,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 )
 
 // maxWindow bounds what a zstd stream refers back to: what zstd --long allows by default.
@@ -18,7 +20,8 @@ const maxWindow = 128 << 20
 const byteOrderMark = "\ufeff"
 
 // unpack returns what a file holds, unpacked if its name says that it is compressed, and a
-// function that ends it.
+// function that ends it. What a stream may refer back to is bounded: by maxWindow, and of LZ4 and
+// Brotli by the formats themselves, to 8 MiB and 16 MiB.
 func unpack(file *os.File) (from io.Reader, end func(), err error) {
 	switch path.Ext(strings.ToLower(file.Name())) {
 	case ".gz":
@@ -33,6 +36,10 @@ func unpack(file *os.File) (from io.Reader, end func(), err error) {
 			return nil, nil, err
 		}
 		return decoder, decoder.Close, nil
+	case ".lz4":
+		return lz4.NewReader(file), func() {}, nil
+	case ".br":
+		return brotli.NewReader(file), func() {}, nil
 	}
 	return file, func() {}, nil
 }

@@ -203,7 +203,7 @@ func (s *Set) spans(indices []uint64) []span {
 	var spans []span
 	for at, index := range indices {
 		number := s.stored(index)
-		which := sort.Search(len(s.first), func(i int) bool { return s.first[i] > number }) - 1
+		which := s.fileOf(number)
 		file, first := s.files[which], (number-s.first[which])*uint64(s.options.SeqLen)
 		if last := len(spans) - 1; last >= 0 {
 			open := &spans[last]
@@ -217,6 +217,26 @@ func (s *Set) spans(indices []uint64) []span {
 		spans = append(spans, span{file: file, first: first, at: at, count: 1})
 	}
 	return spans
+}
+
+// Place is where a sequence lies.
+type Place struct {
+	Pass     uint64 // over the files, from 0
+	Sequence uint64 // its number over all files
+	File     string
+	Token    uint64 // of the file, its first
+}
+
+// Place returns where the sequence of an index of the run lies.
+func (s *Set) Place(index uint64) Place {
+	number := s.stored(index)
+	which := s.fileOf(number)
+	return Place{index / s.len, number, s.files[which].Name(), (number - s.first[which]) * uint64(s.options.SeqLen)}
+}
+
+// fileOf returns which file has a sequence.
+func (s *Set) fileOf(number uint64) int {
+	return sort.Search(len(s.first), func(i int) bool { return s.first[i] > number }) - 1
 }
 
 // stored maps an index of the run to the number of a sequence over all files.

@@ -88,6 +88,9 @@ func (m *Mix) At(index uint64) (source int, sequence uint64) {
 	return int(p.source), number*uint64(m.shares[p.source]) + uint64(p.rank)
 }
 
+// Sources returns the sources, in the order of At's numbers.
+func (m *Mix) Sources() []Source { return m.sources }
+
 // Len returns the number of sequences of all sources together.
 func (m *Mix) Len() uint64 {
 	sum := uint64(0)

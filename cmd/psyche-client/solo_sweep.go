@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Bounds of a sweep.
+const (
+	maxSwept     = 3  // flags
+	maxTrainings = 64 // combinations
+)
+
+// swept is a flag of --sweep and its values.
+type swept struct {
+	flag   string
+	values []string
+}
+
+// notSwept are flags that belong to all trainings of a sweep, or name what each has for itself.
+var notSwept = []string{"sweep", "save", "events-dir", "steps", "held-out"}
+
+// parseSweep reads KEY=VALUE,VALUE of each --sweep.
+func parseSweep(texts []string, flags []*kong.Flag) (all []swept, err error) {
+	trainings := 1
+	for _, text := range texts {
+		key, list, found := strings.Cut(text, "=")
+		key = strings.ReplaceAll(strings.TrimPrefix(key, "--"), "_", "-")
+		at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == key || slices.Contains(f.Aliases, key) })
+		if !found || at < 0 || slices.Contains(notSwept, flags[at].Name) {
+			return nil, usageError{fmt.Errorf("--sweep %s: want a flag of this command and its values, as in --sweep lr=1e-3,3e-4", text)}
+		}
+		s := swept{flags[at].Name, strings.Split(list, ",")}
+		if slices.ContainsFunc(all, func(other swept) bool { return other.flag == s.flag }) {
+			return nil, usageError{fmt.Errorf("--sweep names --%s twice", s.flag)}
+		}
+		for i, value := range s.values {
+			if value == "" || strings.ContainsAny(value, `/\`) || slices.Contains(s.values[:i], value) {
+				return nil, usageError{fmt.Errorf("--sweep %s: a value is empty, there twice, or a path", text)}
+			}
+		}
+		all = append(all, s)
+		trainings *= len(s.values)
+		if len(all) > maxSwept || trainings > maxTrainings {
+			return nil, usageError{fmt.Errorf("--sweep asks for more than %d flags or %d trainings", maxSwept, maxTrainings)}
+		}
+	}
+	return all, nil
+}
+
+// combinations returns a value of each flag for every training; the last flag changes soonest.
+func combinations(all []swept) [][]string {
+	made := [][]string{nil}
+	for _, s := range all {
+		var next [][]string
+		for _, before := range made {
+			for _, value := range s.values {
+				next = append(next, append(slices.Clone(before), value))
+			}
+		}
+		made = next
+	}
+	return made
+}
+
+// outcome is what came of one training of a sweep.
+type outcome struct {
+	values  []string
+	step    uint32
+	loss    float64 // of the last step; NaN: none
+	heldOut float64 // NaN: not measured
+	seconds float64 // of all steps
+	tokens  int
+	failed  bool
+}
+
+// sweep trains every combination, each as if its command line had been typed, and prints a table.
+func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context) error {
+	all, err := parseSweep(c.Sweep, line.Selected().Flags)
+	if err != nil {
+		return err
+	}
+	if c.Save == "" || c.EventsDir != "" {
+		return usageError{errors.New("--sweep needs --save DIR, where each training gets a folder, and its event log one beside it; leave --events-dir away")}
+	}
+	var outcomes []outcome
+	for _, values := range combinations(all) {
+		var settings []string
+		for i, value := range values {
+			settings = append(settings, all[i].flag+"="+value)
+		}
+		name := strings.Join(settings, " ")
+		_, _ = fmt.Fprintf(t.Out, "== %s\n", name)
+		arguments := withoutSweep(line.Args)
+		for _, setting := range append(settings, c.ownPlaces(name)...) {
+			arguments = append(arguments, "--"+setting)
+		}
+		code := run(ctx, arguments, t)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		o := readOutcome(filepath.Join(filepath.Join(c.Save, name)+eventsBeside, eventsFile), code != 0)
+		o.values = values
+		outcomes = append(outcomes, o)
+	}
+	return printSweep(t, all, outcomes)
+}
+
+// ownPlaces returns the flags that say where the training of a name writes.
+func (c *soloCommand) ownPlaces(name string) []string {
+	places := []string{"save=" + filepath.Join(c.Save, name), "wandb-run=" + strings.TrimSpace(c.WandbRun+" "+name)}
+	if c.TensorboardDir != "" {
+		places = append(places, "tensorboard-dir="+filepath.Join(c.TensorboardDir, name))
+	}
+	if c.MetricsFile != "" {
+		ending := filepath.Ext(c.MetricsFile)
+		places = append(places, "metrics-file="+strings.TrimSuffix(c.MetricsFile, ending)+" "+name+ending)
+	}
+	return places
+}
+
+// withoutSweep returns the arguments of a command line without --sweep.
+func withoutSweep(arguments []string) (left []string) {
+	for i := 0; i < len(arguments); i++ {
+		switch {
+		case arguments[i] == "--sweep":
+			i++
+		case !strings.HasPrefix(arguments[i], "--sweep="):
+			left = append(left, arguments[i])
+		}
+	}
+	return left
+}
+
+// readOutcome reads the event log of a training.
+func readOutcome(log string, failed bool) outcome {
+	o := outcome{loss: math.NaN(), heldOut: math.NaN(), failed: failed}
+	for e, err := range event.Read(log) {
+		if err != nil {
+			o.failed = true
+			break
+		}
+		switch body := e.Body.(type) {
+		case event.Trained:
+			o.step, o.loss = body.Step, float64(body.Loss)
+			o.seconds += body.Seconds
+			o.tokens += body.Tokens
+		case event.Evaluated:
+			if loss, measured := body.Scores[lossTask]; body.Task == lossTask && measured {
+				o.heldOut = loss
+			}
+		}
+	}
+	return o
+}
+
+// printSweep prints a table of trainings, the best first: of the least held-out loss, or, where that was
+// not measured, of the least loss of the last step.
+func printSweep(t terminal, all []swept, outcomes []outcome) error {
+	order := func(o outcome) float64 {
+		switch {
+		case o.failed || math.IsNaN(o.loss):
+			return math.Inf(1)
+		case !math.IsNaN(o.heldOut):
+			return o.heldOut
+		}
+		return o.loss
+	}
+	slices.SortStableFunc(outcomes, func(a, b outcome) int { return cmp.Compare(order(a), order(b)) })
+	table := tabwriter.NewWriter(t.Out, 0, 0, 2, ' ', 0)
+	for _, s := range all {
+		_, _ = fmt.Fprintf(table, "%s\t", s.flag)
+	}
+	_, _ = fmt.Fprintln(table, "step\tloss\theld-out loss\ttokens/s\tseconds\t")
+	failures := 0
+	for _, o := range outcomes {
+		heldOut, note := "-", ""
+		if !math.IsNaN(o.heldOut) {
+			heldOut = fmt.Sprintf("%.6f", o.heldOut)
+		}
+		if o.failed {
+			failures++
+			note = "failed"
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%.6f\t%s\t%.0f\t%.1f\t%s\n", strings.Join(o.values, "\t"), o.step, o.loss, heldOut, float64(o.tokens)/max(o.seconds, 1e-9), o.seconds, note)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if failures > 0 {
+		return fmt.Errorf("%d of %d trainings failed; what each said is above", failures, len(outcomes))
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestSweep trains four combinations, and goes on with them.
+func TestSweep(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	save := filepath.Join(t.TempDir(), "sweep")
+	line := func(steps string, more ...string) []string {
+		return soloLine(model, data, append([]string{"--steps", steps, "--save", save, "--held-out", data, "--sweep", "learning_rate=0.01,0.0001", "--sweep=weight-decay=0,0.1"}, more...)...)
+	}
+	figures := filepath.Join(t.TempDir(), "figures.jsonl")
+	out := succeed(t, line("2", "--metrics-file", figures)...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	table := lines[len(lines)-5:]
+	if !strings.HasPrefix(table[0], "lr") || !strings.Contains(table[0], "weight-decay  step  loss") || !strings.HasPrefix(table[1], "0.01 ") || strings.Contains(out, "failed") {
+		t.Errorf("printed %s", out)
+	}
+	if _, err := os.Stat(filepath.Join(save, "lr=0.0001 weight-decay=0.1", "config.json")); err != nil {
+		t.Error(err)
+	}
+	if rows, err := os.ReadFile(strings.Replace(figures, ".jsonl", " lr=0.01 weight-decay=0.jsonl", 1)); err != nil || !strings.Contains(string(rows), "eval/loss/loss") {
+		t.Errorf("figures %s, %v", rows, err)
+	}
+	out = succeed(t, line("3", "--eval-every", "1")...)
+	if strings.Count(out, "resumed from") != 4 {
+		t.Errorf("printed %s", out)
+	}
+	if out = succeed(t, line("3")...); strings.Count(out, "nothing to do") != 4 || strings.Count(out, "\n0.01 ") != 2 {
+		t.Errorf("printed %s", out)
+	}
+}
+
+func TestEvalEvery(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	events := t.TempDir()
+	out := succeed(t, soloLine(model, data, "--steps", "5", "--held-out", data, "--eval-every", "2", "--events-dir", events)...)
+	if strings.Count(out, "held-out loss") != 4 {
+		t.Errorf("printed %s", out)
+	}
+	var steps []uint32
+	for e, err := range event.Read(filepath.Join(events, eventsFile)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, ok := e.Body.(event.Evaluated); ok && body.Scores[lossTask] > 0 {
+			steps = append(steps, body.Step)
+		}
+	}
+	if len(steps) != 4 || steps[0] != 0 || steps[1] != 2 || steps[2] != 4 || steps[3] != 5 {
+		t.Errorf("measured after %v", steps)
+	}
+	fail(t, exitUsage, "--eval-every measures --held-out, which is not given", soloLine(model, data, "--eval-every", "2")...)
+}
+
+func TestSweepsThatAreRefused(t *testing.T) {
+	model, data := toy(t)
+	for _, test := range [][]string{
+		{"want a flag of this command", "--sweep", "lr"},
+		{"want a flag of this command", "--sweep", "nothing=1,2"},
+		{"want a flag of this command", "--sweep", "save=a,b"},
+		{"names --lr twice", "--sweep", "lr=1,2", "--sweep", "learning-rate=3"},
+		{"a value is empty, there twice, or a path", "--sweep", "lr=1,1"},
+		{"more than 3 flags or 64 trainings", "--sweep", "lr=1,2,3,4,5,6,7,8,9", "--sweep", "eps=1,2,3,4,5,6,7,8"},
+		{"--sweep needs --save DIR", "--sweep", "lr=1,2"},
+	} {
+		fail(t, exitUsage, test[0], soloLine(model, data, test[1:]...)...)
+	}
+}

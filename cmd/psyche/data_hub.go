@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/data/hubset"
+	"github.com/psyche-go/psyche/files/data/prepare"
+	"github.com/psyche-go/psyche/files/hub"
+	"github.com/psyche-go/psyche/files/tokenizer"
+)
+
+// hubClient returns a client of the Hub that the environment names.
+func hubClient(datasets bool) (*hub.Client, error) {
+	o, err := hub.FromEnvironment(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	o.Datasets = datasets
+	return hub.New(o)
+}
+
+// localPaths gets the data sets of the Hub among paths, and returns what lies here of all.
+func (c dataTokenize) localPaths(ctx context.Context, to console) ([]string, error) {
+	var here []string
+	for _, path := range c.Paths {
+		if !strings.HasPrefix(path, hubset.Scheme) {
+			here = append(here, path)
+			continue
+		}
+		address, err := hubset.Parse(path)
+		if err != nil {
+			return nil, err
+		}
+		client, err := hubClient(true)
+		if err != nil {
+			return nil, err
+		}
+		files, commit, err := hubset.Download(ctx, client, address, c.Split, prepare.HoldsRows)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = fmt.Fprintf(to.err, "%s: %d files of commit %s\n", path, len(files), commit)
+		here = append(here, files...)
+	}
+	return here, nil
+}
+
+// tokenizerFile is the tokenizer in a folder, or in a repository of the Hub.
+const tokenizerFile = "tokenizer.json"
+
+// loadTokenizer returns the byte-level tokenizer, or that of a file, a folder, or a repository of
+// the Hub.
+func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, error) {
+	if name == "bytes" {
+		return tokenizer.Bytes(), nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return tokenizer.Load(filepath.Join(name, tokenizerFile))
+	case err == nil || strings.HasSuffix(name, ".json"):
+		return tokenizer.Load(name)
+	}
+	repo, revision, _ := strings.Cut(strings.TrimPrefix(name, "hf://"), "@")
+	if strings.Count(repo, "/") != 1 || hub.CheckRepo(repo) != nil {
+		return nil, fmt.Errorf("tokenizer %s: no such file or folder, nor OWNER/NAME of a repository of the Hugging Face Hub", name)
+	}
+	client, err := hubClient(false)
+	if err != nil {
+		return nil, err
+	}
+	got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return path == tokenizerFile }})
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer %s: there is no such file or folder here, and of the Hub: %w", name, err)
+	}
+	if len(got.Files) == 0 {
+		return nil, fmt.Errorf("tokenizer %s: the repository has no %s; name another with the same tokenizer, or write one with save_pretrained of a fast tokenizer", name, tokenizerFile)
+	}
+	return tokenizer.Load(filepath.Join(got.Dir, tokenizerFile))
+}

@@ -1,0 +1,229 @@
+package arrowfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Bounds of buffers, in bytes.
+const (
+	maxBuffer   = 1 << 30   // as it lies in the file
+	maxUnpacked = 512 << 20 // of one that is compressed
+	maxWindow   = 128 << 20
+)
+
+// Codecs of buffers.
+const (
+	codecNone = -1
+	codecLZ4  = 0
+	codecZstd = 1
+)
+
+// Batch is some rows.
+type Batch struct {
+	Rows int
+
+	file    *File
+	m       message
+	codec   int64
+	nodes   []byte // pairs of the length of a column and its nulls, of 8 bytes each
+	buffers []byte // pairs of the place of a buffer in the body and its length
+}
+
+func (f *File) batch(m message) (*Batch, error) {
+	rows, err := m.head.number(0, 8, 0)
+	if err != nil {
+		return nil, err
+	}
+	if rows < 0 || rows > maxRows {
+		return nil, fmt.Errorf("%w: a record batch has %d rows, at most %d are read; write smaller ones", ErrInvalid, rows, maxRows)
+	}
+	b := &Batch{Rows: int(rows), file: f, m: m, codec: codecNone}
+	for field, to := range map[int]*[]byte{1: &b.nodes, 2: &b.buffers} {
+		at, length, err := m.head.vector(field, 16)
+		if err != nil {
+			return nil, err
+		}
+		*to = m.head.raw[at : at+16*length]
+	}
+	compression, found, err := m.head.table(3)
+	if err != nil || !found {
+		return b, err
+	}
+	b.codec, err = compression.number(0, 1, codecLZ4)
+	if err == nil && b.codec != codecLZ4 && b.codec != codecZstd {
+		err = fmt.Errorf("%w: its buffers are compressed in the way %d, which is not known", ErrInvalid, b.codec)
+	}
+	return b, err
+}
+
+// Column is a column of a batch, or within another.
+type Column struct {
+	Field   Field
+	Length  int
+	Columns []*Column // within it
+
+	valid, offsets, values []byte // as Kind has them; valid is empty if no value is missing
+}
+
+// Column reads a column of the schema, by its number there.
+func (b *Batch) Column(number int) (*Column, error) {
+	w := walk{batch: b}
+	for i, field := range b.file.Fields[:number] {
+		if err := w.pass(field); err != nil {
+			return nil, fmt.Errorf("column %q: %w", b.file.Fields[i].Name, err)
+		}
+	}
+	column, err := w.read(b.file.Fields[number])
+	if err == nil && column.Length != b.Rows {
+		err = fmt.Errorf("%w: it has %d values, the record batch has %d rows", ErrInvalid, column.Length, b.Rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", b.file.Fields[number].Name, err)
+	}
+	return column, nil
+}
+
+// walk goes through the columns of a batch in their order.
+type walk struct {
+	batch        *Batch
+	node, buffer int // next
+}
+
+// pass passes over a column.
+func (w *walk) pass(f Field) error {
+	if !f.indirect && (f.kind == typeBinaryView || f.kind == typeUTF8View) {
+		return fmt.Errorf("%w: it is of %s, and nothing behind it is read", ErrInvalid, f.Type())
+	}
+	w.node++
+	w.buffer += f.buffers
+	if f.kind == typeUnion && !f.indirect && w.batch.file.version < 4 {
+		w.buffer++ // of metadata before V5 a union has a validity too
+	}
+	for _, inner := range f.Fields {
+		if err := w.pass(inner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a column. Of what is not read it has the length only.
+func (w *walk) read(f Field) (*Column, error) {
+	if f.Kind == KindOther {
+		c := &Column{Field: f, Length: w.batch.Rows}
+		return c, w.pass(f)
+	}
+	if 16*w.node+16 > len(w.batch.nodes) {
+		return nil, fmt.Errorf("%w: the record batch has fewer columns than the schema", ErrInvalid)
+	}
+	length := int64(binary.LittleEndian.Uint64(w.batch.nodes[16*w.node:]))
+	if length < 0 || length > maxBuffer {
+		return nil, fmt.Errorf("%w: it has %d values", ErrInvalid, length)
+	}
+	c := &Column{Field: f, Length: int(length)}
+	w.node++
+	to := []*[]byte{&c.valid, &c.offsets, &c.values}
+	switch f.Kind {
+	case KindInt:
+		to = []*[]byte{&c.valid, &c.values}
+	case KindList, KindStruct:
+		to = to[:f.buffers]
+	}
+	for _, buffer := range to {
+		var err error
+		if *buffer, err = w.batch.buffer(w.buffer); err != nil {
+			return nil, err
+		}
+		w.buffer++
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	for _, inner := range f.Fields {
+		column, err := w.read(inner)
+		if err != nil {
+			return nil, err
+		}
+		c.Columns = append(c.Columns, column)
+	}
+	return c, nil
+}
+
+// check compares buffers with the length of a column.
+func (c *Column) check() error {
+	n := int64(c.Length)
+	short := len(c.valid) > 0 && int64(len(c.valid)) < (n+7)/8
+	switch {
+	case n == 0:
+	case c.Field.Kind == KindInt:
+		short = short || int64(len(c.values)) < n*int64(c.Field.width)
+	case c.Field.Kind == KindText, c.Field.Kind == KindList && c.Field.length == 0:
+		short = short || int64(len(c.offsets)) < (n+1)*int64(c.Field.width)
+	}
+	if short {
+		return fmt.Errorf("%w: %d values have a buffer that is too short for them", ErrInvalid, c.Length)
+	}
+	return nil
+}
+
+// buffer reads a buffer of a batch.
+func (b *Batch) buffer(number int) ([]byte, error) {
+	if 16*number+16 > len(b.buffers) {
+		return nil, fmt.Errorf("%w: the record batch has fewer buffers than the schema asks for", ErrInvalid)
+	}
+	at := int64(binary.LittleEndian.Uint64(b.buffers[16*number:]))
+	length := int64(binary.LittleEndian.Uint64(b.buffers[16*number+8:]))
+	if at < 0 || length < 0 || at > b.m.size || length > b.m.size-at {
+		return nil, fmt.Errorf("%w: a buffer lies outside its record batch", ErrInvalid)
+	}
+	if length > maxBuffer {
+		return nil, fmt.Errorf("%w: a buffer has %d bytes, at most %d are read; write smaller record batches", ErrInvalid, length, maxBuffer)
+	}
+	raw := make([]byte, length)
+	if _, err := b.file.from.ReadAt(raw, b.m.body+at); err != nil && !(errors.Is(err, io.EOF) && length == 0) {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	if b.codec == codecNone || length == 0 {
+		return raw, nil
+	}
+	if length < 8 {
+		return nil, fmt.Errorf("%w: a compressed buffer has no length", ErrInvalid)
+	}
+	unpacked := int64(binary.LittleEndian.Uint64(raw))
+	if raw = raw[8:]; unpacked == -1 { // it was not worth it
+		return raw, nil
+	}
+	if unpacked < 0 || unpacked > maxUnpacked {
+		return nil, fmt.Errorf("%w: a compressed buffer announces %d bytes, at most %d are read; write smaller record batches", ErrInvalid, unpacked, maxUnpacked)
+	}
+	return unpack(b.codec, raw, int(unpacked))
+}
+
+// unpack unpacks a buffer of a length. Memory grows with what comes, not with what is announced.
+func unpack(codec int64, raw []byte, length int) ([]byte, error) {
+	from := io.Reader(lz4.NewReader(bytes.NewReader(raw)))
+	if codec == codecZstd {
+		decoder, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		defer decoder.Close()
+		from = decoder
+	}
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(from, int64(length)+1))
+	if err == nil && n != int64(length) {
+		err = fmt.Errorf("it unpacks to another length than the %d bytes that it announces", length)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: a compressed buffer: %w", ErrInvalid, err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,145 @@
+package arrowfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrInvalid says that a file is no Arrow file, or is damaged, or is of a kind that is not read.
+var ErrInvalid = errors.New("invalid Arrow file")
+
+// maxDescription bounds what describes a message, in bytes.
+const maxDescription = 64 << 20
+
+// maxRows bounds the rows of a record batch.
+const maxRows = 1 << 27
+
+const magic = "ARROW1\x00\x00"
+
+// Kinds of messages (Message.fbs).
+const (
+	messageSchema     = 1
+	messageDictionary = 2
+	messageBatch      = 3
+)
+
+// continuation is before the length of a description.
+const continuation = 0xffffffff
+
+// File is an open file or stream.
+type File struct {
+	Fields []Field
+
+	from    io.ReaderAt
+	size    int64
+	at      int64 // of the next message
+	version int64
+}
+
+// Open reads the schema of a file of size bytes. A file is read as the stream that it
+// contains, whose end is marked.
+func Open(from io.ReaderAt, size int64) (*File, error) {
+	f := &File{from: from, size: size}
+	start := make([]byte, min(size, int64(len(magic))))
+	if _, err := from.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if string(start) == magic {
+		f.at = int64(len(magic))
+	}
+	if len(start) >= 4 && string(start[:4]) == "FEA1" {
+		return nil, fmt.Errorf("%w: it is Feather's first version, which is not read; write it anew", ErrInvalid)
+	}
+	m, err := f.message()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it ends before its schema", ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.kind != messageSchema {
+		return nil, fmt.Errorf("%w: it does not begin with a schema", ErrInvalid)
+	}
+	if order, err := m.head.number(0, 2, 0); err != nil || order != 0 {
+		return nil, fmt.Errorf("%w: its numbers are big-endian, which is not read", ErrInvalid)
+	}
+	left := maxFields
+	f.version = m.version
+	f.Fields, err = readFields(m.head, 1, 0, &left)
+	return f, err
+}
+
+// message is a part of a stream.
+type message struct {
+	kind       int64
+	version    int64
+	head       flatTable
+	body, size int64 // where its body lies
+}
+
+// message reads the next message, or returns io.EOF at the end.
+func (f *File) message() (m message, err error) {
+	var start [8]byte
+	if f.at == f.size {
+		return m, io.EOF
+	}
+	n, err := f.from.ReadAt(start[:], f.at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return m, err
+	}
+	length, before := binary.LittleEndian.Uint32(start[:]), int64(4) // as before Arrow 0.15
+	if length == continuation {
+		length, before = binary.LittleEndian.Uint32(start[4:]), 8
+	}
+	if int64(n) < before {
+		return m, fmt.Errorf("%w: it ends within a message; was it cut off?", ErrInvalid)
+	}
+	if length == 0 {
+		return m, io.EOF
+	}
+	if int64(length) > f.size-f.at-before || length > maxDescription {
+		return m, fmt.Errorf("%w: at byte %d a message is described in %d bytes; is it an Arrow file, or was it cut off?", ErrInvalid, f.at, length)
+	}
+	raw := make([]byte, length)
+	if _, err := f.from.ReadAt(raw, f.at+before); err != nil {
+		return m, err
+	}
+	root, err := rootTable(raw)
+	if err != nil {
+		return m, err
+	}
+	var found bool
+	var errs [5]error
+	m.version, errs[0] = root.number(0, 2, 0)
+	m.kind, errs[1] = root.number(1, 1, 0)
+	m.head, found, errs[2] = root.table(2)
+	m.size, errs[3] = root.number(3, 8, 0)
+	m.body = f.at + before + int64(length)
+	if err := errors.Join(errs[:]...); err != nil {
+		return m, err
+	}
+	if !found || m.size < 0 || m.size > f.size-m.body {
+		return m, fmt.Errorf("%w: the message at byte %d has %d bytes, the file has fewer; was it cut off?", ErrInvalid, f.at, m.size)
+	}
+	f.at = m.body + m.size
+	return m, nil
+}
+
+// Next returns the next record batch, or io.EOF after the last.
+func (f *File) Next() (*Batch, error) {
+	for {
+		m, err := f.message()
+		if err != nil {
+			return nil, err
+		}
+		switch m.kind {
+		case messageBatch:
+			return f.batch(m)
+		case messageDictionary: // of columns that are not read
+		default:
+			return nil, fmt.Errorf("%w: it has a message of the kind %d between record batches", ErrInvalid, m.kind)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package arrowfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+func example(t testing.TB, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "prepare", "testdata", "formats", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// read reads every column of a file and all of its values.
+func read(raw []byte) (rows int, err error) {
+	f, err := Open(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		return 0, err
+	}
+	for {
+		b, err := f.Next()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return rows, err
+		}
+		rows += b.Rows
+		for number := range f.Fields {
+			column, err := b.Column(number)
+			if err != nil {
+				return rows, err
+			}
+			if err := values(column); err != nil {
+				return rows, err
+			}
+		}
+	}
+}
+
+// values reads what has buffers of its own: of others a file may claim any number.
+func values(c *Column) error {
+	rows := c.Length
+	if c.Field.Kind == KindOther || c.Field.Kind == KindStruct || c.Field.length > 0 {
+		rows = min(rows, 100)
+	}
+	for row := range rows {
+		if c.Null(row) {
+			continue
+		}
+		var err error
+		switch c.Field.Kind {
+		case KindText:
+			_, err = c.Text(row)
+		case KindInt:
+			c.Int(row)
+		case KindList:
+			_, _, err = c.List(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, inner := range c.Columns {
+		if err := values(inner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestExamples(t *testing.T) {
+	for _, name := range []string{"stream.arrow", "file.arrow", "lz4.feather", "zstd.feather", "saved/data-00000-of-00002.arrow"} {
+		if rows, err := read(example(t, name)); err != nil || rows != 7 && !strings.HasPrefix(name, "saved") {
+			t.Errorf("%s: %d rows, %v", name, rows, err)
+		}
+	}
+}
+
+// TestDamage changes many a byte: an error or other values, never a panic.
+func TestDamage(t *testing.T) {
+	for _, name := range []string{"stream.arrow", "lz4.feather"} {
+		whole := example(t, name)
+		for at := 0; at < len(whole); at += 13 {
+			for _, value := range []byte{0, 0x7f, 0xff} {
+				raw := bytes.Clone(whole)
+				raw[at] = value
+				_, err := read(raw)
+				if err != nil && !errors.Is(err, ErrInvalid) {
+					t.Errorf("%s, byte %d: %v", name, at, err)
+				}
+			}
+			if _, err := read(whole[:at]); err != nil && !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s, cut at %d: %v", name, at, err)
+			}
+		}
+	}
+}
+
+// TestBuffersThatUnpackToMore wants no more memory than what is announced.
+func TestBuffersThatUnpackToMore(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := w.EncodeAll(make([]byte, 64<<20), nil)
+	for _, announced := range []uint64{8, 1 << 20, 1 << 40} {
+		raw := append(binary.LittleEndian.AppendUint64(nil, announced), packed...)
+		b := &Batch{
+			file: &File{from: bytes.NewReader(raw)}, m: message{size: int64(len(raw))}, codec: codecZstd,
+			buffers: binary.LittleEndian.AppendUint64(make([]byte, 8), uint64(len(raw))),
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := b.buffer(0)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d announced: %v", announced, err)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+			t.Errorf("%d announced: %d bytes were allocated", announced, used)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(example(f, "stream.arrow"))
+	f.Add(example(f, "file.arrow"))
+	f.Add(example(f, "zstd.feather"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := read(raw); err != nil && !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package arrowfile
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// flatTable is a table of a FlatBuffer, every access to which is checked.
+// (https://flatbuffers.dev/internals/)
+type flatTable struct {
+	raw    []byte // the whole buffer
+	at     int    // of the table
+	fields []byte // its vtable's offsets of fields, of two bytes each
+}
+
+// errFlat says that the description of a message is damaged.
+var errFlat = fmt.Errorf("%w: the description of a message is damaged", ErrInvalid)
+
+// rootTable returns the table that a buffer begins with.
+func rootTable(raw []byte) (flatTable, error) { return tableAt(raw, 0) }
+
+// tableAt returns the table that an offset at a place refers to.
+func tableAt(raw []byte, at int) (flatTable, error) {
+	at, ok := follow(raw, at)
+	if !ok || at > len(raw)-4 {
+		return flatTable{}, errFlat
+	}
+	vtable := int64(at) - int64(int32(binary.LittleEndian.Uint32(raw[at:])))
+	if vtable < 0 || vtable > int64(len(raw)-4) {
+		return flatTable{}, errFlat
+	}
+	length := int(binary.LittleEndian.Uint16(raw[vtable:]))
+	if length < 4 || length > len(raw)-int(vtable) {
+		return flatTable{}, errFlat
+	}
+	return flatTable{raw, at, raw[int(vtable)+4 : int(vtable)+length]}, nil
+}
+
+// follow returns where an offset at a place leads.
+func follow(raw []byte, at int) (int, bool) {
+	if at < 0 || at > len(raw)-4 {
+		return 0, false
+	}
+	to := int64(at) + int64(binary.LittleEndian.Uint32(raw[at:]))
+	return int(to), to < int64(len(raw))
+}
+
+// field returns where a field of size bytes lies, or 0 if the table leaves it out.
+func (t flatTable) field(number, size int) (int, error) {
+	if 2*number+2 > len(t.fields) {
+		return 0, nil
+	}
+	offset := int(binary.LittleEndian.Uint16(t.fields[2*number:]))
+	if offset == 0 {
+		return 0, nil
+	}
+	if t.at+offset > len(t.raw)-size {
+		return 0, errFlat
+	}
+	return t.at + offset, nil
+}
+
+// number returns an integer of size bytes, with its sign, or what it is if left out.
+func (t flatTable) number(field, size int, otherwise int64) (int64, error) {
+	at, err := t.field(field, size)
+	if err != nil || at == 0 {
+		return otherwise, err
+	}
+	switch size {
+	case 1:
+		return int64(t.raw[at]), nil
+	case 2:
+		return int64(int16(binary.LittleEndian.Uint16(t.raw[at:]))), nil
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(t.raw[at:]))), nil
+	default:
+		return int64(binary.LittleEndian.Uint64(t.raw[at:])), nil
+	}
+}
+
+// table returns a table that a field refers to.
+func (t flatTable) table(field int) (inner flatTable, found bool, err error) {
+	at, err := t.field(field, 4)
+	if err != nil || at == 0 {
+		return flatTable{}, false, err
+	}
+	inner, err = tableAt(t.raw, at)
+	return inner, err == nil, err
+}
+
+// vector returns where the elements of a vector begin, and how many of size bytes there are.
+func (t flatTable) vector(field, size int) (at, length int, err error) {
+	at, err = t.field(field, 4)
+	if err != nil || at == 0 {
+		return 0, 0, err
+	}
+	at, ok := follow(t.raw, at)
+	if !ok || at > len(t.raw)-4 {
+		return 0, 0, errFlat
+	}
+	count := int64(binary.LittleEndian.Uint32(t.raw[at:]))
+	if count*int64(size) > int64(len(t.raw)-at-4) {
+		return 0, 0, errFlat
+	}
+	return at + 4, int(count), nil
+}
+
+// maxName bounds the name of a column, in bytes: a name can stand for any number of them.
+const maxName = 4096
+
+// text returns a string.
+func (t flatTable) text(field int) (string, error) {
+	at, length, err := t.vector(field, 1)
+	if err == nil && length > maxName {
+		err = fmt.Errorf("%w: a name has %d bytes", ErrInvalid, length)
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(t.raw[at : at+length]), nil
+}

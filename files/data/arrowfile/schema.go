@@ -1,0 +1,175 @@
+package arrowfile
+
+import "fmt"
+
+// Kind is what the values of a column are.
+type Kind int
+
+// Kinds of columns.
+const (
+	KindOther  Kind = iota // is not read
+	KindText               // UTF-8
+	KindInt                // integers
+	KindList               // lists, of the values of the one column within
+	KindStruct             // objects of the columns within
+)
+
+// Bounds of schemas.
+const (
+	maxFields  = 4096
+	maxNesting = 32
+)
+
+// Types of Arrow (Schema.fbs), as far as their buffers differ.
+const (
+	typeNull            = 1
+	typeInt             = 2
+	typeBinary          = 4
+	typeUTF8            = 5
+	typeList            = 12
+	typeStruct          = 13
+	typeUnion           = 14
+	typeFixedSizeList   = 16
+	typeMap             = 17
+	typeLargeBinary     = 19
+	typeLargeUTF8       = 20
+	typeLargeList       = 21
+	typeRunEndEncoded   = 22
+	typeBinaryView      = 23
+	typeUTF8View        = 24
+	typeListView        = 25
+	typeLargeListView   = 26
+	unionDense          = 1
+	buffersOfFixedWidth = 2 // validity, values
+)
+
+// Field describes a column.
+type Field struct {
+	Name   string
+	Kind   Kind
+	Fields []Field // within it
+
+	kind     int64 // a type above
+	width    int   // bytes of an integer, or of an offset
+	signed   bool
+	length   int // of the lists of FixedSizeList
+	buffers  int // its own
+	indirect bool
+}
+
+// Type names the type for errors.
+func (f Field) Type() string {
+	names := map[int64]string{
+		typeNull: "null", typeInt: "integers", typeBinary: "bytes", typeUTF8: "text", typeList: "lists", typeStruct: "objects", typeUnion: "unions",
+		typeFixedSizeList: "lists", typeMap: "maps", typeLargeBinary: "bytes", typeLargeUTF8: "text", typeLargeList: "lists",
+		typeBinaryView: "views of bytes (write it with compat_level oldest, or as Parquet)", typeUTF8View: "views of text (write it with compat_level oldest, or as Parquet)",
+	}
+	switch name, found := names[f.kind]; {
+	case f.indirect:
+		return "categories (a dictionary); make them strings"
+	case found:
+		return name
+	}
+	return fmt.Sprintf("Arrow's type %d", f.kind)
+}
+
+// readFields reads the fields in a vector of a table.
+func readFields(of flatTable, vector, depth int, left *int) ([]Field, error) {
+	at, length, err := of.vector(vector, 4)
+	if err != nil {
+		return nil, err
+	}
+	if *left -= length; *left < 0 || depth > maxNesting {
+		return nil, fmt.Errorf("%w: it has more than %d columns, or they are nested deeper than %d", ErrInvalid, maxFields, maxNesting)
+	}
+	fields := make([]Field, length)
+	for i := range fields {
+		table, err := tableAt(of.raw, at+4*i)
+		if err != nil {
+			return nil, err
+		}
+		if fields[i], err = readField(table, depth, left); err != nil {
+			return nil, err
+		}
+	}
+	return fields, nil
+}
+
+func readField(t flatTable, depth int, left *int) (f Field, err error) {
+	if f.Name, err = t.text(0); err != nil {
+		return f, err
+	}
+	if f.kind, err = t.number(2, 1, 0); err != nil {
+		return f, err
+	}
+	if _, f.indirect, err = t.table(4); err != nil {
+		return f, err
+	}
+	if f.Fields, err = readFields(t, 5, depth+1, left); err != nil {
+		return f, err
+	}
+	about, found, err := t.table(3)
+	if err != nil {
+		return f, err
+	}
+	if !found {
+		return f, fmt.Errorf("%w: column %q has no type", ErrInvalid, f.Name)
+	}
+	if f.indirect { // indices in its place
+		f.buffers, f.Fields = buffersOfFixedWidth, nil
+		return f, nil
+	}
+	return f, f.setType(about)
+}
+
+// setType notes what a type means for buffers.
+func (f *Field) setType(about flatTable) (err error) {
+	f.buffers, f.width = buffersOfFixedWidth, 4
+	within := -1
+	switch f.kind {
+	case typeNull, typeRunEndEncoded:
+		f.buffers = 0
+	case typeInt:
+		f.Kind, within = KindInt, 0
+		bits, bitsErr := about.number(0, 4, 0)
+		signed, signErr := about.number(1, 1, 0)
+		if bitsErr != nil || signErr != nil || (bits != 8 && bits != 16 && bits != 32 && bits != 64) {
+			return fmt.Errorf("%w: column %q has integers of %d bits", ErrInvalid, f.Name, bits)
+		}
+		f.width, f.signed = int(bits/8), signed != 0
+	case typeUTF8, typeLargeUTF8:
+		f.Kind, f.buffers, within = KindText, 3, 0
+	case typeBinary, typeLargeBinary:
+		f.buffers = 3
+	case typeList, typeLargeList:
+		f.Kind, within = KindList, 1
+	case typeMap:
+	case typeFixedSizeList:
+		f.Kind, f.buffers, within = KindList, 1, 1
+		length, err := about.number(0, 4, 0)
+		if err != nil || length < 1 {
+			return fmt.Errorf("%w: column %q has lists of %d values", ErrInvalid, f.Name, length)
+		}
+		f.length = int(length)
+	case typeStruct:
+		f.Kind, f.buffers = KindStruct, 1
+	case typeUnion:
+		mode, err := about.number(0, 2, 0)
+		if err != nil {
+			return err
+		}
+		f.buffers = 1
+		if mode == unionDense {
+			f.buffers = 2
+		}
+	case typeListView, typeLargeListView:
+		f.buffers = 3
+	}
+	if f.kind == typeLargeUTF8 || f.kind == typeLargeList {
+		f.width = 8
+	}
+	if within >= 0 && within != len(f.Fields) {
+		return fmt.Errorf("%w: column %q of %s has %d columns within", ErrInvalid, f.Name, f.Type(), len(f.Fields))
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package prepare
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/psyche-go/psyche/files/data/arrowfile"
+)
+
+// batches is one column of an Arrow file, or what a field names in it.
+type batches struct {
+	file   *os.File
+	parsed *arrowfile.File
+	column int
+	steps  []step // within the column
+	field  string
+	row    int64 // rows that were read
+
+	skip   int64             // rows to pass over before the next
+	values *arrowfile.Column // of the current record batch
+	at, of int               // row of the batch to read, and how many it has
+	sample gather
+}
+
+func openArrow(file *os.File, field string, position int64) (*batches, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := arrowfile.Open(file, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	b := &batches{file: file, parsed: parsed, field: field, row: position, skip: position}
+	b.column, b.steps, err = findColumn(parsed.Fields, field)
+	return b, err
+}
+
+// findColumn returns the column that a field names, and the way within it.
+func findColumn(columns []arrowfile.Field, field string) (number int, within []step, err error) {
+	steps := []step{{key: field}} // a name may have dots
+	if number = columnOf(columns, field); number < 0 {
+		if steps, err = parseField(field); err != nil {
+			return 0, nil, err
+		}
+		number = columnOf(columns, steps[0].key)
+	}
+	if number < 0 {
+		return 0, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+	}
+	within = steps[1:]
+	at, rest, listed := columns[number], within, false
+	for {
+		switch {
+		case at.Kind == arrowfile.KindList:
+			if len(rest) > 0 && rest[0].key == "" {
+				rest = rest[1:]
+			}
+			at, listed = at.Fields[0], true
+		case at.Kind == arrowfile.KindStruct && (len(rest) == 0 || rest[0].key == ""):
+			return 0, nil, fmt.Errorf("column %q has columns of its own; name one as well, as in --field messages.content", field)
+		case at.Kind == arrowfile.KindStruct:
+			inner := columnOf(at.Fields, rest[0].key)
+			if inner < 0 {
+				return 0, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+			}
+			at, rest = at.Fields[inner], rest[1:]
+		case len(rest) > 0:
+			return 0, nil, fmt.Errorf("column %q ends at %q, which has nothing that %s asks for", field, at.Name, rest[0])
+		case at.Kind == arrowfile.KindText, at.Kind == arrowfile.KindInt && listed:
+			return number, within, nil
+		default:
+			return 0, nil, fmt.Errorf("column %q is of %s, want strings, or lists of token ids", field, at.Type())
+		}
+	}
+}
+
+func columnOf(columns []arrowfile.Field, name string) int {
+	for i, column := range columns {
+		if column.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *batches) position() int64 { return b.row }
+func (b *batches) Close() error    { return b.file.Close() }
+
+func (b *batches) next() (sample, error) {
+	for b.at == b.of {
+		if err := b.advance(); errors.Is(err, io.EOF) {
+			return sample{}, io.EOF
+		} else if err != nil {
+			return sample{}, fmt.Errorf("after row %d: %w", b.row, err)
+		}
+	}
+	b.sample = gather{sample: sample{b.sample.text[:0], b.sample.ids[:0]}}
+	if err := b.sample.fromArrow(b.values, b.at, b.steps); err != nil {
+		return sample{}, fmt.Errorf("row %d: column %q %w", b.row+1, b.field, err)
+	}
+	b.at++
+	b.row++
+	return b.sample.sample, nil
+}
+
+// advance goes to the next record batch.
+func (b *batches) advance() error {
+	batch, err := b.parsed.Next()
+	if err != nil {
+		return err
+	}
+	b.at, b.of = 0, 0
+	if b.skip >= int64(batch.Rows) {
+		b.skip -= int64(batch.Rows)
+		return nil
+	}
+	b.values, err = batch.Column(b.column)
+	b.at, b.of, b.skip = int(b.skip), batch.Rows, 0
+	return err
+}
+
+// fromArrow adds what a field names in the value of a row; findColumn has been there.
+func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) error {
+	if row >= column.Length {
+		return fmt.Errorf("is damaged: %w: a column has fewer values than the one around it", arrowfile.ErrInvalid)
+	}
+	if column.Null(row) {
+		return nil
+	}
+	switch column.Field.Kind {
+	case arrowfile.KindText:
+		text, err := column.Text(row)
+		if err != nil {
+			return err
+		}
+		return g.add(text)
+	case arrowfile.KindInt:
+		return g.addID(column.Int(row))
+	case arrowfile.KindList:
+		from, to, err := column.List(row)
+		if err != nil {
+			return err
+		}
+		if len(steps) > 0 && steps[0].key == "" {
+			from += steps[0].place
+			to, steps = min(from+1, to), steps[1:]
+		}
+		for at := from; at < to; at++ {
+			if err := g.fromArrow(column.Columns[0], at, steps); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return g.fromArrow(column.Columns[columnOf(column.Field.Fields, steps[0].key)], row, steps[1:])
+	}
+}

@@ -1,0 +1,215 @@
+package prepare
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/strictjson"
+)
+
+// sample is what is between two separators: a text, or the ids of one that is encoded already.
+type sample struct {
+	text []byte
+	ids  []int32
+}
+
+func (s sample) empty() bool { return len(s.text) == 0 && len(s.ids) == 0 }
+
+// size is what a sample takes in memory, in bytes.
+func (s sample) size() int64 { return int64(len(s.text)) + 4*int64(len(s.ids)) }
+
+// clone returns a sample that stays valid.
+func (s sample) clone() sample {
+	return sample{append([]byte{}, s.text...), append([]int32{}, s.ids...)}
+}
+
+// step goes from a value to one within it: by a key of an object, or by a place in a list.
+type step struct {
+	key   string // of an object; empty with a place
+	place int    // in a list, from 0
+}
+
+// maxSteps bounds the depth of a field.
+const maxSteps = 32
+
+// parseField cuts a field into steps: messages[0].content is the key messages, the first
+// element of that list, and the key content of that object. A list that is gone through
+// without a place gives all of its elements.
+func parseField(field string) ([]step, error) {
+	var steps []step
+	for part := range strings.SplitSeq(field, ".") {
+		key, places, _ := strings.Cut(part, "[")
+		if key == "" {
+			return nil, fmt.Errorf("field %q: a name is missing; write it as messages[0].content", field)
+		}
+		steps = append(steps, step{key: key})
+		for places != "" {
+			number, rest, closed := strings.Cut(places, "]")
+			place, err := strconv.ParseUint(number, 10, 31)
+			if !closed || err != nil || (rest != "" && rest[0] != '[') {
+				return nil, fmt.Errorf("field %q: want a number from 0 on in each pair of brackets, as in messages[0].content", field)
+			}
+			steps = append(steps, step{place: int(place)})
+			places = strings.TrimPrefix(rest, "[")
+		}
+		if strings.HasSuffix(part, "[") || len(steps) > maxSteps {
+			return nil, fmt.Errorf("field %q: want at most %d steps, as in messages[0].content", field, maxSteps)
+		}
+	}
+	return steps, nil
+}
+
+// gather makes a sample of the values that a field names.
+type gather struct {
+	sample
+	texts int // that were added
+	lists int // around the value that is looked at
+}
+
+// add adds a text; several are lines.
+func (g *gather) add(text []byte) error {
+	if len(g.ids) > 0 {
+		return errors.New("holds both texts and token ids")
+	}
+	if g.texts > 0 {
+		g.text = append(g.text, '\n')
+	}
+	g.texts++
+	if len(text) > maxDocument-len(g.text) {
+		return fmt.Errorf("has more than the %d bytes that are read; split it", maxDocument)
+	}
+	if !utf8.Valid(text) {
+		return errors.New("is not UTF-8")
+	}
+	g.text = append(g.text, text...)
+	return nil
+}
+
+// addID adds a token. Whether the vocabulary has it is checked when it is written.
+func (g *gather) addID(id int64) error {
+	switch {
+	case g.texts > 0:
+		return errors.New("holds both texts and token ids")
+	case id < 0 || id > math.MaxInt32:
+		return fmt.Errorf("holds %d, which is no token id", id)
+	case len(g.ids) >= maxDocument/4:
+		return fmt.Errorf("has more than the %d token ids that are read; split it", maxDocument/4)
+	}
+	g.ids = append(g.ids, int32(id))
+	return nil
+}
+
+// textOf returns the sample of a JSON object.
+func textOf(line []byte, field string) (sample, error) {
+	if !utf8.Valid(line) {
+		return sample{}, errors.New("not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil {
+		return sample{}, fmt.Errorf("not a JSON object: %w", err)
+	}
+	var steps []step
+	raw, found := object[field] // a key may have dots
+	if !found {
+		var err error
+		if steps, err = parseField(field); err != nil {
+			return sample{}, err
+		}
+		raw, found = object[steps[0].key]
+		steps = steps[1:]
+	}
+	if !found {
+		return sample{}, fmt.Errorf("no key %q; name the key of the text with --field", field)
+	}
+	var g gather
+	if err := g.fromJSON(raw, steps, false); err != nil {
+		return sample{}, fmt.Errorf("key %q %w", field, err)
+	}
+	return g.sample, nil
+}
+
+// fromJSON adds what a field names in a value; listed says that the value lies in a list.
+func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	switch {
+	case string(raw) == "null": // no text
+		return nil
+	case raw[0] == '[':
+		return g.fromArray(raw, steps)
+	case raw[0] == '{' && len(steps) > 0 && steps[0].key != "":
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &object); err != nil {
+			return err
+		}
+		inner, found := object[steps[0].key]
+		if !found { // as null
+			return nil
+		}
+		return g.fromJSON(inner, steps[1:], false)
+	case raw[0] == '{' && len(steps) == 0:
+		return errors.New("is not a string but an object; name a key of it as well, as in --field messages.content")
+	case len(steps) > 0:
+		return fmt.Errorf("ends at a value that is not what %s asks for", steps[0])
+	case listed && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
+		id, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			return fmt.Errorf("holds %.20s, which is no token id", raw)
+		}
+		return g.addID(id)
+	}
+	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
+	if err := strictjson.CheckEscapes(raw); err != nil {
+		return fmt.Errorf("has text that is damaged: %w; remove it, or repair it", err)
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("is not a string: %w", err)
+	}
+	return g.add([]byte(text))
+}
+
+func (g *gather) fromArray(raw json.RawMessage, steps []step) error {
+	// Each list around a value is scanned for itself.
+	if g.lists++; g.lists > maxSteps {
+		return fmt.Errorf("has lists in lists, more than %d deep", maxSteps)
+	}
+	defer func() { g.lists-- }()
+	only := -1
+	if len(steps) > 0 && steps[0].key == "" {
+		only, steps = steps[0].place, steps[1:]
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := decoder.Token(); err != nil {
+		return err
+	}
+	var element json.RawMessage
+	for i := 0; decoder.More(); i++ {
+		element = element[:0]
+		if err := decoder.Decode(&element); err != nil {
+			return err
+		}
+		if only >= 0 && i != only {
+			continue
+		}
+		if err := g.fromJSON(element, steps, only < 0); err != nil {
+			return err
+		}
+		if i == only {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s step) String() string {
+	if s.key != "" {
+		return strconv.Quote(s.key)
+	}
+	return fmt.Sprintf("[%d]", s.place)
+}

@@ -1,0 +1,196 @@
+package prepare
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/files/tokenizer"
+)
+
+// gpt2 returns the tokenizer that the expected ids are of.
+func gpt2(t testing.TB) *tokenizer.Tokenizer {
+	t.Helper()
+	packed, err := os.ReadFile(filepath.Join("..", "..", "tokenizer", "testdata", "gpt2.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(unzip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(name, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := tokenizer.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+// TestFormatsAgreeWithDatasets: the ids of each format are those of Python's datasets and
+// tokenizers (testdata/formats.py).
+func TestFormatsAgreeWithDatasets(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "formats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var expected []struct {
+		Path, Field, Split string
+		IDs                [][]int32
+	}
+	if err := json.Unmarshal(raw, &expected); err != nil {
+		t.Fatal(err)
+	}
+	const separator = 5
+	encoder := gpt2(t)
+	for _, e := range expected {
+		t.Run(e.Path+"/"+e.Field+e.Split, func(t *testing.T) {
+			t.Parallel()
+			o := Options{
+				Paths: []string{filepath.Join("testdata", "formats", e.Path)}, Output: t.TempDir(), Tokenizer: encoder, TokenizerName: "gpt2",
+				Separator: []int32{separator}, Field: e.Field, Split: e.Split,
+			}
+			if _, err := Run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			var want []int32
+			for _, ids := range e.IDs {
+				want = append(append(want, ids...), separator)
+			}
+			made, err := os.ReadFile(filepath.Join(o.Output, "train-00000.ds"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int32
+			for i := 0; i < len(made); i += 2 {
+				got = append(got, int32(binary.LittleEndian.Uint16(made[i:])))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestPlacesInFilesGoOn: whatever is read goes on at each row, as after an interruption.
+func TestPlacesInFilesGoOn(t *testing.T) {
+	for _, name := range []string{"rows.jsonl.lz4", "rows.json.zst", "zstd.parquet", "snappy.parquet", "stream.arrow", "zstd.feather"} {
+		path := filepath.Join("testdata", "formats", name)
+		format, err := Options{Format: FormatAuto}.formatOf(path, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(field string, position int64) (found []sample) {
+			r, err := source{path: path, format: format}.open(t.Context(), field, position)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			defer func() { _ = r.Close() }()
+			for {
+				s, err := r.next()
+				if err == io.EOF {
+					return found
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				found = append(found, s.clone())
+			}
+		}
+		for _, field := range []string{"text", "messages.content", "input_ids"} {
+			whole := read(field, 0)
+			for at := range whole {
+				if diff := cmp.Diff(whole[at:], read(field, int64(at)), cmp.AllowUnexported(sample{})); diff != "" {
+					t.Errorf("%s, %s from row %d: %s", name, field, at, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestParseField(t *testing.T) {
+	for field, want := range map[string][]step{
+		"text": {{key: "text"}}, "a.b": {{key: "a"}, {key: "b"}}, "a[2].b": {{key: "a"}, {place: 2}, {key: "b"}}, "a[0][13]": {{key: "a"}, {}, {place: 13}},
+		"": nil, "a.": nil, "a[": nil, "a[x]": nil, "a[-1]": nil, "a[1": nil, "a[1]b": nil, "[0]": nil, "a[1][": nil, "a[]": nil,
+	} {
+		got, err := parseField(field)
+		if (err != nil) != (want == nil) || err == nil && !cmp.Equal(got, want, cmp.AllowUnexported(step{})) {
+			t.Errorf("%q: %v, %v", field, got, err)
+		}
+	}
+}
+
+func TestTextOf(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"a.b": "x", "a": {"b": "y"}}`:         "x",
+		`{"a": {"b": null}}`:                    "",
+		`{"a": {}}`:                             "",
+		`{"a": null}`:                           "",
+		`{"a": [{"b": "x"}, {}, {"b": ["y"]}]}`: "x\ny",
+		`{"a": "x"}`:                            `key "a.b" ends at a value that is not what "b" asks for`,
+		`{"a": {"b": {"c": "x"}}}`:              `key "a.b" is not a string but an object; name a key of it as well`,
+		`{"a": {"b": ["x", 1]}}`:                `key "a.b" holds both texts and token ids`,
+		`{"a": {"b": [1, -1]}}`:                 `key "a.b" holds -1, which is no token id`,
+		`{"a": {"b": [1, 1.5]}}`:                `key "a.b" holds 1.5, which is no token id`,
+		`{"a": {"b": 1}}`:                       `key "a.b" is not a string`,
+		`{"b": 1}`:                              `no key "a.b"`,
+		`{"a": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "more than 32 deep",
+	} {
+		got, err := textOf([]byte(line), "a.b")
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && string(got.text) != want || err != nil && want == "" {
+			t.Errorf("%s: %q, %v", line, got.text, err)
+		}
+	}
+}
+
+// FuzzArrow wants errors for what is damaged, and little memory.
+func FuzzArrow(f *testing.F) {
+	for _, name := range []string{"stream.arrow", "zstd.feather", "lz4.feather"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", "formats", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, "messages.content")
+		f.Add(raw, "input_ids")
+		f.Add(raw, "meta.tags[1]")
+	}
+	f.Fuzz(func(t *testing.T, content []byte, field string) {
+		path := filepath.Join(t.TempDir(), "a.arrow")
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := source{path: path, format: FormatArrow}.open(t.Context(), field, 0)
+		if err != nil {
+			return
+		}
+		for n := 0; err == nil && n < 1000; n++ {
+			_, err = r.next()
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzTextOf wants no panic of any field of any JSON.
+func FuzzTextOf(f *testing.F) {
+	f.Add([]byte(`{"a": [{"b": "c"}, {"b": null}], "d": [1, 2]}`), "a[0].b")
+	f.Add([]byte(`{"a": [[[[1]]]]}`), "a")
+	f.Add(append(bytes.Repeat([]byte(`{"a":[`), 200), '1'), "a.a.a")
+	f.Fuzz(func(_ *testing.T, line []byte, field string) { _, _ = textOf(line, field) })
+}
