@@ -187,7 +187,7 @@ func (b *Batch) buffer(number int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a buffer has %d bytes, at most %d are read; write smaller record batches", ErrInvalid, length, maxBuffer)
 	}
 	raw := make([]byte, length)
-	if _, err := b.file.from.ReadAt(raw, b.m.body+at); err != nil && !(errors.Is(err, io.EOF) && length == 0) {
+	if _, err := b.file.from.ReadAt(raw, b.m.body+at); err != nil && (!errors.Is(err, io.EOF) || length != 0) {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	if b.codec == codecNone || length == 0 {

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -103,7 +104,7 @@ func TestPlacesInFilesGoOn(t *testing.T) {
 			defer func() { _ = r.Close() }()
 			for {
 				s, err := r.next()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					return found
 				}
 				if err != nil {
