@@ -94,19 +94,26 @@ func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context)
 	if c.Save == "" || c.EventsDir != "" {
 		return usageError{errors.New("--sweep needs --save DIR, where each training gets a folder, and its event log one beside it; leave --events-dir away")}
 	}
-	var outcomes []outcome
-	for _, values := range combinations(all) {
+	made := combinations(all)
+	names, lines := make([]string, len(made)), make([][]string, len(made))
+	for i, values := range made {
 		var settings []string
-		for i, value := range values {
-			settings = append(settings, all[i].flag+"="+value)
+		for at, value := range values {
+			settings = append(settings, all[at].flag+"="+value)
 		}
-		name := strings.Join(settings, " ")
+		names[i], lines[i] = strings.Join(settings, "_"), withoutSweep(line.Args)
+		for _, setting := range append(settings, c.ownPlaces(names[i])...) {
+			lines[i] = append(lines[i], "--"+setting)
+		}
+		if err := readable(ctx, lines[i], t); err != nil { // a wrong value must not come after an hour
+			return usageError{fmt.Errorf("--sweep %s: %w", strings.Join(settings, " "), err)}
+		}
+	}
+	var outcomes []outcome
+	for i, values := range made {
+		name := names[i]
 		_, _ = fmt.Fprintf(t.Out, "== %s\n", name)
-		arguments := withoutSweep(line.Args)
-		for _, setting := range append(settings, c.ownPlaces(name)...) {
-			arguments = append(arguments, "--"+setting)
-		}
-		code := run(ctx, arguments, t)
+		code := run(ctx, lines[i], t)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -117,15 +124,32 @@ func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context)
 	return printSweep(t, all, outcomes)
 }
 
+// readable reads a command line of solo without doing what it says.
+func readable(ctx context.Context, arguments []string, t terminal) error {
+	read := &commands{}
+	parser, err := newParser(ctx, read, t)
+	if err != nil {
+		return err
+	}
+	line, err := parser.Parse(arguments)
+	if err != nil {
+		return err
+	}
+	return read.Solo.check(line)
+}
+
 // ownPlaces returns the flags that say where the training of a name writes.
 func (c *soloCommand) ownPlaces(name string) []string {
-	places := []string{"save=" + filepath.Join(c.Save, name), "wandb-run=" + strings.TrimSpace(c.WandbRun+" "+name)}
+	places := []string{"save=" + filepath.Join(c.Save, name)}
+	if c.WandbProject+c.WandbRun+c.WandbGroup+c.WandbEntity != "" {
+		places = append(places, "wandb-run="+strings.TrimSpace(c.WandbRun+" "+name))
+	}
 	if c.TensorboardDir != "" {
 		places = append(places, "tensorboard-dir="+filepath.Join(c.TensorboardDir, name))
 	}
 	if c.MetricsFile != "" {
 		ending := filepath.Ext(c.MetricsFile)
-		places = append(places, "metrics-file="+strings.TrimSuffix(c.MetricsFile, ending)+" "+name+ending)
+		places = append(places, "metrics-file="+strings.TrimSuffix(c.MetricsFile, ending)+"_"+name+ending)
 	}
 	return places
 }

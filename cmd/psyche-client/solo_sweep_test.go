@@ -24,11 +24,14 @@ func TestSweep(t *testing.T) {
 	if !strings.HasPrefix(table[0], "lr") || !strings.Contains(table[0], "weight-decay  step  loss") || !strings.HasPrefix(table[1], "0.01 ") || strings.Contains(out, "failed") {
 		t.Errorf("printed %s", out)
 	}
-	if _, err := os.Stat(filepath.Join(save, "lr=0.0001 weight-decay=0.1", "config.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(save, "lr=0.0001_weight-decay=0.1", "config.json")); err != nil {
 		t.Error(err)
 	}
-	if rows, err := os.ReadFile(strings.Replace(figures, ".jsonl", " lr=0.01 weight-decay=0.jsonl", 1)); err != nil || !strings.Contains(string(rows), "eval/loss/loss") {
+	if rows, err := os.ReadFile(strings.Replace(figures, ".jsonl", "_lr=0.01_weight-decay=0.jsonl", 1)); err != nil || !strings.Contains(string(rows), "eval/loss/loss") {
 		t.Errorf("figures %s, %v", rows, err)
+	}
+	if _, err := os.Stat("wandb"); err == nil {
+		t.Error("it wrote figures for Weights & Biases, which nobody asked for")
 	}
 	out = succeed(t, line("3", "--eval-every", "1")...)
 	if strings.Count(out, "resumed from") != 4 {
@@ -72,6 +75,8 @@ func TestSweepsThatAreRefused(t *testing.T) {
 		{"a value is empty, there twice, or a path", "--sweep", "lr=1,1"},
 		{"more than 3 flags or 64 trainings", "--sweep", "lr=1,2,3,4,5,6,7,8,9", "--sweep", "eps=1,2,3,4,5,6,7,8"},
 		{"--sweep needs --save DIR", "--sweep", "lr=1,2"},
+		{"--sweep total-batch=0: --total-batch 0", "--sweep", "total-batch=2,0", "--save", filepath.Join(t.TempDir(), "sweep")},
+		{"want a whole number", "--sweep", "total-batch=2,many", "--save", filepath.Join(t.TempDir(), "sweep")},
 	} {
 		fail(t, exitUsage, test[0], soloLine(model, data, test[1:]...)...)
 	}
