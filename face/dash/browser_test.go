@@ -290,7 +290,9 @@ func (b *browser) progress(t *testing.T) {
 	}
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
-	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) { f.Join.Server = dash.HostPlaceholder + ":39405" }); err != nil {
+	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
+		f.Join.Server, f.Source = dash.HostPlaceholder+":39405", "a run that the tests make"
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for len(g.Runs()) == 0 || g.Runs()[0].Log.View().State == nil {
@@ -368,7 +370,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	}
 	b.axe(t)
 	if *pictures != "" {
-		b.text(t, `scrollTo(0, 0), ""`)
+		b.text(t, `document.querySelector("#proven").open = true, document.querySelector("#h-believe-nothing").closest("section").scrollIntoView(), ""`)
 		b.window(t, "dashboard-verified")
 	}
 }

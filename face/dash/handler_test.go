@@ -42,7 +42,7 @@ func pageWith(t *testing.T, verifier *dash.Verifier, runs ...dashtest.Options) *
 	g := gather.New(t.Context(), gather.Options{})
 	t.Cleanup(g.Close)
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
-		f.Join = dash.Join{Server: dash.HostPlaceholder + ":39405"}
+		f.Join, f.Source = dash.Join{Server: dash.HostPlaceholder + ":39405"}, "a run that the tests make"
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -187,8 +187,7 @@ function members() {
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     ...claimColumns(data),
     { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
-    { name: "Share", help: "of the rounds of all members in which a result counted", value: (m) => m.counted, show: (m) => percent(m.counted / all) },
-    { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => m.first ? when(m.first).slice(0, 16) : m.last ? "the beginning" : "–" },
+    { name: "Share", help: "of the rounds of all members in which a result counted", value: (m) => m.counted, show: (m) => el("span", { class: "whole" }, percent(m.counted / all)) },
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
@@ -199,6 +198,7 @@ function members() {
     { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
     { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
     { name: "Left", help: "times that it withdrew, or lost its connection", value: (m) => m.left, show: (m) => whole(m.left) },
+    { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => m.first ? when(m.first).slice(0, 16) : m.last ? "the start" : "–" },
     { name: "Last seen", value: (m) => m.last, show: (m) => m.last ? when(m.last).slice(5) : "–" },
   ];
   if (said.size) {
