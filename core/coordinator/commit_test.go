@@ -135,18 +135,24 @@ func TestAbandonedEpoch(t *testing.T) {
 	}
 }
 
+// membersAway is a run that has recorded the model of step 2, and whose three members have left.
+func membersAway(t *testing.T) *run {
+	config := testConfig()
+	config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
+	r := newRun(t, config, "a", "b", "c")
+	r.finishEpoch("x")
+	for _, name := range []string{"a", "b", "c"} {
+		r.must(name, Withdraw{Client: clientID(name)})
+	}
+	return r
+}
+
 // TestStrangersDoNotShortenTheWait has a member come back that lost the run's model, while those that hold it
 // start again, and strangers that say they hold it. One of them gets a seat, by lot: whichever it is, the
 // run waits for the holders, and goes on from their model.
 func TestStrangersDoNotShortenTheWait(t *testing.T) {
 	for _, liars := range []int{0, 1, 2, 8} {
-		config := testConfig()
-		config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
-		r := newRun(t, config, "a", "b", "c")
-		r.finishEpoch("x")
-		for _, name := range []string{"a", "b", "c"} {
-			r.must(name, Withdraw{Client: clientID(name)})
-		}
+		r := membersAway(t)
 		r.join("a")
 		for i := range 8 {
 			stranger := Join{Epoch: r.Progress.Epoch}
@@ -155,7 +161,7 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 			}
 			r.must("stranger"+strconv.Itoa(i), stranger)
 		}
-		for range config.WarmupTime/second - 1 {
+		for range r.Config.WarmupTime/second - 1 {
 			r.now += second
 			r.Tick(r.now, r.testDraw(r.now))
 		}
@@ -186,13 +192,7 @@ func TestStrangersLoseNoModel(t *testing.T) {
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := testConfig()
-			config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
-			r := newRun(t, config, "a", "b", "c")
-			r.finishEpoch("x")
-			for _, name := range []string{"a", "b", "c"} {
-				r.must(name, Withdraw{Client: clientID(name)})
-			}
+			r := membersAway(t)
 			for i := range 8 {
 				r.must("stranger"+strconv.Itoa(i), Join{Epoch: r.Progress.Epoch})
 			}
