@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/face/dash/shown"
@@ -46,6 +48,7 @@ var ranges = []uint32{0, 100, 500, 2000}
 type Page struct {
 	runs     func() []Run
 	verifier *Verifier
+	logs     *rate.Limiter // bytes of logs
 	mux      *http.ServeMux
 
 	mu      sync.Mutex
@@ -63,7 +66,7 @@ type answer struct {
 // New returns the page. runs returns what is shown, in that order. Without a verifier, nil, browsers are not
 // offered to check a log.
 func New(runs func() []Run, verifier *Verifier) *Page {
-	p := &Page{runs: runs, verifier: verifier, mux: http.NewServeMux(), answers: make(map[string]*answer)}
+	p := &Page{runs: runs, verifier: verifier, logs: rate.NewLimiter(logRate, logBurst), mux: http.NewServeMux(), answers: make(map[string]*answer)}
 	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The files of a verifier, which make verifier writes.
@@ -28,6 +29,13 @@ const (
 
 // maxPart bounds a part of a log that a browser fetches: slow lines have it before a server's time for an answer is over.
 const maxPart = 256 << 10
+
+// logRate is how many bytes of logs a second the page gives to all its readers together, after a first logBurst: they
+// share the line of the machine with whatever else it does, such as hosting the run.
+const (
+	logRate  = 2 << 20
+	logBurst = 8 << 20
+)
 
 // Verifier is the program with which a browser checks a log: face/dash/verify as WebAssembly.
 type Verifier struct {
@@ -120,6 +128,11 @@ func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 	}
 	if run.Log == nil {
 		http.Error(w, "there is no log of this run here", http.StatusNotFound)
+		return
+	}
+	if !p.logs.AllowN(time.Now(), maxPart) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many readers fetch logs: ask again in a second", http.StatusTooManyRequests)
 		return
 	}
 	part := make([]byte, maxPart)

@@ -73,6 +73,15 @@ func TestLogInParts(t *testing.T) {
 	if got := ask(t, web.URL+"/verifier.wasm", http.Header{"Accept-Encoding": {"gzip"}}); got.header.Get("Content-Type") != "application/wasm" || got.body != "program" {
 		t.Errorf("the verifier: %+v", got)
 	}
+	limited := 0
+	for range 60 { // 15 MiB, more than the page gives at once
+		if got := ask(t, web.URL+"/api/journal?run=tiny&from=0", nil); got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") == "1" {
+			limited++
+		}
+	}
+	if limited == 0 {
+		t.Error("whoever asks has the whole line of the machine")
+	}
 	bare := pageWith(t, nil, o)
 	for _, path := range []string{"/api/journal?run=tiny&from=0", "/verifier.wasm", "/wasm_exec.js"} {
 		if got := ask(t, bare.URL+path, nil); got.status != http.StatusNotFound {

@@ -10,8 +10,13 @@ async function begin(program) {
   go.run(instance);
 }
 
+// got fetches something; a page with many readers says that it is asked again later.
 async function got(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  let answer = await fetch(path, { cache: "no-store" });
+  for (let again = 0; answer.status === 429 && again < 60; again++) {
+    await new Promise((go) => setTimeout(go, 1000));
+    answer = await fetch(path, { cache: "no-store" });
+  }
   if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
   return answer;
 }
