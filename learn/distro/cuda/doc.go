@@ -19,8 +19,8 @@
 // intrinsic that rounds once and is never contracted, subnormal numbers included. The bits
 // of a NaN are the only thing that may differ: weights that hold one are lost anyway.
 //
-// So far this is shown by tests without a device only: the text compiled for the CPU, and
-// the instructions that NVRTC makes of it. Nothing here has run on a GPU yet.
+// Tests without a device show it by the text compiled for the CPU, and by the instructions that
+// NVRTC makes of it. On an NVIDIA H200 the kernels gave the bits of the reference.
 //
 // # Building
 //
