@@ -14,16 +14,18 @@
 #   optimizer  a whole training step, and how much of it DisTrO is
 #   solo       training alone, bf16
 #   run        three clients, one of them on the GPU: equal digests
+#   audits     four honest clients that audit each other, two of them on the GPU: nobody may be accused
 #
 #   PYTHON   interpreter that has torch for CUDA, for gradient (python3)
 #   DEVICE   cuda, cuda:N, or cpu to try this script without a GPU (cuda)
 #   MODELS   of proof/bench/step: model-NAME.json (160m,1b)
+#   ROUNDS   of each row of audits (1000)
 #   TOKENS   of a sequence (2048)
 #   BATCH    sequences of a step; BATCH·TOKENS are a step's tokens (2)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-python=${PYTHON:-python3} device=${DEVICE:-cuda} models=${MODELS:-160m,1b} tokens=${TOKENS:-2048} batch=${BATCH:-2}
+python=${PYTHON:-python3} device=${DEVICE:-cuda} models=${MODELS:-160m,1b} tokens=${TOKENS:-2048} batch=${BATCH:-2} rounds=${ROUNDS:-1000}
 out=$PWD/build/gpu
 bin=$out/bin
 # python_torch is the folder of PYTHON's torch if it is made for CUDA.
@@ -39,6 +41,7 @@ programs() {
   go build -trimpath -ldflags '-s -w' -o "$bin/psyche-client" ./cmd/psyche-client
   go build -trimpath -ldflags '-s -w' -o "$bin/step" ./proof/bench/step
   go build -trimpath -ldflags '-s -w' -o "$bin/distro" ./proof/bench/distro
+  go build -trimpath -ldflags '-s -w' -o "$bin/honest" ./proof/bench/honest
   go test -c -trimpath -ldflags '-s -w' -o "$bin/cuda.test" ./learn/distro/cuda
 }
 
@@ -111,13 +114,27 @@ run() {
   [ "$failed" = 0 ] && [ "$(wc -l <"$here/ends")" = 3 ] && [ "$(grep -o 'digest=.*' "$here/ends" | sort -u | wc -l)" = 1 ]
 }
 
+# audits keeps the logs of a row that lost something, or did not end, in build/gpu/honest.
+audits() {
+  local file=proof/bench/honest/rows-gpu.toml row failed=0
+  if [ "$device" = cpu ]; then
+    sed 's/^gpu = .*/gpu = 0/' "$file" >"$out/rows.toml"
+    file=$out/rows.toml
+  fi
+  for row in '^GPU, tied' '^GPU, untied' '^GPU, experts'; do
+    timeout -s INT 180 "$bin/honest" -bin "$bin" -file "$file" -rows "$row" -rounds "$rounds" -control=false -out "$out/honest" || failed=1
+  done
+  grep -rhE 'accus|convict|eject|WRN' "$out/honest" --include='*.log' | cut -c1-300 | sort -u | head -40 || true
+  [ "$failed" = 0 ]
+}
+
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(programs shim doctor kernels gradient optimizer solo run)
+[ ${#steps[@]} -gt 0 ] || steps=(programs shim doctor kernels gradient optimizer solo run audits)
 mkdir -p "$out"
 export PSYCHE_TORCH_SHIM=$out/libpsyche_torch.so
 status=0
 for step in "${steps[@]}"; do
-  case $step in programs | shim | doctor | kernels | gradient | optimizer | solo | run) ;; *)
+  case $step in programs | shim | doctor | kernels | gradient | optimizer | solo | run | audits) ;; *)
     echo "gpu-check: no step $step; the head of this file lists them" >&2
     exit 2
     ;;

@@ -27,6 +27,7 @@ type Description struct {
 	VocabSize     int
 	MaxTokens     int
 	NumParameters int64
+	Experts       bool // tokens are routed to some of many feed-forward layers
 }
 
 // Options say how a model computes; the zero value computes in f32.
@@ -71,7 +72,7 @@ var architectures = func() map[string]architecture {
 var dense = architecture{
 	describe: func(config []byte) (Description, error) {
 		c, err := llama.ParseConfig(config)
-		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c)}, err
+		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c), c.Experts.Count > 0}, err
 	},
 	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 		c, err := llama.ParseConfig(config)
@@ -99,7 +100,7 @@ var deepSeek = architecture{
 		if err != nil {
 			return Description{}, err
 		}
-		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, deepseek.NumParameters(c)}, nil
+		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, deepseek.NumParameters(c), c.NumExperts > 0}, nil
 	},
 	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 		c, err := deepseek.ParseConfig(config)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/train/schedule"
@@ -24,6 +25,7 @@ type member struct {
 	by        exchanged
 	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strictly; may be called concurrently with everything
 	decoded   decodedResults                                                            // that Verify has read
+	onlyF32   bool                                                                      // Options.OnlyF32
 	applied   bool                                                                      // whether step is one that Apply finished
 	report    func(Timing)                                                              // nil: nobody asks
 	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
@@ -42,7 +44,7 @@ type exchanged interface {
 func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error), by exchanged) *member {
 	return &member{
 		replica: r, by: by, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
-		report: o.Timed, verified: o.Verified, decoded: decodedResults{room: maxDecoded},
+		report: o.Timed, verified: o.Verified, onlyF32: o.OnlyF32, decoded: decodedResults{room: maxDecoded},
 	}
 }
 
@@ -102,6 +104,9 @@ func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, train
 	want := codec.Header{RunHash: m.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
 	if err := compareHeaders(header, want); err != nil {
 		return err
+	}
+	if m.onlyF32 && header.Precision == audit.BF16.Code() {
+		return fmt.Errorf("%w: its gradient was computed in bf16, in which members cannot audit a model with experts", ErrResult)
 	}
 	m.decoded.put(payload, header, tensors)
 	if m.verified != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/learn/train/dummy"
 	"github.com/psyche-go/psyche/node/env"
@@ -82,6 +83,14 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 	}
 	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
+	// Rounding in bf16 sends some tokens to other experts on other machines: honest gradients differ by more
+	// than the limits of audits.
+	if o.OnlyF32 = definition.Audited && description.Experts; o.OnlyF32 && o.Compute.Compute == torch.BF16 {
+		o.Compute.Compute = torch.F32
+		if o.Logger != nil {
+			o.Logger.Warn("computing in f32", "because", "the run has audits and its model has experts, and gradients of those in bf16 differ too much between machines")
+		}
+	}
 	if o.Optimizer.LocalSteps != nil {
 		made, err := train.NewLocal(ctx, o)
 		if err != nil {

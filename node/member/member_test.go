@@ -256,6 +256,57 @@ func TestTrainerOfARun(t *testing.T) {
 	round(t, f, second, 3)
 }
 
+const expertsConfig = `{"architectures":["MixtralForCausalLM"],"vocab_size":256,"hidden_size":16,"intermediate_size":32,
+"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":2,"max_position_embeddings":32,"eos_token_id":0,
+"num_local_experts":4,"num_experts_per_tok":2}`
+
+// TestAuditedExpertsComputeInF32 asks for bf16, which routes tokens otherwise on other machines.
+func TestAuditedExpertsComputeInF32(t *testing.T) {
+	requireTorch(t)
+	var o observer
+	f := newFactory(t, &o)
+	f.options.Computing = func(context.Context, model.Description) (model.Options, error) {
+		return model.Options{Compute: torch.BF16}, nil
+	}
+	tensors, err := model.Init([]byte(expertsConfig), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(expertsConfig)}}, Tensors: tensors}
+	audited := definition(t, 32, ofTheHub, true)
+	run, err := config.DecodeModel(audited.Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Architecture = config.HfAuto
+	if audited.Definition, err = config.EncodeModel(run); err != nil {
+		t.Fatal(err)
+	}
+	trainer, err := f.Build(t.Context(), snapshot, audited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := trainer.(env.Auditor).Precisions(); got[0] != audit.F32 {
+		t.Errorf("it trains in %v", got[0])
+	}
+	payload, _, err := trainer.Train(t.Context(), 1, batch(t, f), func(context.Context) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, key := assign.BatchID{Start: 0, End: 2}, [32]byte{7}
+	if err := trainer.Verify(payload, 1, id, key); err != nil {
+		t.Fatal(err)
+	}
+	const precision = 126 // where a result's header has it
+	if payload[precision] != audit.F32.Code() {
+		t.Fatalf("the header says %d", payload[precision])
+	}
+	payload[precision] = audit.BF16.Code()
+	if err := trainer.Verify(payload, 1, id, key); !errors.Is(err, train.ErrResult) || !strings.Contains(err.Error(), "bf16") {
+		t.Errorf("a result in bf16: %v", err)
+	}
+}
+
 // TestOptimizerIsKept has a second process go on where the first one ended.
 func TestOptimizerIsKept(t *testing.T) {
 	requireTorch(t)

@@ -18,6 +18,7 @@ type row struct {
 	Model        string           `toml:"model"`   // "tied", "untied" or "moe"
 	Clients      int              `toml:"clients"` // members
 	BF16         int              `toml:"bf16"`    // how many of them compute in bf16
+	GPU          int              `toml:"gpu"`     // how many of them compute on the first CUDA device
 	Rounds       int              `toml:"rounds"`
 	Epoch        int              `toml:"epoch"`        // rounds of one; 0: all are one
 	Batch        int              `toml:"batch"`        // sequences of a round
@@ -64,8 +65,8 @@ func (r *row) check() error {
 		return errors.New("name is missing")
 	case !known:
 		return fmt.Errorf("model is %q, want tied, untied or moe", r.Model)
-	case r.Clients < 2 || r.Clients > maxClients || r.BF16 < 0 || r.BF16 > r.Clients:
-		return fmt.Errorf("clients is %d and bf16 %d, want 2 to %d and no more than clients", r.Clients, r.BF16, maxClients)
+	case r.Clients < 2 || r.Clients > maxClients || r.BF16 < 0 || r.BF16 > r.Clients || r.GPU < 0 || r.GPU > r.Clients:
+		return fmt.Errorf("clients is %d, bf16 %d and gpu %d, want 2 to %d and no more than clients", r.Clients, r.BF16, r.GPU, maxClients)
 	case r.Rounds < 1 || r.Rounds > maxRounds:
 		return fmt.Errorf("rounds is %d, want 1 to %d", r.Rounds, maxRounds)
 	case r.Batch < 1 || r.Length < 2:

@@ -252,6 +252,11 @@ func (p *play) startMember(ctx context.Context, i int) (*process.Process, error)
 	if i < p.row.BF16 {
 		args = append(args, "--compute-dtype", "bf16")
 	}
+	device := "cpu"
+	if i < p.row.GPU {
+		device = "cuda"
+	}
+	args = append(args, "--device", device)
 	return process.Start(ctx, p.places[i+1], name, filepath.Join(home, fmt.Sprintf("client-%d.log", time.Now().UnixMilli())),
 		filepath.Join(p.bin, "psyche-client"), args...)
 }
