@@ -14,7 +14,7 @@
 #   optimizer  a whole training step, and how much of it DisTrO is
 #   solo       training alone, bf16
 #   run        three clients, one of them on the GPU: equal digests
-#   audits     four honest clients that audit each other, two of them on the GPU: nobody may be accused
+#   audits     four honest clients that audit each other, two of them on the first GPU: nobody may be accused
 #
 #   PYTHON   interpreter that has torch for CUDA, for gradient (python3)
 #   DEVICE   cuda, cuda:N, or cpu to try this script without a GPU (cuda)

@@ -37,7 +37,8 @@ type Options struct {
 	// Audited makes results commit to the momentum, so that Open can show parts of it, and
 	// refuses results of others that do not. All members of a run must set the same.
 	Audited bool
-	// OnlyF32 refuses results whose gradient was computed in bf16.
+	// OnlyF32 makes Verify refuse results whose gradient was computed in bf16. All members of a run must set
+	// the same.
 	OnlyF32 bool
 
 	// Timed is called after each part of training and applying that Timing names, from the
