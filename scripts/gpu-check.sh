@@ -117,6 +117,7 @@ run() {
 # audits keeps the logs of a row that lost something, or did not end, in build/gpu/honest.
 audits() {
   local file=proof/bench/honest/rows-gpu.toml row failed=0
+  rm -rf "$out/honest"
   if [ "$device" = cpu ]; then
     sed 's/^gpu = .*/gpu = 0/' "$file" >"$out/rows.toml"
     file=$out/rows.toml
@@ -125,7 +126,7 @@ audits() {
     timeout -s INT 180 "$bin/honest" -bin "$bin" -file "$file" -rows "$row" -rounds "$rounds" -control=false -out "$out/honest" || failed=1
   done
   grep -rhE 'accus|convict|eject|WRN' "$out/honest" --include='*.log' | cut -c1-300 | sort -u | head -40 || true
-  [ "$failed" = 0 ]
+  [ "$failed" = 0 ] && ! compgen -G "$out/honest/run-*" >/dev/null
 }
 
 steps=("$@")
