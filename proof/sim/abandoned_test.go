@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // TestAbandonedEpoch has seven of nine members vanish for good, one after the other, where min_clients is
@@ -36,7 +37,7 @@ const abandonedRounds = 400
 // abandon plays a run and returns how many rounds its first epoch had. A host that goes on takes all that
 // vanished for members that left in this round.
 func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
-	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: NoFaults}
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: scenario.NoFaults}
 	var w *world
 	o.rules = rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		before := s.RunState
@@ -91,8 +92,8 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 // longEpoch plans a run of one epoch, of as many rounds as the run has, that begins once clients wait for it.
 func longEpoch(o Options, clients uint16) *world {
 	w := newWorld(o)
-	w.plan.faults = Crash
-	k := &w.plan.config
+	w.plan.Faults = scenario.Crash
+	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = uint32(o.Rounds), 0, uint32(o.Rounds), 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
 	k.InitMinClients, k.MinClients, k.WitnessNodes = clients, 1, 0
@@ -103,7 +104,7 @@ const abandonedReturns = 120 // rounds of that run's one epoch
 
 // crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
 func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Violation) {
-	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: NoFaults}
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: scenario.NoFaults}
 	var w *world
 	crashed := false
 	o.rules.tick = func(s *coordinator.State, now uint64, draw [32]byte) bool {
@@ -167,7 +168,7 @@ func TestFallingBackWaits(t *testing.T) {
 
 // fallBack plays that run and reports whether it lost steps.
 func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
-	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: NoFaults, rules: host}
+	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: scenario.NoFaults, rules: host}
 	tick := host.tick
 	if tick == nil {
 		tick = (*coordinator.State).Tick
@@ -191,8 +192,8 @@ func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
 	}
 	w = newWorld(o)
 	defer w.workers.close()
-	w.plan.faults = Crash
-	k := &w.plan.config
+	w.plan.Faults = scenario.Crash
+	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = 4, 0, 12, 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 60_000, 15_000, 10_000, 1000, 3000
 	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0

@@ -8,6 +8,9 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -21,12 +24,12 @@ const decoys = 2 + coordinator.MaxWitnesses + 8
 // kind. Where there is a gang, which may be more of a committee, nobody else lies.
 func (w *world) appointLiars() {
 	n := len(w.machines)
-	for _, kind := range (w.plan.faults & liars &^ Gang).each() {
-		r := newRandom(w.options.Seed, "liars "+kind.String())
-		count := liarsOfAKind(n)
-		if kind == LyingWitness {
-			elected := min(int(w.plan.config.MinClients), coordinator.MaxWitnesses)
-			if nodes := int(w.plan.config.WitnessNodes); nodes > 0 {
+	for _, kind := range (w.plan.Faults & scenario.Liars &^ scenario.Gang).Each() {
+		r := random.New(w.options.Seed, "liars "+kind.String())
+		count := scenario.LiarsOfAKind(n)
+		if kind == scenario.LyingWitness {
+			elected := min(int(w.plan.Config.MinClients), coordinator.MaxWitnesses)
+			if nodes := int(w.plan.Config.WitnessNodes); nodes > 0 {
 				elected = min(elected, nodes)
 			}
 			count = min(count, (elected-1)/3, 4)
@@ -34,11 +37,11 @@ func (w *world) appointLiars() {
 		if count == 0 {
 			continue
 		}
-		for _, i := range r.pick(n, 1+r.below(count)) {
+		for _, i := range r.Pick(n, 1+r.Below(count)) {
 			w.machines[i].roles |= kind
 		}
 	}
-	if w.plan.faults&Gang != 0 {
+	if w.plan.Faults&scenario.Gang != 0 {
 		w.appointGang()
 	}
 	for _, m := range w.machines {
@@ -50,13 +53,13 @@ func (w *world) appointLiars() {
 
 // Submit implements env.Backend. A client that lies sends something else than its node wants.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if p.machine.lies(LyingWitness) {
+	if p.machine.lies(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.distort(honest)
 		case coordinator.ReportCheckpoint:
-			if p.world.lies.chance(400) {
-				honest.Digest[p.world.lies.below(32)] ^= 1
+			if p.world.lies.Chance(400) {
+				honest.Digest[p.world.lies.Below(32)] ^= 1
 				a = honest
 			}
 		}
@@ -67,12 +70,12 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
-		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.digest(p.trainer.step)}
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.Digest(p.trainer.step)}
 		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}
 	}
-	if p.machine.lies(Gang) {
+	if p.machine.lies(scenario.Gang) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.conspiracy(honest)
@@ -83,7 +86,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			a = p.withhold(honest)
 		}
 	}
-	if p.machine.roles&(Gang|Slanderer) != 0 {
+	if p.machine.roles&(scenario.Gang|scenario.Slanderer) != 0 {
 		switch honest := a.(type) {
 		case coordinator.Vote:
 			vote, votes := p.perverts(honest)
@@ -92,7 +95,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 			a = vote
 		case coordinator.Accuse:
-			if p.machine.lies(Gang) {
+			if p.machine.lies(scenario.Gang) {
 				return backend.ErrDisconnected // it accuses whom it wants
 			}
 		}
@@ -107,17 +110,17 @@ func (p *process) equivocate(message []byte) bool {
 	if !known || s.author != p.machine.id || p.trainer == nil {
 		return false
 	}
-	variant := byte(1 + p.world.lies.below(3))
-	other := newResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
-	if first := p.blobs[s.announcement.Blob]; len(first) > resultSize {
-		other = append(other, first[resultSize:]...)
+	variant := byte(1 + p.world.lies.Below(3))
+	other := model.NewResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
+	if first := p.blobs[s.announcement.Blob]; len(first) > model.ResultSize {
+		other = append(other, first[model.ResultSize:]...)
 	}
 	hash, _ := p.Put(other)
 	a := s.announcement
 	a.Blob, a.Size = hash, uint32(len(other))
 	second := p.Sign(a)
 	for to := range p.world.machines {
-		if p.world.lies.chance(500) {
+		if p.world.lies.Chance(500) {
 			p.gossip(to, message)
 		} else {
 			p.gossip(to, second)
@@ -131,7 +134,7 @@ func (p *process) equivocate(message []byte) bool {
 // hears of both.
 func (w *world) inform(liar *process, one, other []byte) {
 	proof, ok := wire.NewEquivocation(one, other)
-	informer := w.machines[w.lies.below(len(w.machines))]
+	informer := w.machines[w.lies.Below(len(w.machines))]
 	if !ok || !informer.honest() {
 		return // others have to hear of it
 	}
@@ -155,7 +158,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 	r := p.world.lies
 	state := p.machine.history().state
 	proof.Claim = falseClaim(proof.Step)
-	switch r.below(8) {
+	switch r.Below(8) {
 	case 0: // saw nothing
 		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	case 1: // saw everything
@@ -163,15 +166,15 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 			proof.Commitments[i], proof.Participants[i] = ^uint64(0), ^uint64(0)
 		}
 	case 2:
-		proof.CommitmentsRoot[r.below(32)] ^= 1
+		proof.CommitmentsRoot[r.Below(32)] ^= 1
 	case 3:
-		proof.Replica[r.below(32)] ^= 1
+		proof.Replica[r.Below(32)] ^= 1
 	case 4: // as many bits as it may have
 		clear(proof.Commitments[:])
 		clear(proof.Participants[:])
 		if round := state.CurrentRound(); round != nil {
 			for range round.Assignments(state.Config) {
-				bit := r.below(2560)
+				bit := r.Below(2560)
 				proof.Commitments[bit/64] |= 1 << (bit % 64)
 			}
 			for _, id := range round.Members {
@@ -190,13 +193,13 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 			}
 		}
 	case 7: // what it had not committed to
-		proof.Reveal[r.below(32)] ^= 1
+		proof.Reveal[r.Below(32)] ^= 1
 	case 6: // the right root, and a filter for what hides the results of others
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
 			room := len(round.Assignments(state.Config)) // a filter may have no more bits
 			for _, m := range p.world.machines {
-				for i := 0; i < decoys && room > 0 && m.lies(HiddenResult); i++ {
+				for i := 0; i < decoys && room > 0 && m.lies(scenario.HiddenResult); i++ {
 					blob := m.decoy(proof.Step, i)
 					proof.Commitments.Add(round.Seed, blob[:])
 					room--
@@ -259,7 +262,7 @@ func (p *process) flood(state *coordinator.State) {
 // of clients that were not elected. It is called once for every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
-	if p.machine.lies(Gang) {
+	if p.machine.lies(scenario.Gang) {
 		p.evict(state)
 		p.comeAndGo(state)
 		p.frame(state)
@@ -268,15 +271,15 @@ func (p *process) conspire(state *coordinator.State) {
 	if round == nil {
 		return
 	}
-	if p.machine.lies(FalseAccuser) && p.world.lies.chance(500) && len(round.Members) > 1 {
-		accused := round.Members[p.world.lies.below(len(round.Members))]
-		step := state.Progress.Step - uint32(p.world.lies.below(2))
+	if p.machine.lies(scenario.FalseAccuser) && p.world.lies.Chance(500) && len(round.Members) > 1 {
+		accused := round.Members[p.world.lies.Below(len(round.Members))]
+		step := state.Progress.Step - uint32(p.world.lies.Below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
 		if accused != coordinator.ClientID(p.machine.id) { // it signed what its proof is made of
 			p.sendAside(p.framing(accused, step))
 		}
 	}
-	if p.machine.lies(LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.chance(500) {
+	if p.machine.lies(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.Chance(500) {
 		proof := coordinator.WitnessRound{Step: round.Step}
 		for _, id := range round.Members {
 			proof.Participants.Add(round.Seed, id[:])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 )
 
@@ -34,8 +35,8 @@ func (p *process) Updates() <-chan backend.Update { return nil }
 // send sends a signed action to the host and waits for the answer.
 func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	w, m := p.world, p.machine
-	broken := !w.healed && w.links.chance(w.plan.dropPerMille/4)
-	mute := broken && w.links.chance(500) // the action arrives, its answer does not
+	broken := !w.healed && w.links.Chance(w.plan.DropPerMille/4)
+	mute := broken && w.links.Chance(500) // the action arrives, its answer does not
 	if !w.connected(m.index) || broken && !mute {
 		if err := p.wait(ctx, w.now+disconnected); err != nil {
 			return err
@@ -48,12 +49,12 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
 	}
 	m.history().deliver(r, w.now+m.latency+w.extraDelay())
-	if other := w.other; other != nil && m.lies(Gang) {
+	if other := w.other; other != nil && m.lies(scenario.Gang) {
 		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
 	}
-	if !w.healed && w.links.chance(w.plan.duplicatePerMille) {
+	if !w.healed && w.links.Chance(w.plan.DuplicatePerMille) {
 		again := &request{from: m, nonce: r.nonce, action: a}
-		m.history().deliver(again, w.now+w.links.between(0, 30*second))
+		m.history().deliver(again, w.now+w.links.Between(0, 30*second))
 	}
 	p.put(item{at: r.parking.ctx.limit(), parking: r.parking})
 	p.park(r.parking)

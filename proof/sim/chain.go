@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/proof/sim/model"
 )
 
 // chain is the model as it has to be after every step. The checker works it out from the
@@ -16,7 +17,7 @@ import (
 type chain struct {
 	world   *world
 	checker *checker
-	models  map[[32]byte]model // by digest: what an epoch can start from
+	models  map[[32]byte]model.Model // by digest: what an epoch can start from
 	steps   map[uint32]link
 	starts  map[uint32]start                   // by an epoch's first step
 	skipped map[uint32]map[assign.BatchID]bool // by step: batches whose results do not count
@@ -25,7 +26,7 @@ type chain struct {
 // start is the model that an epoch starts from. The last round of the epoch before keeps
 // its own link: a client that was cut off may apply it when the next epoch has begun.
 type start struct {
-	model model
+	model model.Model
 	known bool
 }
 
@@ -34,7 +35,7 @@ type link struct {
 	decided bool // else nobody can know it, and nobody may apply it
 	counted [][]byte
 	batches []assign.BatchID
-	model   model              // after the step
+	model   model.Model        // after the step
 	known   bool               // model is known
 	round   *coordinator.Round // when it is not decided
 	slots   []assign.Assignment
@@ -42,12 +43,12 @@ type link struct {
 }
 
 func newChain(c *checker) chain {
-	return chain{world: c.world, checker: c, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
+	return chain{world: c.world, checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
 // begin notes the model that an epoch starts from.
 func (c *chain) begin(s *coordinator.State) {
-	begin := start{model: initialModel(), known: true}
+	begin := start{model: model.Initial(), known: true}
 	if s.Model.Checkpoint.Origin != 0 {
 		begin.model, begin.known = c.models[s.Model.Checkpoint.Digest]
 	}
@@ -66,7 +67,7 @@ func (c *chain) before(step uint32) start {
 // trainedFrom returns the model that the results of a step have to be made from: what is
 // applied when its round begins, which is everything at an epoch's start.
 func (c *chain) trainedFrom(step uint32) start {
-	for range c.world.plan.applyLag - 1 {
+	for range c.world.plan.ApplyLag - 1 {
 		if _, first := c.starts[step]; first {
 			break
 		}
@@ -82,9 +83,9 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 		return
 	}
 	for _, payload := range payloads {
-		_, batch, trainer := readHeader(payload)
+		_, batch, trainer := model.ReadHeader(payload)
 		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
-		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:resultSize], newResult(&from.model, step, batch, trainer, 0)) {
+		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
 			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
 		}
 	}
@@ -96,10 +97,10 @@ func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	before := c.before(round.Step)
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
-		if again := l.model.apply(round.Step, l.counted); again != nil {
+		if again := l.model.Apply(round.Step, l.counted); again != nil {
 			c.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
 		}
-		c.models[l.model.digest(round.Step)] = l.model
+		c.models[l.model.Digest(round.Step)] = l.model
 	}
 	c.steps[round.Step] = l
 }
@@ -110,7 +111,7 @@ func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
 	if !l.known {
 		return digest, false
 	}
-	return l.model.digest(step), true
+	return l.model.Digest(step), true
 }
 
 // decide counts the votes of a finished round. It knows all results of all assignees,
@@ -161,8 +162,8 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	l.decided = len(payloads) == 0 && c.completes(l, step, leaves, 0, &tries)
 	if before := c.before(step); l.decided && before.known {
 		l.known, l.model = true, before.model
-		l.model.apply(step, l.counted)
-		c.models[l.model.digest(step)] = l.model
+		l.model.Apply(step, l.counted)
+		c.models[l.model.Digest(step)] = l.model
 	}
 	return l.decided
 }
@@ -234,7 +235,7 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 	}
 	for i, payload := range payloads {
 		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
-			_, batch, _ := readHeader(payload)
+			_, batch, _ := model.ReadHeader(payload)
 			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.name(), batch, step)
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -170,7 +171,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 	if round.Step != c.nextStep {
 		c.violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
 	}
-	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, simSeqLen) {
+	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, scenario.SeqLen) {
 		c.violate(DataContinuous, "step %d begins at %d with %d sequences, not at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
 	}
 	at, assignments := c.nextData, round.Assignments(s.Config)
@@ -371,7 +372,7 @@ func (c *checker) deadline() int64 {
 	if !c.world.healed {
 		return 1 << 62
 	}
-	k := c.world.plan.config
+	k := c.world.plan.Config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
 	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
 	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
@@ -380,11 +381,11 @@ func (c *checker) deadline() int64 {
 
 // tooLate is called when the run is not over in time.
 func (c *checker) tooLate() {
-	if c.world.plan.hostLies() {
+	if c.world.plan.HostLies() {
 		return // it can stop its run
 	}
 	s := c.host.state
-	if s.RunState == coordinator.WaitingForMembers && c.world.plan.clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
+	if s.RunState == coordinator.WaitingForMembers && c.world.plan.Clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
 		return // it waits for as many as there are with those that were rightly ejected
 	}
 	waiting := ""
@@ -413,7 +414,7 @@ func (c *checker) finish() {
 	}
 	w := c.world
 	h := c.host
-	if h.world.plan.hostLies() {
+	if h.world.plan.HostLies() {
 		c.replays()
 		return
 	}

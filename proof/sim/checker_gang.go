@@ -5,6 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -24,7 +25,7 @@ func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 			there++
 		}
 	}
-	if most := c.world.plan.crew.size; there > most && !c.outlet.known {
+	if most := c.world.plan.Crew.Size; there > most && !c.outlet.known {
 		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.nameOf(joined), there, most)
 	}
 }
@@ -91,7 +92,7 @@ func (c *checker) deceived(p *process, lie *follow.Lie) {
 		return
 	}
 	for _, head := range heads {
-		if !head.Verify(identity.ID(hostID), [32]byte{}) {
+		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
 			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.machine.name(), lie)
 		}
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // arrives notes who acts next.
@@ -77,11 +78,11 @@ func (c *checker) looks() {
 // withdrawn checks that a client that the host withdraws was gone for long enough.
 func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
 	w := c.world
-	if by != hostID || c.world.plan.hostLies() {
+	if by != scenario.HostID || c.world.plan.HostLies() {
 		return
 	}
 	since := c.outlet.away[w.index[id]]
-	if since == 0 || w.now-since < withdrawGrace {
+	if since == 0 || w.now-since < scenario.Grace {
 		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.nameOf(coordinator.ClientID(id)), float64(since)/float64(second))
 	}
 }
@@ -90,10 +91,10 @@ func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
 // disk may take.
 func (c *checker) waitsNoLonger(s *coordinator.State) {
 	w := c.world
-	if c.world.plan.hostLies() || s.RunState == coordinator.Finished {
+	if c.world.plan.HostLies() || s.RunState == coordinator.Finished {
 		return
 	}
-	limit := withdrawGrace + beat + 2*w.plan.diskMost
+	limit := scenario.Grace + scenario.Beat + 2*w.plan.DiskMost
 	for i, away := range c.outlet.away {
 		since := max(away, c.outlet.came[i])
 		if m := w.machines[i]; away != 0 && w.now-since > limit && s.TakesPart(coordinator.ClientID(m.id)) {

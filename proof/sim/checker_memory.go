@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // checker knows what happened and asserts what has to hold.
@@ -60,7 +61,7 @@ func newChecker(w *world, h *host) *checker {
 		reports: reportsOf(&coordinator.State{}),
 		late:    make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
-		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
+		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + scenario.RunID)),
 	}
 	c.chain, c.outlet = newChain(c), newOutlet(len(w.machines))
 	return c
@@ -99,7 +100,7 @@ func (c *checker) violate(a Assertion, format string, args ...any) {
 
 // nameOf is what a violation calls whoever acted.
 func (c *checker) nameOf(id coordinator.ClientID) string {
-	if id == hostID {
+	if id == scenario.HostID {
 		return "the host"
 	}
 	if i, ok := c.world.index[identity.ID(id)]; ok {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -68,7 +69,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 func (c *checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	w := c.world
-	if !c.world.plan.hostLies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
+	if !c.world.plan.HostLies() && w.healed && w.now > c.healedAt+scenario.Grace+scenario.Beat && !c.host.core.Holds() && past > limit+late {
 		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }
@@ -129,7 +130,7 @@ const (
 
 func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
 	id := coordinator.ClientID(m.id)
-	if _, again := p.announced[id]; a.Step == p.step && !again && m.roles&(HiddenResult|InvalidResult|Equivocation) == 0 {
+	if _, again := p.announced[id]; a.Step == p.step && !again && m.roles&(scenario.HiddenResult|scenario.InvalidResult|scenario.Equivocation) == 0 {
 		p.announced[id] = now
 	}
 }
@@ -138,7 +139,7 @@ func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
 // quorum: it waited for two thirds of the trainers, and not for the last.
 func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 	w := c.world
-	if w.plan.faults&^(liars&^GangHost) != 0 || w.plan.hostLies() || c.pace.step != round.Step {
+	if w.plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || w.plan.HostLies() || c.pace.step != round.Step {
 		return
 	}
 	honest := 0

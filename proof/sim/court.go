@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // result is what is audited: what a trainer sent in a step.
@@ -32,7 +33,7 @@ func (m *machine) chance(what string, step uint32, perMille uint32) bool {
 
 // cheats reports whether the result that the machine sends of a step is not that of its batch.
 func (m *machine) cheats(step uint32) bool {
-	return m.roles&(CheatingTrainer|Gang) != 0 && m.chance("cheats", step, 500)
+	return m.roles&(scenario.CheatingTrainer|scenario.Gang) != 0 && m.chance("cheats", step, 500)
 }
 
 func (w *world) machineOf(id coordinator.ClientID) *machine { return w.machines[w.index[[32]byte(id)]] }
@@ -50,15 +51,15 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 		p.court.asked[r] = p.world.now
 	}
 	switch own := r.trainer == coordinator.ClientID(m.id); {
-	case m.lies(Gang):
-		return !asker.machine.lies(Gang)
+	case m.lies(scenario.Gang):
+		return !asker.machine.lies(scenario.Gang)
 	case !own:
 		return false
-	case m.lies(CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
+	case m.lies(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
 		return true
-	case m.lies(Silent):
+	case m.lies(scenario.Silent):
 		return p.isSoSilent(asker, r)
-	case m.lies(Fleeing) && m.chance("flees", r.step, 500):
+	case m.lies(scenario.Fleeing) && m.chance("flees", r.step, 500):
 		p.sendAside(coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
 		return true
 	}
@@ -82,7 +83,7 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 // guilty, the gang everybody that is not of it, and it blocks juries about its own.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.machineOf(v.Client)
-	v.Guilty = !m.lies(Gang) || !accused.lies(Gang)
+	v.Guilty = !m.lies(scenario.Gang) || !accused.lies(scenario.Gang)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
@@ -90,17 +91,17 @@ func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes boo
 // then one of its own, to be tried by accomplices or to keep others from trying it. Some are hasty.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
-	if m.roles&(Slanderer|Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
+	if m.roles&(scenario.Slanderer|scenario.Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
 		return
 	}
 	p.court.spoke = step
-	friendly := m.lies(Gang) && m.chance("friendly", step, 300)
+	friendly := m.lies(scenario.Gang) && m.chance("friendly", step, 300)
 	var candidates []result
 	for i := range s.Epoch.Rounds {
 		round := &s.Epoch.Rounds[i]
 		for _, a := range p.world.draws.Assignments(round, s.Config) {
 			id := round.Members[a.Member]
-			if other := p.world.machineOf(id); other != m && (!m.lies(Gang) || other.lies(Gang) == friendly) {
+			if other := p.world.machineOf(id); other != m && (!m.lies(scenario.Gang) || other.lies(scenario.Gang) == friendly) {
 				candidates = append(candidates, result{round.Step, id})
 			}
 		}
@@ -108,7 +109,7 @@ func (p *process) slander(s *coordinator.State) {
 	if len(candidates) == 0 {
 		return
 	}
-	r := candidates[p.world.lies.below(len(candidates))]
+	r := candidates[p.world.lies.Below(len(candidates))]
 	fault := coordinator.FaultResult
 	if m.chance("fault", step, 500) {
 		fault = coordinator.FaultSilent

@@ -10,23 +10,25 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
 // appointGang chooses the gang. What single liars do its members do as well, each by itself.
 func (w *world) appointGang() {
-	r := newRandom(w.options.Seed, "gang")
-	gang := r.pick(len(w.machines), gangSize(len(w.machines), w.plan.config))
+	r := random.New(w.options.Seed, "gang")
+	gang := r.Pick(len(w.machines), scenario.GangSize(len(w.machines), w.plan.Config))
 	for _, m := range w.machines {
 		m.roles = 0
 	}
 	for n, i := range gang {
-		w.machines[i].roles, w.machines[i].network = Gang, gangNetwork
-		if n < w.plan.crew.equivocators {
-			w.machines[i].roles |= Equivocation
+		w.machines[i].roles, w.machines[i].network = scenario.Gang, gangNetwork
+		if n < w.plan.Crew.Equivocators {
+			w.machines[i].roles |= scenario.Equivocation
 		}
-		for _, kind := range (w.plan.faults & (Equivocation | HiddenResult | InvalidResult)).each() {
-			if r.chance(300) {
+		for _, kind := range (w.plan.Faults & (scenario.Equivocation | scenario.HiddenResult | scenario.InvalidResult)).Each() {
+			if r.Chance(300) {
 				w.machines[i].roles |= kind
 			}
 		}
@@ -37,10 +39,10 @@ func (w *world) appointGang() {
 const gangNetwork = 1
 
 // recruit makes more keys of the gang, which begin when the run has begun.
-func (w *world) recruit(r *random) {
-	for range w.plan.crew.spare {
+func (w *world) recruit(r *random.Source) {
+	for range w.plan.Crew.Spare {
 		m := w.newMachine(r)
-		m.roles, m.network = Gang, gangNetwork
+		m.roles, m.network = scenario.Gang, gangNetwork
 	}
 }
 
@@ -49,7 +51,7 @@ func (m *machine) origin() core.Origin {
 	if m.network != gangNetwork {
 		return core.Origin{}
 	}
-	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.crew.size}
+	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.Crew.Size}
 }
 
 // fromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
@@ -78,14 +80,14 @@ const (
 
 // schemeOf returns what the gang is after in an epoch.
 func (w *world) schemeOf(epoch uint32) scheme {
-	return one(newRandom(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
+	return random.One(random.New(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
 }
 
 // gangElected returns how many of the gang witness a round.
 func (w *world) gangElected(round *coordinator.Round, config coordinator.Config) int {
 	elected := 0
 	for _, member := range round.ElectedWitnesses(config) {
-		if i, known := w.index[[32]byte(round.Members[member])]; known && w.machines[i].lies(Gang) {
+		if i, known := w.index[[32]byte(round.Members[member])]; known && w.machines[i].lies(scenario.Gang) {
 			elected++
 		}
 	}
@@ -99,7 +101,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	s := p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
 	proof.Claim = falseClaim(proof.Step)
-	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
+	switch p.world.lies.Below(6) { // to choose what audits look at, or to be heard without a say in it
 	case 0:
 		proof.Reveal[0] ^= 1
 	case 1:
@@ -115,7 +117,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
-		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(Gang) {
+		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(scenario.Gang) {
 			own.Participants.Add(round.Seed, id[:])
 		}
 	}
@@ -129,7 +131,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 // by then what honest members revealed.
 func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 	grinding := p.world.schemeOf(ready.Epoch) == grinds
-	if grinding && p.machine.index%3 == 0 || p.world.lies.chance(300) {
+	if grinding && p.machine.index%3 == 0 || p.world.lies.Chance(300) {
 		ready.Reveal[0] ^= 1
 	}
 	return ready
@@ -140,7 +142,7 @@ func (p *process) dawdle() int64 {
 	if p.world.schemeOf(p.machine.history().state.Progress.Epoch) != dawdles {
 		return 0
 	}
-	return p.world.lies.between(2*second, 4*second)
+	return p.world.lies.Between(2*second, 4*second)
 }
 
 // gangModel is the digest that all of the gang report after a step.
@@ -153,7 +155,7 @@ func gangModel(step uint32) [32]byte {
 func (p *process) evict(state *coordinator.State) {
 	var accused []coordinator.ClientID
 	for _, id := range state.Accusable() {
-		if i, known := p.world.index[[32]byte(id)]; known && !p.world.machines[i].lies(Gang) {
+		if i, known := p.world.index[[32]byte(id)]; known && !p.world.machines[i].lies(scenario.Gang) {
 			accused = append(accused, id)
 		}
 	}
@@ -172,7 +174,7 @@ func (p *process) comeAndGo(state *coordinator.State) {
 	switch {
 	case p.machine.index%2 != 0:
 	case state.RunState == coordinator.Warmup && aim == grinds && healthy && slices.Contains(state.Epoch.Ready, me),
-		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.chance(500):
+		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.Chance(500):
 		p.sendAside(coordinator.Withdraw{Client: me})
 	case state.RunState == coordinator.RoundTrain && !healthy:
 		p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
@@ -184,7 +186,7 @@ func (p *process) frame(state *coordinator.State) {
 	registry := &p.world.registry
 	for _, s := range registry.byStep[state.Progress.Step] {
 		victim := p.world.machines[p.world.index[s.author]]
-		if !victim.honest() || !p.world.lies.chance(100) {
+		if !victim.honest() || !p.world.lies.Chance(100) {
 			continue
 		}
 		other := s.announcement
@@ -203,7 +205,7 @@ func (p *process) frame(state *coordinator.State) {
 func (w *world) overrun(members []coordinator.Client) bool {
 	gang := 0
 	for i := range members {
-		if at, known := w.index[[32]byte(members[i].ID)]; known && w.machines[at].lies(Gang) {
+		if at, known := w.index[[32]byte(members[i].ID)]; known && w.machines[at].lies(scenario.Gang) {
 			gang++
 		}
 	}
@@ -212,5 +214,5 @@ func (w *world) overrun(members []coordinator.Client) bool {
 
 // hides reports whether the gang keeps the records of one history from clients that are shown the other.
 func (p *process) hides(other *process) bool {
-	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
+	return p.machine.history() != other.machine.history() && (p.machine.lies(scenario.Gang) || other.machine.lies(scenario.Gang))
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
@@ -26,7 +29,7 @@ type host struct {
 	core    *core.Host
 	state   *coordinator.State // the core's
 	disk    disk
-	random  *random
+	random  *random.Source
 	draws   *hashchain.Chain // kept beside the journal
 	offset  int64            // of its clock, milliseconds
 
@@ -45,10 +48,10 @@ type host struct {
 
 func newHost(w *world) *host {
 	var secret [32]byte
-	random := newRandom(w.options.Seed, "host")
-	binary.LittleEndian.PutUint64(secret[:], random.next())
+	source := random.New(w.options.Seed, "host")
+	binary.LittleEndian.PutUint64(secret[:], source.Next())
 	h := &host{
-		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)+1),
+		world: w, random: source, draws: hashchain.New(secret, int(w.plan.Config.TotalSteps)+1),
 		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
 	h.checker = newChecker(w, h)
@@ -57,13 +60,13 @@ func newHost(w *world) *host {
 
 // clock returns the host's time in Unix milliseconds.
 func (h *host) clock() uint64 {
-	t := clockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
+	t := scenario.ClockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
 	return uint64(max(t, 1))
 }
 
 // now returns the time as the host sees it.
 func (h *host) now() core.Now {
-	return core.Now{Time: clockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
+	return core.Now{Time: scenario.ClockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
 }
 
 // start starts the host unless it runs: it reads its journal, or begins the run.
@@ -102,12 +105,12 @@ func (h *host) start() {
 
 // begin begins the run.
 func (h *host) begin() *follow.Follower {
-	g := coordinator.Genesis{RunID: runID, Host: hostID, Config: h.world.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
+	g := coordinator.Genesis{RunID: scenario.RunID, Host: scenario.HostID, Config: h.world.plan.Config, Model: model.Definition(), Draws: h.draws.Commitment()}
 	state, err := g.State()
 	if err != nil {
 		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
 	}
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(hostKey, [32]byte{}, state.AppendTo(nil)))
+	genesis, err := follow.OpenGenesis(follow.SignGenesis(scenario.HostKey, [32]byte{}, state.AppendTo(nil)))
 	if err == nil {
 		h.disk.add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
 		h.disk.synced()
@@ -124,7 +127,7 @@ func (h *host) open(log *follow.Follower, times core.Times) {
 	h.state = &log.State
 	h.core = core.New(log, h.now(), core.Options{
 		Times: times, Draws: h.draws,
-		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(hostID, nonce, a) },
+		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(scenario.HostID, nonce, a) },
 		Connection: h.connection,
 		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
 		Acted:      h.acted,
@@ -144,8 +147,8 @@ func (h *host) crash(torn bool) {
 	there := 0
 	if n := len(h.disk.writing); n > 0 {
 		if torn {
-			there = w.faults.below(n + 1)
-		} else if w.faults.chance(500) {
+			there = w.faults.Below(n + 1)
+		} else if w.faults.Chance(500) {
 			there = n
 		}
 	}
@@ -168,7 +171,7 @@ func (h *host) wake(after int64) {
 	h.world.after(after, func() {
 		switch {
 		case !h.up || h.alarm != alarm:
-		case after < beat || h.core.Due(h.now()) <= 0:
+		case after < scenario.Beat || h.core.Due(h.now()) <= 0:
 			h.step()
 		default:
 			h.sleep()
@@ -180,7 +183,7 @@ func (h *host) wake(after int64) {
 // have been set.
 func (h *host) sleep() {
 	if h.up && !h.writing {
-		h.wake(int64(h.core.Sleep(h.now(), time.Duration(beat))))
+		h.wake(int64(h.core.Sleep(h.now(), time.Duration(scenario.Beat))))
 	}
 }
 
@@ -259,9 +262,9 @@ func (h *host) step() {
 func (h *host) write(then func()) {
 	h.writing = true
 	life := h.life
-	delay := h.random.between(second/1000, 5*second/1000)
+	delay := h.random.Between(second/1000, 5*second/1000)
 	if !h.world.healed {
-		delay = h.random.between(second/1000, h.world.plan.diskMost)
+		delay = h.random.Between(second/1000, h.world.plan.DiskMost)
 	}
 	h.world.after(delay, func() {
 		if h.life != life || !h.up {
@@ -333,8 +336,8 @@ func (h *host) moved(before coordinator.RunState) {
 	w, s := h.world, h.state
 	if s.RunState == coordinator.RoundTrain {
 		head := h.core.Log().Head()
-		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(hostKey, [32]byte{})
-		if s.Progress.Step >= w.plan.healStep {
+		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(scenario.HostKey, [32]byte{})
+		if s.Progress.Step >= w.plan.HealStep {
 			w.after(0, w.heal)
 		}
 	}
@@ -418,7 +421,7 @@ func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 func (h *host) connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
-	return h.up && (m.history() == h || m.lies(Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+	return h.up && (m.history() == h || m.lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
 // startsOf returns the heads at the starts of a state's rounds.

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // commitMutations break the rules of commit points.
 var commitMutations = []mutation{
-	{"a commit point is forgotten when its epoch ends", commitForgotten(true), AllFaults, []Assertion{CommitKept}, 50},
-	{"a commit point before the checkpoint is forgotten", commitForgotten(false), AllFaults, []Assertion{CommitKept}, 0},
-	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), AllFaults, []Assertion{CommitKept}, 0},
-	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
-	{"an epoch falls back to the origin though members hold the model", fallsTooFar, AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []Assertion{CommitKept}, 50},
+	{"a commit point before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []Assertion{CommitKept}, 0},
+	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), scenario.AllFaults, []Assertion{CommitKept}, 0},
+	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
+	{"an epoch falls back to the origin though members hold the model", fallsTooFar, scenario.AllFaults, []Assertion{CommitKept}, 0},
 }
 
 // TestCommitPoints lets members report models while rounds run: all that is asserted holds, and commit
@@ -33,7 +34,7 @@ func TestCommitPoints(t *testing.T) {
 			}
 			return err
 		}
-		if result := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: AllFaults, rules: r}); result.Violation != nil {
+		if result := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: scenario.AllFaults, rules: r}); result.Violation != nil {
 			t.Errorf("seed %d: %v", seed, result.Violation)
 		}
 	}

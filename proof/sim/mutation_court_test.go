@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // courtFaults are those under which members are tried.
-const courtFaults = CheatingTrainer | Silent | Slanderer
+const courtFaults = scenario.CheatingTrainer | scenario.Silent | scenario.Slanderer
 
 // courtMutations break the rules of audits and trials.
 var courtMutations = []mutation{
@@ -23,21 +24,21 @@ var courtMutations = []mutation{
 	{"who is on no jury votes", anybodyVotes, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
 	{"jurors vote as often as they like", votesAgain, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
 	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}, 0},
-	{"who said that somebody is silent is ejected", complaintsEject, courtFaults | Drop, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"who said that somebody is silent is ejected", complaintsEject, courtFaults | scenario.Drop, []Assertion{FairlyTried, NobodyFramed}, 0},
 	{"complaints are not counted", complaintsAreForgotten, courtFaults, []Assertion{FairlyTried}, 0},
 	{"complaints are for ever", complaintsStay, courtFaults, []Assertion{FairlyTried}, 0},
-	{"juries that do not agree eject", undecidedEjects, courtFaults | Drop, []Assertion{FairlyTried, NobodyFramed}, 31},
+	{"juries that do not agree eject", undecidedEjects, courtFaults | scenario.Drop, []Assertion{FairlyTried, NobodyFramed}, 31},
 	{"trials end with the epoch", trialsEndWithTheEpoch, courtFaults, []Assertion{FairlyTried}, 0},
 	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []Assertion{FairlyTried}, 35},
-	{"trials of who left end", leavingEndsTrials, courtFaults | Fleeing, []Assertion{FairlyTried}, 0},
+	{"trials of who left end", leavingEndsTrials, courtFaults | scenario.Fleeing, []Assertion{FairlyTried}, 0},
 	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
-	{"a member that returns is on probation again", returnsYoung, courtFaults | Fleeing, []Assertion{SeatsFair}, 0},
-	{"what witnesses reveal is not looked at", falseWitnessReveals, AllFaults, []Assertion{AuditsRight}, 0},
-	{"what witnesses reveal changes nothing", noChallenge, AllFaults, []Assertion{AuditsRight}, 0},
-	{"the audit seed does not depend on the next draw", challengeIsKnown, AllFaults, []Assertion{AuditsRight}, 0},
+	{"a member that returns is on probation again", returnsYoung, courtFaults | scenario.Fleeing, []Assertion{SeatsFair}, 0},
+	{"what witnesses reveal is not looked at", falseWitnessReveals, scenario.AllFaults, []Assertion{AuditsRight}, 0},
+	{"what witnesses reveal changes nothing", noChallenge, scenario.AllFaults, []Assertion{AuditsRight}, 0},
+	{"the audit seed does not depend on the next draw", challengeIsKnown, scenario.AllFaults, []Assertion{AuditsRight}, 0},
 	{"who does not train is late", idleAreLate, courtFaults, []Assertion{NotFramed}, 0},
-	{"who is silent once is accused", func() rules { return rules{impatient: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
-	{"openings are kept for a round", func() rules { return rules{forgets: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
+	{"who is silent once is accused", func() rules { return rules{impatient: true} }, scenario.HonestFaults, []Assertion{HonestSafe}, 0},
+	{"openings are kept for a round", func() rules { return rules{forgets: true} }, scenario.HonestFaults, []Assertion{HonestSafe}, 0},
 }
 
 // onApply changes what an action has done, or its refusal.

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 	"lukechampine.com/blake3"
@@ -30,7 +31,7 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 	if w.healed {
 		return delay, false
 	}
-	if (w.cut[from] > 0) != (w.cut[to] > 0) || w.links.chance(w.plan.dropPerMille) {
+	if (w.cut[from] > 0) != (w.cut[to] > 0) || w.links.Chance(w.plan.DropPerMille) {
 		return 0, true
 	}
 	return delay + w.extraDelay(), false
@@ -61,10 +62,10 @@ func (p *process) Bytes() (sent, received uint64) { return 0, 0 }
 
 // Publish implements env.Gossip.
 func (p *process) Publish(_ context.Context, message []byte) error {
-	if p.machine.lies(Equivocation) && p.equivocate(message) {
+	if p.machine.lies(scenario.Equivocation) && p.equivocate(message) {
 		return nil
 	}
-	if p.machine.lies(HiddenResult) && p.hide(message) {
+	if p.machine.lies(scenario.HiddenResult) && p.hide(message) {
 		return nil
 	}
 	for to := range p.world.machines {
@@ -80,7 +81,7 @@ func (p *process) gossip(to int, message []byte) {
 		return
 	}
 	copies := 1
-	if !p.world.healed && p.world.links.chance(p.world.plan.duplicatePerMille) {
+	if !p.world.healed && p.world.links.Chance(p.world.plan.DuplicatePerMille) {
 		copies = 2
 	}
 	for range copies {

@@ -12,6 +12,9 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -28,8 +31,8 @@ type machine struct {
 	index     int
 	key       identity.Key
 	id        identity.ID
-	roles     Faults // how it lies
-	random    *random
+	roles     scenario.Faults // how it lies
+	random    *random.Source
 	starved   int64 // until when its processor does nothing
 	trainTime int64 // the longest
 	quantum   int64 // least time between two wakes
@@ -40,7 +43,7 @@ type machine struct {
 	shown     *host    // whose history it is shown; nil: that of all
 }
 
-func (m *machine) lies(kind Faults) bool { return m.roles&kind != 0 }
+func (m *machine) lies(kind scenario.Faults) bool { return m.roles&kind != 0 }
 
 // honest reports whether the checker holds the machine to everything.
 func (m *machine) honest() bool { return m.roles == 0 }
@@ -107,7 +110,7 @@ func (m *machine) start() {
 	m.process = p
 	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
 	node, err := client.New(client.Options{
-		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
+		Key: m.key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
 			if run.Audited {
@@ -117,8 +120,8 @@ func (m *machine) start() {
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-			initial := initialModel()
-			return initial.snapshot(), nil
+			initial := model.Initial()
+			return initial.Snapshot(), nil
 		},
 		Logger: m.logger(),
 	})

@@ -4,6 +4,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -28,7 +29,7 @@ type rules struct {
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
 	// trains changes what a client makes a result from.
-	trains func(m *model)
+	trains func(m *model.Model)
 	// verified sees every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -83,7 +84,7 @@ func (s *Summary) add(o Options, r Result) {
 	s.Events += r.Events
 	s.Virtual += r.Virtual
 	if r.Violation != nil && (s.Failure == nil || o.Seed < s.Failure.Options.Seed) {
-		if o.Faults != HonestFaults { // its runs have other configurations
+		if o.Faults != scenario.HonestFaults { // its runs have other configurations
 			o.Faults = r.Faults
 		}
 		s.Failure = &Failure{o, r.Violation}

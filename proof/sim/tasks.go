@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"iter"
 	"math"
 	"time"
@@ -85,7 +86,7 @@ type taskContext struct {
 
 func (c *taskContext) Deadline() (time.Time, bool) {
 	limit := c.limit()
-	return clockStart.Add(time.Duration(limit)), limit != math.MaxInt64
+	return scenario.ClockStart.Add(time.Duration(limit)), limit != math.MaxInt64
 }
 
 func (*taskContext) Done() <-chan struct{} { return nil }
@@ -125,7 +126,7 @@ func (c *taskContext) isUnder(other *taskContext) bool {
 }
 
 // Now implements env.Runtime.
-func (p *process) Now() time.Time { return clockStart.Add(time.Duration(p.world.now)) }
+func (p *process) Now() time.Time { return scenario.ClockStart.Add(time.Duration(p.world.now)) }
 
 // WithCancel implements env.Runtime.
 func (p *process) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {

@@ -8,12 +8,17 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
+
+// second is the unit of virtual times, which are nanoseconds since the start of a run.
+const second = int64(time.Second)
 
 // world is one run.
 type world struct {
 	options Options
-	plan    plan
+	plan    scenario.Plan
 	rules   rules
 
 	now     int64 // nanoseconds since clockStart
@@ -32,7 +37,7 @@ type world struct {
 	convicted  map[coordinator.Fault]int // how often a vote ejected somebody
 	violation  *Violation                // the first
 
-	links, lies, faults *random
+	links, lies, faults *random.Source
 	cut                 []int // per client: number of partitions between it and the other clients
 	cutHost             []int // per client: number of partitions between it and the host
 	dataDown            int64 // until when no data server answers
@@ -101,15 +106,26 @@ func (q *eventQueue) take() event {
 // after calls a function in so many nanoseconds.
 func (w *world) after(d int64, call func()) { w.events.put(event{at: w.now + d, call: call}) }
 
+// Options of one run.
+type Options struct {
+	Seed    uint64
+	Clients int             // 1 … coordinator.MaxClients
+	Rounds  int             // rounds of the run while faults go on; about as many follow
+	Faults  scenario.Faults // AllFaults: the seed chooses some
+	Trace   bool            // keep a line for every thing of note
+
+	rules rules // what a test breaks; zero: nothing
+}
+
 // Result is the outcome of one run.
 type Result struct {
-	Violation *Violation    // nil: everything held
-	Hash      uint64        // of everything that happened, in its order
-	Events    uint64        // number of them
-	Virtual   time.Duration // how long the run took on its own clock
-	Steps     uint32        // rounds of the run
-	Faults    Faults        // kinds that happened
-	Trace     []string      // with Options.Trace
+	Violation *Violation      // nil: everything held
+	Hash      uint64          // of everything that happened, in its order
+	Events    uint64          // number of them
+	Virtual   time.Duration   // how long the run took on its own clock
+	Steps     uint32          // rounds of the run
+	Faults    scenario.Faults // kinds that happened
+	Trace     []string        // with Options.Trace
 }
 
 // Run simulates one run to its end or to the first violation.
@@ -120,14 +136,14 @@ func Run(o Options) Result {
 	w.loop()
 	return Result{
 		Violation: w.violation, Hash: w.hash, Events: w.steps, Virtual: time.Duration(w.now),
-		Steps: w.host.state.Progress.Step - 1, Faults: w.plan.faults, Trace: w.trace,
+		Steps: w.host.state.Progress.Step - 1, Faults: w.plan.Faults, Trace: w.trace,
 	}
 }
 
 func newWorld(o Options) *world {
 	w := &world{
-		options: o, plan: newPlan(o), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
-		links: newRandom(o.Seed, "links"), lies: newRandom(o.Seed, "lies"), faults: newRandom(o.Seed, "faults"),
+		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
+		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
 		convicted: make(map[coordinator.Fault]int),
 		hash:      0xcbf29ce484222325,
 	}
@@ -139,7 +155,7 @@ func newWorld(o Options) *world {
 }
 
 func (w *world) newMachines() {
-	r := newRandom(w.options.Seed, "machines")
+	r := random.New(w.options.Seed, "machines")
 	for range w.options.Clients {
 		w.newMachine(r)
 	}
@@ -148,16 +164,16 @@ func (w *world) newMachines() {
 }
 
 // newMachine adds one client.
-func (w *world) newMachine(r *random) *machine {
+func (w *world) newMachine(r *random.Source) *machine {
 	i := len(w.machines)
 	var seed [identity.SeedSize]byte
 	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
 	key := identity.FromSeed(seed)
 	m := &machine{
-		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
-		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
-		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
-		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
+		world: w, index: i, key: key, id: key.ID(), random: random.New(r.Next(), "machine"),
+		trainTime: w.plan.Tempo.Of(r.Between(300, 2500) * second / 1000),
+		quantum:   min(w.plan.Tempo.Of(r.Between(60, 200)*second/1000), second/5),
+		latency:   min(w.plan.Tempo.Of(r.Between(2, 40)*second/1000), second/25),
 	}
 	w.machines = append(w.machines, m)
 	w.index[m.id] = i
@@ -168,12 +184,12 @@ func (w *world) newMachine(r *random) *machine {
 func (w *world) begin() {
 	w.host.start()
 	for _, m := range w.machines {
-		w.after(w.plan.startOf(m.index, w.faults.between(0, 3*second)), m.start)
+		w.after(w.plan.StartOf(m.index, w.faults.Between(0, 3*second)), m.start)
 	}
-	for _, f := range w.plan.events {
-		w.events.put(event{at: f.at, call: func() { w.strike(f) }})
+	for _, f := range w.plan.Events {
+		w.events.put(event{at: f.At, call: func() { w.strike(f) }})
 	}
-	w.events.put(event{at: w.plan.healAt, call: w.heal})
+	w.events.put(event{at: w.plan.HealAt, call: w.heal})
 }
 
 // loop lets events happen until the run is over.
@@ -218,68 +234,49 @@ func (w *world) stamp(line string) string {
 }
 
 // strike lets a fault happen, unless the network has healed before.
-func (w *world) strike(f fault) {
+func (w *world) strike(f scenario.Fault) {
 	if w.healed {
 		return
 	}
-	w.note('F', uint64(f.kind), uint64(f.until), func() string { return "fault " + f.describe() })
-	switch f.kind {
-	case Partition:
+	w.note('F', uint64(f.Kind), uint64(f.Until), func() string { return "fault " + f.Describe() })
+	switch f.Kind {
+	case scenario.Partition:
 		w.partition(f)
-	case Crash:
-		for _, i := range f.clients {
+	case scenario.Crash:
+		for _, i := range f.Clients {
 			w.machines[i].crash()
-			w.after(f.until-f.at, func() { w.machines[i].start() })
+			w.after(f.Until-f.At, func() { w.machines[i].start() })
 		}
-	case HostCrash:
-		w.host.crash(w.plan.faults&TornWrite != 0)
-		w.after(f.until-f.at, w.host.start)
-	case TornWrite:
+	case scenario.HostCrash:
+		w.host.crash(w.plan.Faults&scenario.TornWrite != 0)
+		w.after(f.Until-f.At, w.host.start)
+	case scenario.TornWrite:
 		w.host.crash(true)
-		w.after(f.until-f.at, w.host.start)
-	case ClockJump:
-		w.host.offset += f.jump
-	case Starve:
-		for _, i := range f.clients {
-			w.machines[i].starved = max(w.machines[i].starved, f.until)
+		w.after(f.Until-f.At, w.host.start)
+	case scenario.ClockJump:
+		w.host.offset += f.Jump
+	case scenario.Starve:
+		for _, i := range f.Clients {
+			w.machines[i].starved = max(w.machines[i].starved, f.Until)
 		}
-	case DataFailure:
-		w.dataDown = max(w.dataDown, f.until)
+	case scenario.DataFailure:
+		w.dataDown = max(w.dataDown, f.Until)
 	}
 }
 
-func (f fault) describe() string {
-	switch f.kind {
-	case Partition:
-		from := "host"
-		if f.fromP2P {
-			from = "other clients"
-		}
-		return fmt.Sprintf("partition: clients %v from the %s until %.3f", f.clients, from, float64(f.until)/float64(second))
-	case Crash:
-		return fmt.Sprintf("crash: client %v until %.3f", f.clients, float64(f.until)/float64(second))
-	case Starve:
-		return fmt.Sprintf("starve: clients %v until %.3f", f.clients, float64(f.until)/float64(second))
-	case ClockJump:
-		return fmt.Sprintf("clock of the host jumps by %d ms", f.jump)
-	default:
-		return fmt.Sprintf("%s until %.3f", f.kind, float64(f.until)/float64(second))
-	}
-}
-
-func (w *world) partition(f fault) {
+func (w *world) partition(f scenario.Fault) {
 	counts := w.cutHost
-	if f.fromP2P {
+	if f.FromP2P {
 		counts = w.cut
 	}
-	for _, i := range f.clients {
+	for _, i := range f.Clients {
 		counts[i]++
 	}
-	w.after(f.until-f.at, func() {
+	w.after(f.Until-f.At, func() {
 		if w.healed {
 			return // healing has joined everything
 		}
-		for _, i := range f.clients {
+		for _, i := range f.Clients {
 			counts[i]--
 		}
 		w.host.reconnected()
@@ -292,11 +289,11 @@ func (w *world) extraDelay() (d int64) {
 	if w.healed {
 		return 0
 	}
-	if w.plan.reorderMost > 0 {
-		d += w.links.between(0, w.plan.reorderMost)
+	if w.plan.ReorderMost > 0 {
+		d += w.links.Between(0, w.plan.ReorderMost)
 	}
-	if w.links.chance(w.plan.delayPerMille) {
-		d += w.links.between(0, w.plan.delayMost)
+	if w.links.Chance(w.plan.DelayPerMille) {
+		d += w.links.Between(0, w.plan.DelayMost)
 	}
 	return d
 }
@@ -312,7 +309,7 @@ func (w *world) heal() {
 	w.note('H', 0, 0, func() string { return "faults stop" })
 	w.host.start()
 	for _, m := range w.machines {
-		if w.now >= w.plan.startOf(m.index, 0) {
+		if w.now >= w.plan.StartOf(m.index, 0) {
 			m.start()
 		}
 	}

@@ -1,4 +1,4 @@
-package sim
+package scenario
 
 import (
 	"errors"
@@ -38,14 +38,14 @@ const (
 	Slanderer                          // accuses anybody of anything, and finds everybody guilty
 	AllFaults       Faults = 1<<iota - 1
 	NoFaults        Faults = 0
-	HonestFaults           = AllFaults &^ liars // what can go wrong where nobody lies
+	HonestFaults           = AllFaults &^ Liars // what can go wrong where nobody lies
 )
 
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
-	auditLiars
+const Liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
+	AuditLiars
 
-// auditLiars are those of whom audits and trials are.
-const auditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
+// AuditLiars are those of whom audits and trials are.
+const AuditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
@@ -103,8 +103,8 @@ func (f Faults) names() []string {
 	return names
 }
 
-// each returns the kinds of the set one by one.
-func (f Faults) each() []Faults {
+// Each returns the kinds of the set one by one.
+func (f Faults) Each() []Faults {
 	var kinds []Faults
 	for i := range faultNames {
 		if kind := Faults(1 << i); f&kind != 0 {
