@@ -106,17 +106,17 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 // equivocate makes a second result of the batch that message announces and sends each to
 // one half of the others. It reports whether it did.
 func (p *process) equivocate(message []byte) bool {
-	s, known := p.world.registry.opened[string(message)]
-	if !known || s.author != p.machine.id || p.trainer == nil {
+	s, known := p.world.registry.Open(message)
+	if !known || s.Author != p.machine.id || p.trainer == nil {
 		return false
 	}
 	variant := byte(1 + p.world.lies.Below(3))
-	other := model.NewResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
-	if first := p.blobs[s.announcement.Blob]; len(first) > model.ResultSize {
+	other := model.NewResult(&p.trainer.model, s.Announcement.Step, s.Announcement.Batch, p.machine.id, variant)
+	if first := p.blobs[s.Announcement.Blob]; len(first) > model.ResultSize {
 		other = append(other, first[model.ResultSize:]...)
 	}
 	hash, _ := p.Put(other)
-	a := s.announcement
+	a := s.Announcement
 	a.Blob, a.Size = hash, uint32(len(other))
 	second := p.Sign(a)
 	for to := range p.world.machines {
@@ -185,9 +185,9 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
 			for i, a := range round.Assignments(state.Config) {
-				known := p.world.registry.of(proof.Step, a.Batch, [32]byte(round.Members[a.Member]))
+				known := p.world.registry.Of(proof.Step, a.Batch, [32]byte(round.Members[a.Member]))
 				if len(known) > 0 && i%5 != 0 {
-					blob := known[len(known)-1].announcement.Blob
+					blob := known[len(known)-1].Announcement.Blob
 					proof.Commitments.Add(round.Seed, blob[:])
 				}
 			}
@@ -218,18 +218,18 @@ func (m *machine) decoy(step uint32, number int) [32]byte {
 // hide announces two decoys in the place of the result that message announces to a quarter
 // of the others. It reports whether it did.
 func (p *process) hide(message []byte) bool {
-	s, known := p.world.registry.opened[string(message)]
-	if !known || s.author != p.machine.id {
+	s, known := p.world.registry.Open(message)
+	if !known || s.Author != p.machine.id {
 		return false
 	}
-	p.hidden = s.announcement
+	p.hidden = s.Announcement
 	for to := range p.world.machines {
-		if !p.hidesFrom(to, s.announcement.Step) {
+		if !p.hidesFrom(to, s.Announcement.Step) {
 			p.gossip(to, message)
 			continue
 		}
 		for i := range 2 {
-			p.gossip(to, p.signDecoy(s.announcement, i))
+			p.gossip(to, p.signDecoy(s.Announcement, i))
 		}
 	}
 	return true

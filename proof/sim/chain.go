@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/core/merkle"
 	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/signatures"
 )
 
 // chain is the model as it has to be after every step. The checker works it out from the
@@ -151,9 +152,9 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 			continue
 		}
 		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
-			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
-				leaves[i] = s.announcement.Blob
-				l.counted, l.batches = append(l.counted, s.payload), append(l.batches, a.Batch)
+			if len(payloads) > 0 && bytes.Equal(payloads[0], s.Payload) {
+				leaves[i] = s.Announcement.Blob
+				l.counted, l.batches = append(l.counted, s.Payload), append(l.batches, a.Batch)
 				payloads = payloads[1:]
 				break
 			}
@@ -177,7 +178,7 @@ func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tri
 			continue
 		}
 		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
-			leaves[slot] = s.announcement.Blob
+			leaves[slot] = s.Announcement.Blob
 			if c.completes(l, step, leaves, slot+1, tries) {
 				return true
 			}
@@ -197,7 +198,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 		best, owner := 0, round.Members[a.Member]
 		var payload []byte
 		for _, s := range c.heard(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
-			blob := s.announcement.Blob
+			blob := s.Announcement.Blob
 			votes, bits := 0, keys.Positions(blob[:])
 			for j := range round.Witnesses {
 				if w := &round.Witnesses[j]; w.Participants.Contains(round.Seed, owner[:]) && w.Commitments.ContainsPositions(bits) {
@@ -208,7 +209,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 				continue
 			}
 			if votes > best || bytes.Compare(blob[:], leaves[i][:]) < 0 {
-				best, leaves[i], payload = votes, blob, s.payload
+				best, leaves[i], payload = votes, blob, s.Payload
 			}
 		}
 		if payload != nil && !c.skipped[round.Step][a.Batch] {
@@ -250,11 +251,11 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 }
 
 // heard returns the statements of a batch's owner that count in this history.
-func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []statement {
-	all := c.world.registry.of(step, batch, owner)
+func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []signatures.Statement {
+	all := c.world.registry.Of(step, batch, owner)
 	if c.world.other == nil {
 		return all
 	}
 	start := c.checker.host.starts[step]
-	return slices.DeleteFunc(all, func(s statement) bool { return s.announcement.Start != start })
+	return slices.DeleteFunc(all, func(s signatures.Statement) bool { return s.Announcement.Start != start })
 }

@@ -48,15 +48,15 @@ func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 	name := c.nameOf(a.Client)
 	signed := make(map[signing]map[[32]byte]bool)
 	two := false
-	for _, known := range c.world.registry.byStep[a.Step] {
-		if !bytes.Equal(known.author[:], a.Client[:]) {
+	for _, known := range c.world.registry.OfStep(a.Step) {
+		if !bytes.Equal(known.Author[:], a.Client[:]) {
 			continue
 		}
-		of := signing{step: a.Step, batch: known.announcement.Batch}
+		of := signing{step: a.Step, batch: known.Announcement.Batch}
 		if signed[of] == nil {
 			signed[of] = make(map[[32]byte]bool)
 		}
-		signed[of][known.announcement.Blob] = true
+		signed[of][known.Announcement.Blob] = true
 		two = two || len(signed[of]) > 1
 	}
 	if !two {
@@ -121,12 +121,12 @@ func (c *checker) told(from, to *process, message []byte, delay int64) {
 	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.honest() || !from.machine.honest() {
 		return
 	}
-	s, known := w.registry.opened[string(message)]
+	s, known := w.registry.Open(message)
 	h := to.machine.history()
-	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.announcement.Step {
+	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.Announcement.Step {
 		return
 	}
-	own, other := h.starts[s.announcement.Step], s.announcement.Start
+	own, other := h.starts[s.Announcement.Step], s.Announcement.Start
 	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
 		return
 	}

@@ -183,17 +183,16 @@ func (p *process) comeAndGo(state *coordinator.State) {
 
 // frame makes a false proof that an honest member signed two results.
 func (p *process) frame(state *coordinator.State) {
-	registry := &p.world.registry
-	for _, s := range registry.byStep[state.Progress.Step] {
-		victim := p.world.machines[p.world.index[s.author]]
+	for _, s := range p.world.registry.OfStep(state.Progress.Step) {
+		victim := p.world.machines[p.world.index[s.Author]]
 		if !victim.honest() || !p.world.lies.Chance(100) {
 			continue
 		}
-		other := s.announcement
+		other := s.Announcement
 		other.Blob[0] ^= 1
 		forged := wire.SignAnnouncement(p.machine.key, other)
 		copy(forged[1:], victim.id[:])
-		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.key, s.announcement), forged); ok {
+		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.key, s.Announcement), forged); ok {
 			p.sendAside(proof)
 		}
 		return

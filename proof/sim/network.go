@@ -203,18 +203,7 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	p.machine.history().checker.announces(p.machine, a)
-	s := statement{p.machine.id, a, p.blobs[a.Blob]}
-	registry := &p.world.registry
-	of := authored{p.machine.id, a}
-	raw, again := registry.raws[of]
-	if !again {
-		raw = wire.SignAnnouncement(p.machine.key, a)
-		registry.raws[of] = raw
-	}
-	if _, known := registry.opened[string(raw)]; !known {
-		registry.opened[string(raw)] = s
-		registry.byStep[a.Step] = append(registry.byStep[a.Step], s)
-	}
+	raw := p.world.registry.Sign(p.machine.key, a, p.blobs[a.Blob])
 	p.world.note('R', uint64(p.machine.index), uint64(a.Step), func() string {
 		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.name(), a.Step, a.Batch)
 	})
@@ -223,19 +212,19 @@ func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 
 // Open implements env.Announcements.
 func (p *process) Open(raw []byte, _ [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
-	s, known := p.world.registry.opened[string(raw)]
+	s, known := p.world.registry.Open(raw)
 	if !known {
 		return identity.ID{}, wire.ResultAnnouncement{}, errForged
 	}
-	return s.author, s.announcement, nil
+	return s.Author, s.Announcement, nil
 }
 
 // Prove implements env.Announcements. A proof goes into the journal: it is of real signatures.
 func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 	var signed [2][]byte
 	for i, raw := range [2][]byte{first, second} {
-		s := p.world.registry.opened[string(raw)]
-		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.author]].key, s.announcement)
+		s, _ := p.world.registry.Open(raw)
+		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.Author]].key, s.Announcement)
 	}
 	return wire.NewEquivocation(signed[0], signed[1])
 }

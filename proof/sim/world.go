@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
+	"github.com/psyche-go/psyche/proof/sim/signatures"
 )
 
 // second is the unit of virtual times, which are nanoseconds since the start of a run.
@@ -31,7 +32,7 @@ type world struct {
 	other      *host // that shows another history to some; nil: there is none
 	machines   []*machine
 	index      map[identity.ID]int
-	registry   registry
+	registry   signatures.Registry
 	draws      draws
 	recomputed int                       // gradients that were computed for audits and trials
 	convicted  map[coordinator.Fault]int // how often a vote ejected somebody
@@ -147,7 +148,7 @@ func newWorld(o Options) *world {
 		convicted: make(map[coordinator.Fault]int),
 		hash:      0xcbf29ce484222325,
 	}
-	w.registry, w.draws = newRegistry(), newDraws()
+	w.registry, w.draws = signatures.New(), newDraws()
 	w.newMachines()
 	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
 	w.host = newHost(w)
