@@ -9,7 +9,6 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/model"
-	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
@@ -19,41 +18,9 @@ import (
 // than a client keeps.
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
-// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
-// lies about what it saw; trainers that do are at most an eighth of the clients for each
-// kind. Where there is a gang, which may be more of a committee, nobody else lies.
-func (w *world) appointLiars() {
-	n := len(w.machines)
-	for _, kind := range (w.plan.Faults & scenario.Liars &^ scenario.Gang).Each() {
-		r := random.New(w.options.Seed, "liars "+kind.String())
-		count := scenario.LiarsOfAKind(n)
-		if kind == scenario.LyingWitness {
-			elected := min(int(w.plan.Config.MinClients), coordinator.MaxWitnesses)
-			if nodes := int(w.plan.Config.WitnessNodes); nodes > 0 {
-				elected = min(elected, nodes)
-			}
-			count = min(count, (elected-1)/3, 4)
-		}
-		if count == 0 {
-			continue
-		}
-		for _, i := range r.Pick(n, 1+r.Below(count)) {
-			w.machines[i].roles |= kind
-		}
-	}
-	if w.plan.Faults&scenario.Gang != 0 {
-		w.appointGang()
-	}
-	for _, m := range w.machines {
-		if !m.honest() {
-			w.note('L', uint64(m.index), uint64(m.roles), func() string { return m.name() + " is a " + m.roles.String() })
-		}
-	}
-}
-
 // Submit implements env.Backend. A client that lies sends something else than its node wants.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if p.machine.lies(scenario.LyingWitness) {
+	if p.machine.Lies(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.distort(honest)
@@ -69,13 +36,13 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			return err
 		}
 	}
-	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.Honest() {
 		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.Digest(p.trainer.step)}
 		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}
 	}
-	if p.machine.lies(scenario.Gang) {
+	if p.machine.Lies(scenario.Gang) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.conspiracy(honest)
@@ -86,7 +53,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			a = p.withhold(honest)
 		}
 	}
-	if p.machine.roles&(scenario.Gang|scenario.Slanderer) != 0 {
+	if p.machine.Roles&(scenario.Gang|scenario.Slanderer) != 0 {
 		switch honest := a.(type) {
 		case coordinator.Vote:
 			vote, votes := p.perverts(honest)
@@ -95,7 +62,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 			a = vote
 		case coordinator.Accuse:
-			if p.machine.lies(scenario.Gang) {
+			if p.machine.Lies(scenario.Gang) {
 				return backend.ErrDisconnected // it accuses whom it wants
 			}
 		}
@@ -107,11 +74,11 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 // one half of the others. It reports whether it did.
 func (p *process) equivocate(message []byte) bool {
 	s, known := p.world.registry.Open(message)
-	if !known || s.Author != p.machine.id || p.trainer == nil {
+	if !known || s.Author != p.machine.ID || p.trainer == nil {
 		return false
 	}
 	variant := byte(1 + p.world.lies.Below(3))
-	other := model.NewResult(&p.trainer.model, s.Announcement.Step, s.Announcement.Batch, p.machine.id, variant)
+	other := model.NewResult(&p.trainer.model, s.Announcement.Step, s.Announcement.Batch, p.machine.ID, variant)
 	if first := p.blobs[s.Announcement.Blob]; len(first) > model.ResultSize {
 		other = append(other, first[model.ResultSize:]...)
 	}
@@ -135,11 +102,11 @@ func (p *process) equivocate(message []byte) bool {
 func (w *world) inform(liar *process, one, other []byte) {
 	proof, ok := wire.NewEquivocation(one, other)
 	informer := w.machines[w.lies.Below(len(w.machines))]
-	if !ok || !informer.honest() {
+	if !ok || !informer.Honest() {
 		return // others have to hear of it
 	}
 	w.after(second/2, func() {
-		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.index] {
+		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.Index] {
 			p.sendAside(proof)
 		}
 	})
@@ -199,7 +166,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 			clear(proof.Commitments[:])
 			room := len(round.Assignments(state.Config)) // a filter may have no more bits
 			for _, m := range p.world.machines {
-				for i := 0; i < decoys && room > 0 && m.lies(scenario.HiddenResult); i++ {
+				for i := 0; i < decoys && room > 0 && m.Lies(scenario.HiddenResult); i++ {
 					blob := m.decoy(proof.Step, i)
 					proof.Commitments.Add(round.Seed, blob[:])
 					room--
@@ -212,14 +179,14 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 
 // decoy returns a commitment of nothing.
 func (m *machine) decoy(step uint32, number int) [32]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.index, step, number))
+	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.Index, step, number))
 }
 
 // hide announces two decoys in the place of the result that message announces to a quarter
 // of the others. It reports whether it did.
 func (p *process) hide(message []byte) bool {
 	s, known := p.world.registry.Open(message)
-	if !known || s.Author != p.machine.id {
+	if !known || s.Author != p.machine.ID {
 		return false
 	}
 	p.hidden = s.Announcement
@@ -262,7 +229,7 @@ func (p *process) flood(state *coordinator.State) {
 // of clients that were not elected. It is called once for every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
-	if p.machine.lies(scenario.Gang) {
+	if p.machine.Lies(scenario.Gang) {
 		p.evict(state)
 		p.comeAndGo(state)
 		p.frame(state)
@@ -271,15 +238,15 @@ func (p *process) conspire(state *coordinator.State) {
 	if round == nil {
 		return
 	}
-	if p.machine.lies(scenario.FalseAccuser) && p.world.lies.Chance(500) && len(round.Members) > 1 {
+	if p.machine.Lies(scenario.FalseAccuser) && p.world.lies.Chance(500) && len(round.Members) > 1 {
 		accused := round.Members[p.world.lies.Below(len(round.Members))]
 		step := state.Progress.Step - uint32(p.world.lies.Below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
-		if accused != coordinator.ClientID(p.machine.id) { // it signed what its proof is made of
+		if accused != coordinator.ClientID(p.machine.ID) { // it signed what its proof is made of
 			p.sendAside(p.framing(accused, step))
 		}
 	}
-	if p.machine.lies(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.Chance(500) {
+	if p.machine.Lies(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.Chance(500) {
 		proof := coordinator.WitnessRound{Step: round.Step}
 		for _, id := range round.Members {
 			proof.Participants.Add(round.Seed, id[:])
@@ -292,8 +259,8 @@ func (p *process) conspire(state *coordinator.State) {
 func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator.Equivocation {
 	batch := assign.BatchID{End: 1}
 	proof, _ := wire.NewEquivocation(
-		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
-		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
+		wire.SignAnnouncement(p.machine.Key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
+		wire.SignAnnouncement(p.machine.Key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
 	proof.Client = accused
 	return proof
 }

@@ -23,7 +23,7 @@ type audited struct {
 }
 
 func newAudited(t *trainer) *audited {
-	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.id}}}
+	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.ID}}}
 }
 
 // fingerprint names the weights.

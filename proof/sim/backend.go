@@ -37,7 +37,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	w, m := p.world, p.machine
 	broken := !w.healed && w.links.Chance(w.plan.DropPerMille/4)
 	mute := broken && w.links.Chance(500) // the action arrives, its answer does not
-	if !w.connected(m.index) || broken && !mute {
+	if !w.connected(m.Index) || broken && !mute {
 		if err := p.wait(ctx, w.now+disconnected); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
 	}
 	m.history().deliver(r, w.now+m.latency+w.extraDelay())
-	if other := w.other; other != nil && m.lies(scenario.Gang) {
+	if other := w.other; other != nil && m.Lies(scenario.Gang) {
 		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
 	}
 	if !w.healed && w.links.Chance(w.plan.DuplicatePerMille) {
@@ -84,7 +84,7 @@ func (r *request) answer(w *world, err error) {
 	}
 	if r.mute {
 		err = backend.ErrDisconnected
-	} else if !w.connected(p.machine.index) {
+	} else if !w.connected(p.machine.Index) {
 		return // its wait ends by itself
 	}
 	r.err, r.done = err, true

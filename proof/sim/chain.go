@@ -85,9 +85,9 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 	}
 	for _, payload := range payloads {
 		_, batch, trainer := model.ReadHeader(payload)
-		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
-		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
-			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
+		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.ID == trainer })
+		if i >= 0 && c.world.machines[i].Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
+			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].Name(), step)
 		}
 	}
 }
@@ -224,29 +224,29 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 	check := c.checker
 	l, finished := c.steps[step]
 	if !finished {
-		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
+		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.Name(), step)
 		return
 	}
 	if !l.decided && c.adopt(&l, step, payloads) {
 		c.steps[step] = l
 	}
 	if !l.decided {
-		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.name(), step)
+		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.Name(), step)
 		return
 	}
 	for i, payload := range payloads {
 		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
 			_, batch, _ := model.ReadHeader(payload)
-			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.name(), batch, step)
+			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.Name(), batch, step)
 			return
 		}
 	}
 	if len(payloads) < len(l.counted) {
-		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.name(), l.batches[len(payloads)], step)
+		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.Name(), l.batches[len(payloads)], step)
 	}
 	c.compareTrained(step, payloads)
 	if l.known && p.trainer.model != l.model {
-		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
+		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.Name(), step)
 	}
 }
 

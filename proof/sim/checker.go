@@ -222,15 +222,15 @@ func presentOf(s *coordinator.State) int {
 
 // applied checks what an honest client has just made part of its model.
 func (c *checker) applied(p *process, step uint32, payloads [][]byte, again *assign.BatchID) {
-	c.world.note('P', uint64(p.machine.index), uint64(step), func() string {
-		return fmt.Sprintf("%s applies step %d: %d results", p.machine.name(), step, len(payloads))
+	c.world.note('P', uint64(p.machine.Index), uint64(step), func() string {
+		return fmt.Sprintf("%s applies step %d: %d results", p.machine.Name(), step, len(payloads))
 	})
-	if !p.machine.honest() {
+	if !p.machine.Honest() {
 		return
 	}
 	p.applied = step
 	if again != nil {
-		c.violate(OnceOnly, "%s applies batch %v in step %d", p.machine.name(), *again, step)
+		c.violate(OnceOnly, "%s applies batch %v in step %d", p.machine.Name(), *again, step)
 	}
 	c.chain.compare(p, step, payloads)
 }
@@ -238,7 +238,7 @@ func (c *checker) applied(p *process, step uint32, payloads [][]byte, again *ass
 // stepped compares the replica hash of an honest client that has just applied a step.
 func (c *checker) stepped(p *process) {
 	hash, step, ok := p.node.Replica()
-	if !ok || p.applied == 0 || step != p.applied || !p.machine.honest() {
+	if !ok || p.applied == 0 || step != p.applied || !p.machine.Honest() {
 		return
 	}
 	p.applied = 0
@@ -247,7 +247,7 @@ func (c *checker) stepped(p *process) {
 		c.replicas[step] = hash
 	} else if first != hash {
 		ours, theirs := hash, first // they escape only here
-		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.name(), ours[:4], step, theirs[:4])
+		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.Name(), ours[:4], step, theirs[:4])
 	}
 }
 
@@ -255,16 +255,16 @@ func (c *checker) stepped(p *process) {
 func (c *checker) ended(p *process, err error) {
 	var lie *follow.Lie
 	switch finished := c.host.base.RunState == coordinator.Finished; {
-	case !p.machine.honest():
+	case !p.machine.Honest():
 	case errors.As(err, &lie):
 		c.deceived(p, lie)
 	case err != nil:
-		c.violate(NodeSound, "%s: %v", p.machine.name(), err)
+		c.violate(NodeSound, "%s: %v", p.machine.Name(), err)
 	case !finished:
-		c.violate(NodeSound, "%s ended before the run", p.machine.name())
+		c.violate(NodeSound, "%s ended before the run", p.machine.Name())
 	}
 	for _, m := range c.world.machines {
-		if m.honest() && (m.process == nil || !m.process.ended) {
+		if m.Honest() && (m.process == nil || !m.process.ended) {
 			return
 		}
 	}
@@ -319,7 +319,7 @@ func (c *checker) replayed(log *follow.Follower, actions []signature, err error)
 		found[name] = true
 	}
 	for _, m := range c.world.machines { // in an order that does not depend on the map
-		c.lost(coordinator.ClientID(m.id), found)
+		c.lost(coordinator.ClientID(m.ID), found)
 	}
 	c.rewind(s)
 }
@@ -390,8 +390,8 @@ func (c *checker) tooLate() {
 	}
 	waiting := ""
 	for _, m := range c.world.machines {
-		if m.honest() && (m.process == nil || !m.process.ended) {
-			waiting += " " + strconv.Itoa(m.index)
+		if m.Honest() && (m.process == nil || !m.process.ended) {
+			waiting += " " + strconv.Itoa(m.Index)
 		}
 	}
 	c.violate(Progress, "faults stopped at %.0f s in step %d; the run is in %v of step %d of %d; clients that have not ended:%s",
@@ -431,15 +431,15 @@ func (c *checker) finish() {
 		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.state.Config.TotalSteps)
 	}
 	for _, m := range w.machines {
-		if !m.honest() {
+		if !m.Honest() {
 			continue
 		}
 		digest, step, ok := m.process.node.Model()
-		if !c.admitted[coordinator.ClientID(m.id)] {
+		if !c.admitted[coordinator.ClientID(m.ID)] {
 			continue // it was started when the run was as good as over, or full: members give it nothing
 		}
 		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
-			c.violate(Progress, "%s does not hold the final model: it has that of step %d", m.name(), step)
+			c.violate(Progress, "%s does not hold the final model: it has that of step %d", m.Name(), step)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 // can know: one that has started again learns the networks of connected clients when somebody joins.
 func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
-	if c.world.machines[c.world.index[identity.ID(joined)]].network != gangNetwork {
+	if !c.world.cast.InGang(joined) {
 		return
 	}
-	for id := range c.world.fromNetwork(s) {
-		if id == joined || c.host.connected(c.world.index[identity.ID(id)]) {
+	for id := range c.world.cast.FromNetwork(s) {
+		if id == joined || c.host.connected(c.world.cast.Of(id).Index) {
 			delete(c.outlet.forgotten, id)
 		}
 		if !c.outlet.forgotten[id] {
@@ -33,12 +33,12 @@ func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 // announces checks that no life of an honest client signs two results.
 func (c *checker) announces(m *machine, a wire.ResultAnnouncement) {
 	c.pace.heard(m, a, c.world.now)
-	if !m.honest() {
+	if !m.Honest() {
 		return
 	}
-	of := signing{m.index, a.Step, a.Batch}
+	of := signing{m.Index, a.Step, a.Batch}
 	if blob, known := c.signed[of]; known && blob != a.Blob {
-		c.violate(SignedOnce, "%s signs two results of batch %v in step %d", m.name(), a.Batch, a.Step)
+		c.violate(SignedOnce, "%s signs two results of batch %v in step %d", m.Name(), a.Batch, a.Step)
 	}
 	c.signed[of] = a.Blob
 }
@@ -88,12 +88,12 @@ func (c *checker) rewindEjections(s *coordinator.State) {
 func (c *checker) deceived(p *process, lie *follow.Lie) {
 	heads := lie.Evidence.Heads
 	if c.world.other == nil || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
-		c.violate(NodeSound, "%s: %v, without two heads that say so", p.machine.name(), lie)
+		c.violate(NodeSound, "%s: %v, without two heads that say so", p.machine.Name(), lie)
 		return
 	}
 	for _, head := range heads {
 		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
-			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.machine.name(), lie)
+			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.machine.Name(), lie)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (c *checker) isOutvoted(members []coordinator.Client) bool {
 // running round than the client was shown proves a fork: an honest client ends with that.
 func (c *checker) told(from, to *process, message []byte, delay int64) {
 	w := c.world
-	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.honest() || !from.machine.honest() {
+	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
 		return
 	}
 	s, known := w.registry.Open(message)
@@ -143,7 +143,7 @@ func (c *checker) told(from, to *process, message []byte, delay int64) {
 		case !w.healed && idle > 0: // its processor did nothing in that time
 			w.after(idle, look)
 		default:
-			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), step, from.machine.name())
+			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
 		}
 	}
 	w.after(delay+forkNoticed, look)

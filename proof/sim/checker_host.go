@@ -1,27 +1,26 @@
 package sim
 
 import (
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // arrives notes who acts next.
 func (c *checker) arrives(m *machine) {
-	c.outlet.known = c.world.fromNetwork(c.host.state)[coordinator.ClientID(m.id)]
+	c.outlet.known = c.world.cast.FromNetwork(c.host.state)[coordinator.ClientID(m.ID)]
 }
 
 // promised notes the place of an accepted action that does not wait for more of its kind.
 func (c *checker) promised(name signature, a coordinator.Action) {
 	switch a := a.(type) {
 	case coordinator.Join:
-		c.outlet.came[c.world.index[identity.ID(name.from)]] = c.world.now
+		c.outlet.came[c.world.cast.Of(name.from).Index] = c.world.now
 	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
 	case coordinator.Withdraw:
-		c.withdrawn(name.from, identity.ID(a.Client))
+		c.withdrawn(name.from, a.Client)
 	default:
 		if _, returns := a.(coordinator.Return); returns {
-			c.outlet.came[c.world.index[identity.ID(name.from)]] = c.world.now
+			c.outlet.came[c.world.cast.Of(name.from).Index] = c.world.now
 		}
 		c.outlet.promised[name] = c.host.core.Log().Head().Index + 1
 	}
@@ -44,7 +43,7 @@ func (c *checker) restarted() {
 	clear(c.outlet.away)
 	c.cutOff()
 	clear(c.outlet.forgotten)
-	for id := range c.world.fromNetwork(c.host.state) {
+	for id := range c.world.cast.FromNetwork(c.host.state) {
 		c.outlet.forgotten[id] = true
 	}
 }
@@ -76,14 +75,14 @@ func (c *checker) looks() {
 }
 
 // withdrawn checks that a client that the host withdraws was gone for long enough.
-func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
+func (c *checker) withdrawn(by, id coordinator.ClientID) {
 	w := c.world
 	if by != scenario.HostID || c.world.plan.HostLies() {
 		return
 	}
-	since := c.outlet.away[w.index[id]]
+	since := c.outlet.away[w.cast.Of(id).Index]
 	if since == 0 || w.now-since < scenario.Grace {
-		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.nameOf(coordinator.ClientID(id)), float64(since)/float64(second))
+		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.nameOf(id), float64(since)/float64(second))
 	}
 }
 
@@ -97,8 +96,8 @@ func (c *checker) waitsNoLonger(s *coordinator.State) {
 	limit := scenario.Grace + scenario.Beat + 2*w.plan.DiskMost
 	for i, away := range c.outlet.away {
 		since := max(away, c.outlet.came[i])
-		if m := w.machines[i]; away != 0 && w.now-since > limit && s.TakesPart(coordinator.ClientID(m.id)) {
-			c.violate(Patient, "%s takes part, and is gone since %.3f s", m.name(), float64(since)/float64(second))
+		if m := w.machines[i]; away != 0 && w.now-since > limit && s.TakesPart(coordinator.ClientID(m.ID)) {
+			c.violate(Patient, "%s takes part, and is gone since %.3f s", m.Name(), float64(since)/float64(second))
 		}
 	}
 }

@@ -103,15 +103,15 @@ func (c *checker) nameOf(id coordinator.ClientID) string {
 	if id == scenario.HostID {
 		return "the host"
 	}
-	if i, ok := c.world.index[identity.ID(id)]; ok {
-		return c.world.machines[i].name()
+	if m := c.world.cast.Find(identity.ID(id)); m != nil {
+		return m.Name()
 	}
 	return "a stranger"
 }
 
 // honest reports whether a client is held to everything.
 func (c *checker) honest(id coordinator.ClientID) bool {
-	return c.world.machines[c.world.index[identity.ID(id)]].honest()
+	return c.world.cast.Of(id).Honest()
 }
 
 // stateMark is what the checker remembers of a state before a tick.

@@ -129,8 +129,8 @@ const (
 )
 
 func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
-	id := coordinator.ClientID(m.id)
-	if _, again := p.announced[id]; a.Step == p.step && !again && m.roles&(scenario.HiddenResult|scenario.InvalidResult|scenario.Equivocation) == 0 {
+	id := coordinator.ClientID(m.ID)
+	if _, again := p.announced[id]; a.Step == p.step && !again && m.Roles&(scenario.HiddenResult|scenario.InvalidResult|scenario.Equivocation) == 0 {
 		p.announced[id] = now
 	}
 }
@@ -144,7 +144,7 @@ func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 	}
 	honest := 0
 	for _, i := range round.ElectedWitnesses(s.Config) {
-		if m := w.machines[w.index[[32]byte(round.Members[i])]]; m.honest() && m.process != nil && !m.process.ended {
+		if m := w.machineOf(round.Members[i]); m.Honest() && m.process != nil && !m.process.ended {
 			if member, ok := s.Member(round.Members[i]); ok && member.State == coordinator.Healthy {
 				honest++
 			}

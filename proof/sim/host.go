@@ -202,7 +202,7 @@ func (h *host) deliver(r *request, at int64) {
 	w.events.order++
 	r.at, r.order = at, w.events.order
 	w.events.put(event{at: at, call: func() {
-		if !h.up || r.process != nil && !h.connected(r.from.index) {
+		if !h.up || r.process != nil && !h.connected(r.from.Index) {
 			if p := r.process; p != nil && p.alive && !r.done {
 				r.err, r.done = backend.ErrDisconnected, true
 				p.put(item{at: w.now + disconnected, parking: r.parking})
@@ -234,7 +234,7 @@ func (h *host) step() {
 		default:
 			h.waiting = append(h.waiting, r)
 			h.checker.arrives(r.from)
-			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.id), r.nonce, r.action), w.rules.from(h, r.action, r.from.origin()))
+			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
 		}
 	}
 	h.scheme()
@@ -349,14 +349,14 @@ func (h *host) moved(before coordinator.RunState) {
 
 // withdraw takes a client out of the run.
 func (h *host) withdraw(m *machine) {
-	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 }
 
 // Answer implements core.Outlet.
 func (h *host) Answer(i int, err error) {
 	r := h.waiting[i]
 	if err == nil {
-		h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce, r.action)
+		h.checker.acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
 	}
 	r.answer(h.world, err)
 	if i == len(h.waiting)-1 {
@@ -383,17 +383,17 @@ func (h *host) Publish(u core.Update) {
 
 // greet makes sure that a client that has just connected gets the newest update.
 func (h *host) greet(p *process) {
-	h.sent[p.machine.index] = 0
+	h.sent[p.machine.Index] = 0
 	h.reconnected()
 }
 
 // send sends the newest update. Updates of one connection keep their order.
 func (h *host) send(p *process) {
-	h.sent[p.machine.index] = h.version
+	h.sent[p.machine.Index] = h.version
 	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
 	p.updateAt = at
 	p.put(item{at: at, update: h.update})
-	if !p.machine.honest() {
+	if !p.machine.Honest() {
 		p.conspire(h.update.State)
 	}
 }
@@ -409,11 +409,11 @@ var errProof = errors.New("it does not prove that two results were signed")
 
 // connection reports whether a key's connection stands, and from where it comes.
 func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
-	i, known := h.world.index[id]
-	if !known || !h.connected(i) {
+	m := h.world.cast.Find(id)
+	if m == nil || !h.connected(m.Index) {
 		return from, false
 	}
-	return h.world.machines[i].origin(), true
+	return h.world.origin(m), true
 }
 
 // connected reports whether a client's connection stands and this is the history that it is shown.
@@ -421,7 +421,7 @@ func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 func (h *host) connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
-	return h.up && (m.history() == h || m.lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+	return h.up && (m.history() == h || m.Lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
 // startsOf returns the heads at the starts of a state's rounds.

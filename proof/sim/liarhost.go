@@ -35,7 +35,7 @@ func (h *host) schemeOf(epoch uint32) int {
 
 // leavesOut reports whether the host forgets an action of an honest client.
 func (h *host) leavesOut(r *request) bool {
-	if !h.world.plan.HostLies() || !r.from.honest() || h.lying.asked != 0 {
+	if !h.world.plan.HostLies() || !r.from.Honest() || h.lying.asked != 0 {
 		return false
 	}
 	aim := h.schemeOf(h.state.Progress.Epoch)
@@ -83,7 +83,7 @@ func (h *host) bend() {
 	}
 	for range 4 {
 		m := h.world.machines[h.random.Below(h.world.plan.Clients)]
-		if !m.honest() || m.history() != h || h.lying.count >= mostWithdrawn {
+		if !m.Honest() || m.history() != h || h.lying.count >= mostWithdrawn {
 			continue
 		}
 		if elected := h.foresee(m); elected > best {
@@ -101,7 +101,7 @@ func (h *host) bend() {
 func (h *host) foresee(without *machine) int {
 	next := h.state.Clone()
 	if without != nil {
-		if err := next.Apply(scenario.HostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.id)}); err != nil {
+		if err := next.Apply(scenario.HostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.ID)}); err != nil {
 			return -1
 		}
 	}
@@ -109,7 +109,7 @@ func (h *host) foresee(without *machine) int {
 	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.state.Progress.Step {
 		return -1
 	}
-	return h.world.gangElected(next.CurrentRound(), next.Config)
+	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
 }
 
 // stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
@@ -120,7 +120,7 @@ func (h *host) stalls() bool {
 	}
 	next := h.state.Clone()
 	next.Tick(h.clock(), [32]byte{})
-	if next.RunState != coordinator.Warmup || !h.world.overrun(next.Epoch.Clients) {
+	if next.RunState != coordinator.Warmup || !h.world.cast.Overrun(next.Epoch.Clients) {
 		h.lying.asked = 0
 		return false
 	}
@@ -166,7 +166,7 @@ func (h *host) fork() {
 	times.RestartGrace = 0 // it goes on
 	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
 	for _, m := range w.machines {
-		if m.honest() && r.Chance(450) {
+		if m.Honest() && r.Chance(450) {
 			m.shown = &other
 		}
 	}
@@ -174,9 +174,9 @@ func (h *host) fork() {
 	divides, victim := r.Chance(400), w.machines[r.Below(w.plan.Clients)]
 	for _, m := range w.machines {
 		switch {
-		case divides && m.honest() && m.shown == nil:
+		case divides && m.Honest() && m.shown == nil:
 			other.withdraw(m)
-		case divides && m.honest():
+		case divides && m.Honest():
 			h.withdraw(m)
 		case !divides && m == victim:
 			other.withdraw(m)

@@ -40,20 +40,20 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 // peer returns the process of a client when it and p talk to each other.
 func (p *process) peer(to int) *process {
 	other := p.world.machines[to].process
-	if other == nil || !p.friends[to] || !other.friends[p.machine.index] {
+	if other == nil || !p.friends[to] || !other.friends[p.machine.Index] {
 		return nil
 	}
 	return other
 }
 
 // Addrs implements env.Peers.
-func (p *process) Addrs() []string { return []string{"/sim/" + strconv.Itoa(p.machine.index)} }
+func (p *process) Addrs() []string { return []string{"/sim/" + strconv.Itoa(p.machine.Index)} }
 
 // SetMembers implements env.Peers.
 func (p *process) SetMembers(peers []backend.Peer) {
 	clear(p.friends)
 	for _, peer := range peers {
-		p.friends[p.world.index[peer.ID]] = true
+		p.friends[p.world.cast.Find(peer.ID).Index] = true
 	}
 }
 
@@ -62,10 +62,10 @@ func (p *process) Bytes() (sent, received uint64) { return 0, 0 }
 
 // Publish implements env.Gossip.
 func (p *process) Publish(_ context.Context, message []byte) error {
-	if p.machine.lies(scenario.Equivocation) && p.equivocate(message) {
+	if p.machine.Lies(scenario.Equivocation) && p.equivocate(message) {
 		return nil
 	}
-	if p.machine.lies(scenario.HiddenResult) && p.hide(message) {
+	if p.machine.Lies(scenario.HiddenResult) && p.hide(message) {
 		return nil
 	}
 	for to := range p.world.machines {
@@ -85,13 +85,13 @@ func (p *process) gossip(to int, message []byte) {
 		copies = 2
 	}
 	for range copies {
-		delay, lost := p.world.reach(p.machine.index, to)
+		delay, lost := p.world.reach(p.machine.Index, to)
 		if !lost {
 			p.machine.history().checker.told(p, other, message, delay)
 			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
 				continue
 			}
-			other.put(item{at: p.world.now + delay, from: p.machine.index, message: message})
+			other.put(item{at: p.world.now + delay, from: p.machine.Index, message: message})
 		}
 	}
 }
@@ -105,9 +105,9 @@ func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, mes
 // roundTrip waits for an answer of another client and returns the client's process as it
 // is then.
 func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, error) {
-	w, to := p.world, p.world.index[id]
-	there, lost := w.reach(p.machine.index, to)
-	back, alsoLost := w.reach(to, p.machine.index)
+	w, to := p.world, p.world.cast.Find(id).Index
+	there, lost := w.reach(p.machine.Index, to)
+	back, alsoLost := w.reach(to, p.machine.Index)
 	until := w.now + there + back
 	if lost = lost || alsoLost; lost {
 		until = w.now + requestTimeout
@@ -123,7 +123,7 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 		lost = w.isStarved(to)
 	}
 	other := p.peer(to)
-	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.index] > 0) != (w.cut[to] > 0) {
+	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.Index] > 0) != (w.cut[to] > 0) {
 		return nil, errUnreachable
 	}
 	return other, nil
@@ -142,9 +142,9 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	if handle == nil {
 		return nil, errUnreachable
 	}
-	response, err := handle(ctx, p.machine.id, request)
+	response, err := handle(ctx, p.machine.ID, request)
 	if protocol == auditor.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
-		if p.world.rules.impatient && p.machine.honest() {
+		if p.world.rules.impatient && p.machine.Honest() {
 			p.sendAside(coordinator.Accuse{Step: binary.LittleEndian.Uint32(request[32:]), Client: coordinator.ClientID(request), Fault: coordinator.FaultSilent})
 		}
 		return nil, errNotHeld
@@ -203,9 +203,9 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	p.machine.history().checker.announces(p.machine, a)
-	raw := p.world.registry.Sign(p.machine.key, a, p.blobs[a.Blob])
-	p.world.note('R', uint64(p.machine.index), uint64(a.Step), func() string {
-		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.name(), a.Step, a.Batch)
+	raw := p.world.registry.Sign(p.machine.Key, a, p.blobs[a.Blob])
+	p.world.note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
+		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.Name(), a.Step, a.Batch)
 	})
 	return raw
 }
@@ -224,7 +224,7 @@ func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 	var signed [2][]byte
 	for i, raw := range [2][]byte{first, second} {
 		s, _ := p.world.registry.Open(raw)
-		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.Author]].key, s.Announcement)
+		signed[i] = wire.SignAnnouncement(p.world.cast.Find(s.Author).Key, s.Announcement)
 	}
 	return wire.NewEquivocation(signed[0], signed[1])
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -12,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
@@ -27,26 +27,17 @@ const (
 
 // machine is the place of one client, and what stays when the client is killed.
 type machine struct {
+	*cast.Member
 	world     *world
-	index     int
-	key       identity.Key
-	id        identity.ID
-	roles     scenario.Faults // how it lies
 	random    *random.Source
 	starved   int64 // until when its processor does nothing
 	trainTime int64 // the longest
 	quantum   int64 // least time between two wakes
 	latency   int64 // to anybody
-	network   int   // that it connects from; 0: one that nobody counts
 	nonce     uint64
 	process   *process // nil while there is none
 	shown     *host    // whose history it is shown; nil: that of all
 }
-
-func (m *machine) lies(kind scenario.Faults) bool { return m.roles&kind != 0 }
-
-// honest reports whether the checker holds the machine to everything.
-func (m *machine) honest() bool { return m.roles == 0 }
 
 // history returns the host as the client knows it.
 func (m *machine) history() *host {
@@ -108,9 +99,9 @@ func (m *machine) start() {
 	}
 	p.root = &taskContext{process: p}
 	m.process = p
-	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
+	m.world.note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
 	node, err := client.New(client.Options{
-		Key: m.key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
+		Key: m.Key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
 			if run.Audited {
@@ -159,7 +150,7 @@ type lines struct{ machine *machine }
 
 func (l lines) Write(b []byte) (int, error) {
 	w := l.machine.world
-	w.trace = append(w.trace, w.stamp(l.machine.name()+" says "+strings.TrimSpace(string(b))))
+	w.trace = append(w.trace, w.stamp(l.machine.Name()+" says "+strings.TrimSpace(string(b))))
 	return len(b), nil
 }
 
@@ -178,8 +169,6 @@ func (m *machine) crash() {
 	p.parked = nil
 	m.history().reconnected()
 }
-
-func (m *machine) name() string { return "client " + strconv.Itoa(m.index) }
 
 // put adds something to the inbox.
 func (p *process) put(it item) {
@@ -268,7 +257,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		case it.update != nil:
 			update = it.update
 		default:
-			_ = p.listen(p.world.machines[it.from].id, it.message)
+			_ = p.listen(p.world.machines[it.from].ID, it.message)
 		}
 	}
 	clear(due)
@@ -282,11 +271,11 @@ func (p *process) receive(now int64) (update *backend.Update) {
 // end notes that the client has left the run by itself. It stays to answer its peers.
 func (p *process) end(err error) {
 	p.ended = true
-	p.world.note('E', uint64(p.machine.index), 0, func() string {
+	p.world.note('E', uint64(p.machine.Index), 0, func() string {
 		if err != nil {
-			return p.machine.name() + " ends: " + err.Error()
+			return p.machine.Name() + " ends: " + err.Error()
 		}
-		return p.machine.name() + " ends"
+		return p.machine.Name() + " ends"
 	})
 	p.machine.history().checker.ended(p, err)
 }

@@ -25,11 +25,11 @@ type trainer struct {
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
-	if p.machine.lies(scenario.SilentTrainer) && p.world.lies.Chance(800) || p.machine.lies(scenario.Gang) && p.world.lies.Chance(100) {
+	if p.machine.Lies(scenario.SilentTrainer) && p.world.lies.Chance(800) || p.machine.Lies(scenario.Gang) && p.world.lies.Chance(100) {
 		return nil, 0, errSilent
 	}
 	late := int64(0)
-	if p.machine.lies(scenario.Gang) {
+	if p.machine.Lies(scenario.Gang) {
 		late = p.dawdle()
 	}
 	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)+late); err != nil {
@@ -42,15 +42,15 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	payload := model.NewResult(&from, step, batch.ID, p.machine.id, 0)
-	if p.machine.lies(scenario.InvalidResult) {
+	payload := model.NewResult(&from, step, batch.ID, p.machine.ID, 0)
+	if p.machine.Lies(scenario.InvalidResult) {
 		payload = model.Spoil(payload, p.world.lies)
 	}
 	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as those of models do
 }
 
 func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
-	if owner == t.process.machine.id && t.process.machine.lies(scenario.InvalidResult) {
+	if owner == t.process.machine.ID && t.process.machine.Lies(scenario.InvalidResult) {
 		return nil
 	}
 	if heard := t.process.world.rules.verified; heard != nil {

@@ -1,13 +1,14 @@
 package sim
 
 import (
-	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"time"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/proof/sim/signatures"
@@ -31,7 +32,7 @@ type world struct {
 	host       *host
 	other      *host // that shows another history to some; nil: there is none
 	machines   []*machine
-	index      map[identity.ID]int
+	cast       *cast.Cast
 	registry   signatures.Registry
 	draws      draws
 	recomputed int                       // gradients that were computed for audits and trials
@@ -143,11 +144,12 @@ func Run(o Options) Result {
 
 func newWorld(o Options) *world {
 	w := &world{
-		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
+		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules,
 		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
 		convicted: make(map[coordinator.Fault]int),
 		hash:      0xcbf29ce484222325,
 	}
+	w.cast = cast.New(o.Seed, &w.plan)
 	w.registry, w.draws = signatures.New(), newDraws()
 	w.newMachines()
 	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
@@ -157,35 +159,29 @@ func newWorld(o Options) *world {
 
 func (w *world) newMachines() {
 	r := random.New(w.options.Seed, "machines")
-	for range w.options.Clients {
-		w.newMachine(r)
+	for i, member := range w.cast.Members {
+		w.newMachine(r, member)
+		if i < w.options.Clients && !member.Honest() {
+			w.note('L', uint64(i), uint64(member.Roles), func() string { return member.Name() + " is a " + member.Roles.String() })
+		}
 	}
-	w.appointLiars()
-	w.recruit(r)
 }
 
-// newMachine adds one client.
-func (w *world) newMachine(r *random.Source) *machine {
-	i := len(w.machines)
-	var seed [identity.SeedSize]byte
-	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
-	key := identity.FromSeed(seed)
-	m := &machine{
-		world: w, index: i, key: key, id: key.ID(), random: random.New(r.Next(), "machine"),
+// newMachine adds the place of one client.
+func (w *world) newMachine(r *random.Source, member *cast.Member) {
+	w.machines = append(w.machines, &machine{
+		Member: member, world: w, random: random.New(r.Next(), "machine"),
 		trainTime: w.plan.Tempo.Of(r.Between(300, 2500) * second / 1000),
 		quantum:   min(w.plan.Tempo.Of(r.Between(60, 200)*second/1000), second/5),
 		latency:   min(w.plan.Tempo.Of(r.Between(2, 40)*second/1000), second/25),
-	}
-	w.machines = append(w.machines, m)
-	w.index[m.id] = i
-	return m
+	})
 }
 
 // begin starts everything and schedules the faults.
 func (w *world) begin() {
 	w.host.start()
 	for _, m := range w.machines {
-		w.after(w.plan.StartOf(m.index, w.faults.Between(0, 3*second)), m.start)
+		w.after(w.plan.StartOf(m.Index, w.faults.Between(0, 3*second)), m.start)
 	}
 	for _, f := range w.plan.Events {
 		w.events.put(event{at: f.At, call: func() { w.strike(f) }})
@@ -215,6 +211,18 @@ func (w *world) loop() {
 		limit = w.host.checker.deadline()
 	}
 	w.host.checker.finish()
+}
+
+// machineOf returns the place of the client that a state names.
+func (w *world) machineOf(id coordinator.ClientID) *machine { return w.machines[w.cast.Of(id).Index] }
+
+// origin is from where a client connects, and how many seats those may have that do from there. All of the
+// gang come from one network, others from some that nobody counts.
+func (w *world) origin(m *cast.Member) core.Origin {
+	if !m.Lies(scenario.Gang) {
+		return core.Origin{}
+	}
+	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: w.plan.Crew.Size}
 }
 
 // note records that something happened. The text is only made for a trace.
@@ -310,7 +318,7 @@ func (w *world) heal() {
 	w.note('H', 0, 0, func() string { return "faults stop" })
 	w.host.start()
 	for _, m := range w.machines {
-		if w.now >= w.plan.StartOf(m.index, 0) {
+		if w.now >= w.plan.StartOf(m.Index, 0) {
 			m.start()
 		}
 	}
