@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -26,7 +25,7 @@ type request struct {
 
 // connected reports whether the client's connection to the host stands.
 func (w *world) connected(i int) bool {
-	return w.machines[i].history().connected(i)
+	return w.machines[i].history().Connected(i)
 }
 
 // Updates implements env.Backend; updates come by process.put instead.
@@ -89,35 +88,6 @@ func (r *request) answer(w *world, err error) {
 	}
 	r.err, r.done = err, true
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
-}
-
-func describe(a coordinator.Action) string {
-	switch a := a.(type) {
-	case coordinator.Join:
-		return fmt.Sprintf("join of epoch %d", a.Epoch)
-	case coordinator.Ready:
-		return fmt.Sprintf("ready for epoch %d", a.Epoch)
-	case coordinator.Return:
-		return fmt.Sprintf("return into epoch %d", a.Epoch)
-	case coordinator.WitnessRound:
-		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
-	case coordinator.HealthCheck:
-		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
-	case coordinator.ReportCheckpoint:
-		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.ReportUpload:
-		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.Equivocation:
-		return fmt.Sprintf("proof of two results of step %d", a.Step)
-	case coordinator.Withdraw:
-		return "withdrawal"
-	case coordinator.Accuse:
-		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
-	case coordinator.Vote:
-		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
-	default:
-		return fmt.Sprintf("%T", a)
-	}
 }
 
 // Announce implements env.Backend.

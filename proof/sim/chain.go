@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/signatures"
 )
@@ -16,7 +17,6 @@ import (
 // chain is the model as it has to be after every step. The checker works it out from the
 // witnesses' proofs and from everything that was ever announced, which no client knows.
 type chain struct {
-	world   *world
 	checker *checker
 	models  map[[32]byte]model.Model // by digest: what an epoch can start from
 	steps   map[uint32]link
@@ -44,7 +44,7 @@ type link struct {
 }
 
 func newChain(c *checker) chain {
-	return chain{world: c.world, checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
+	return chain{checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
 // begin notes the model that an epoch starts from.
@@ -68,7 +68,7 @@ func (c *chain) before(step uint32) start {
 // trainedFrom returns the model that the results of a step have to be made from: what is
 // applied when its round begins, which is everything at an epoch's start.
 func (c *chain) trainedFrom(step uint32) start {
-	for range c.world.plan.ApplyLag - 1 {
+	for range c.checker.run.Plan.ApplyLag - 1 {
 		if _, first := c.starts[step]; first {
 			break
 		}
@@ -85,9 +85,9 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 	}
 	for _, payload := range payloads {
 		_, batch, trainer := model.ReadHeader(payload)
-		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.ID == trainer })
-		if i >= 0 && c.world.machines[i].Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
-			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].Name(), step)
+		m := c.checker.run.Cast.Find(trainer)
+		if m != nil && m.Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
+			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", m.Name(), step)
 		}
 	}
 }
@@ -220,42 +220,42 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 }
 
 // compare checks what an honest client applied.
-func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
+func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights *model.Model) {
 	check := c.checker
 	l, finished := c.steps[step]
 	if !finished {
-		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.Name(), step)
+		check.violate(CountedRight, "%s applies step %d, which is not over", m.Name(), step)
 		return
 	}
 	if !l.decided && c.adopt(&l, step, payloads) {
 		c.steps[step] = l
 	}
 	if !l.decided {
-		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.Name(), step)
+		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", m.Name(), step)
 		return
 	}
 	for i, payload := range payloads {
 		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
 			_, batch, _ := model.ReadHeader(payload)
-			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.Name(), batch, step)
+			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", m.Name(), batch, step)
 			return
 		}
 	}
 	if len(payloads) < len(l.counted) {
-		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.Name(), l.batches[len(payloads)], step)
+		check.violate(CountedRight, "%s leaves batch %v of step %d out", m.Name(), l.batches[len(payloads)], step)
 	}
 	c.compareTrained(step, payloads)
-	if l.known && p.trainer.model != l.model {
-		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.Name(), step)
+	if l.known && *weights != l.model {
+		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", m.Name(), step)
 	}
 }
 
 // heard returns the statements of a batch's owner that count in this history.
 func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []signatures.Statement {
-	all := c.world.registry.Of(step, batch, owner)
-	if c.world.other == nil {
+	all := c.checker.run.Registry.Of(step, batch, owner)
+	if !c.checker.run.Forked() {
 		return all
 	}
-	start := c.checker.host.starts[step]
+	start := c.checker.host.Start(step)
 	return slices.DeleteFunc(all, func(s signatures.Statement) bool { return s.Announcement.Start != start })
 }

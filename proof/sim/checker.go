@@ -8,6 +8,8 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 )
@@ -26,7 +28,7 @@ func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonc
 	c.promised(name, a)
 	switch a.(type) {
 	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation:
-		c.pace.left = c.world.now
+		c.pace.left = c.run.Now()
 	}
 	switch a := a.(type) {
 	case coordinator.Join:
@@ -185,7 +187,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
-	c.pace = pace{step: round.Step, began: c.world.now, announced: make(map[coordinator.ClientID]int64)}
+	c.pace = pace{step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64)}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.juriesDrawn(round)
@@ -220,55 +222,59 @@ func presentOf(s *coordinator.State) int {
 	return there
 }
 
-// applied checks what an honest client has just made part of its model.
-func (c *checker) applied(p *process, step uint32, payloads [][]byte, again *assign.BatchID) {
-	c.world.note('P', uint64(p.machine.Index), uint64(step), func() string {
-		return fmt.Sprintf("%s applies step %d: %d results", p.machine.Name(), step, len(payloads))
+// loaded notes that a client begins anew, with a model that it was given.
+func (c *checker) loaded(m *cast.Member) { c.applying[m.Index] = 0 }
+
+// applied checks what an honest client has just made part of its model, which now has some weights.
+func (c *checker) applied(p Client, step uint32, payloads [][]byte, again *assign.BatchID, weights *model.Model) {
+	c.run.Note('P', uint64(p.Member().Index), uint64(step), func() string {
+		return fmt.Sprintf("%s applies step %d: %d results", p.Member().Name(), step, len(payloads))
 	})
-	if !p.machine.Honest() {
+	if !p.Member().Honest() {
 		return
 	}
-	p.applied = step
+	c.applying[p.Member().Index] = step
 	if again != nil {
-		c.violate(OnceOnly, "%s applies batch %v in step %d", p.machine.Name(), *again, step)
+		c.violate(OnceOnly, "%s applies batch %v in step %d", p.Member().Name(), *again, step)
 	}
-	c.chain.compare(p, step, payloads)
+	c.chain.compare(p.Member(), step, payloads, weights)
 }
 
 // stepped compares the replica hash of an honest client that has just applied a step.
-func (c *checker) stepped(p *process) {
-	hash, step, ok := p.node.Replica()
-	if !ok || p.applied == 0 || step != p.applied || !p.machine.Honest() {
+func (c *checker) stepped(p Client) {
+	hash, step, ok := p.Replica()
+	applied := &c.applying[p.Member().Index]
+	if !ok || *applied == 0 || step != *applied || !p.Member().Honest() {
 		return
 	}
-	p.applied = 0
+	*applied = 0
 	first, known := c.replicas[step]
 	if !known {
 		c.replicas[step] = hash
 	} else if first != hash {
 		ours, theirs := hash, first // they escape only here
-		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.Name(), ours[:4], step, theirs[:4])
+		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.Member().Name(), ours[:4], step, theirs[:4])
 	}
 }
 
 // ended checks a client that has left the run.
-func (c *checker) ended(p *process, err error) {
+func (c *checker) ended(p Client, err error) {
 	var lie *follow.Lie
-	switch finished := c.host.base.RunState == coordinator.Finished; {
-	case !p.machine.Honest():
+	switch finished := c.host.Base().RunState == coordinator.Finished; {
+	case !p.Member().Honest():
 	case errors.As(err, &lie):
 		c.deceived(p, lie)
 	case err != nil:
-		c.violate(NodeSound, "%s: %v", p.machine.Name(), err)
+		c.violate(NodeSound, "%s: %v", p.Member().Name(), err)
 	case !finished:
-		c.violate(NodeSound, "%s ended before the run", p.machine.Name())
+		c.violate(NodeSound, "%s ended before the run", p.Member().Name())
 	}
-	for _, m := range c.world.machines {
-		if m.Honest() && (m.process == nil || !m.process.ended) {
+	for _, m := range c.run.Cast.Members {
+		if m.Honest() && !c.run.HasEnded(m.Index) {
 			return
 		}
 	}
-	c.world.over = true
+	c.run.End()
 }
 
 // crashed works out what a host that starts again has to find: the durable state and
@@ -281,7 +287,7 @@ func (c *checker) crashed(base *coordinator.State, d *disk, there int) {
 		length += entryOverhead + len(payload)
 		r, err := decodeRecord(payload)
 		if err == nil && length <= there {
-			err = c.world.rules.redo(&expected, r)
+			err = c.run.Redo(&expected, r)
 		} else if r.Kind == follow.KindAction {
 			c.lostActions = append(c.lostActions, signature{coordinator.ClientID(r.Action.From), r.Action.Nonce})
 		}
@@ -318,7 +324,7 @@ func (c *checker) replayed(log *follow.Follower, actions []signature, err error)
 	for _, name := range actions {
 		found[name] = true
 	}
-	for _, m := range c.world.machines { // in an order that does not depend on the map
+	for _, m := range c.run.Cast.Members { // in an order that does not depend on the map
 		c.lost(coordinator.ClientID(m.ID), found)
 	}
 	c.rewind(s)
@@ -363,16 +369,16 @@ func (c *checker) rewind(s *coordinator.State) {
 
 // healed notes when faults stopped.
 func (c *checker) healed() {
-	c.healedAt = c.world.now
-	c.healedStep = c.host.state.Progress.Step
+	c.healedAt = c.run.Now()
+	c.healedStep = c.host.State().Progress.Step
 }
 
 // deadline is the time by which the run has to be over.
 func (c *checker) deadline() int64 {
-	if !c.world.healed {
+	if !c.run.Healed() {
 		return 1 << 62
 	}
-	k := c.world.plan.Config
+	k := c.run.Plan.Config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
 	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
 	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
@@ -381,16 +387,16 @@ func (c *checker) deadline() int64 {
 
 // tooLate is called when the run is not over in time.
 func (c *checker) tooLate() {
-	if c.world.plan.HostLies() {
+	if c.run.Plan.HostLies() {
 		return // it can stop its run
 	}
-	s := c.host.state
-	if s.RunState == coordinator.WaitingForMembers && c.world.plan.Clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
+	s := c.host.State()
+	if s.RunState == coordinator.WaitingForMembers && c.run.Plan.Clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
 		return // it waits for as many as there are with those that were rightly ejected
 	}
 	waiting := ""
-	for _, m := range c.world.machines {
-		if m.Honest() && (m.process == nil || !m.process.ended) {
+	for _, m := range c.run.Cast.Members {
+		if m.Honest() && !c.run.HasEnded(m.Index) {
 			waiting += " " + strconv.Itoa(m.Index)
 		}
 	}
@@ -400,41 +406,37 @@ func (c *checker) tooLate() {
 
 // replays checks that the journal gives the state that the host has.
 func (c *checker) replays() {
-	if h := c.host; h.up && !h.writing {
-		log, actions, err := h.disk.replay(&c.world.rules)
-		c.expectation = h.base
+	if h := c.host; h.Idle() {
+		log, actions, err := h.Replay()
+		c.expectation = h.Base()
 		c.replayed(log, actions, err)
 	}
 }
 
 // finish checks the end of a run.
 func (c *checker) finish() {
-	if c.world.violation != nil {
-		return
-	}
-	w := c.world
-	h := c.host
-	if h.world.plan.HostLies() {
+	h := c.host.State()
+	if c.run.Plan.HostLies() {
 		c.replays()
 		return
 	}
-	if h.state.RunState != coordinator.Finished {
+	if h.RunState != coordinator.Finished {
 		c.tooLate()
 		return
 	}
 	c.replays()
-	checkpoint := h.state.Model.Checkpoint
-	if checkpoint.Step != h.state.Config.TotalSteps {
+	checkpoint := h.Model.Checkpoint
+	if checkpoint.Step != h.Config.TotalSteps {
 		if c.outvoted {
 			return
 		}
-		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.state.Config.TotalSteps)
+		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.Config.TotalSteps)
 	}
-	for _, m := range w.machines {
+	for _, m := range c.run.Cast.Members {
 		if !m.Honest() {
 			continue
 		}
-		digest, step, ok := m.process.node.Model()
+		digest, step, ok := c.run.Client(m.Index).Model()
 		if !c.admitted[coordinator.ClientID(m.ID)] {
 			continue // it was started when the run was as good as over, or full: members give it nothing
 		}

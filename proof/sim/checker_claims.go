@@ -29,7 +29,7 @@ func (c *checker) learned(s *coordinator.State, step uint32) {
 	var honest []uint32
 	for i := range round.Witnesses {
 		w := &round.Witnesses[i]
-		if w.Claim.Loss != 0 && c.world.cast.Of(round.Members[w.Member]).Honest() {
+		if w.Claim.Loss != 0 && c.run.Cast.Of(round.Members[w.Member]).Honest() {
 			honest = append(honest, uint32(w.Claim.Loss))
 		}
 	}

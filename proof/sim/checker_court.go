@@ -139,8 +139,8 @@ func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 	if c.honest(id) {
 		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.nameOf(id), c.nameOf(t.accuser), c.nameOf(t.accused), t.fault, t.step)
 	}
-	c.world.convicted[t.fault]++
-	if c.host.state.Progress.Epoch >= c.courts.kept[id] { // else it is out already
+	c.convicted[t.fault]++
+	if c.host.State().Progress.Epoch >= c.courts.kept[id] { // else it is out already
 		c.courts.kept[id] = until
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
@@ -14,25 +15,25 @@ import (
 // can know: one that has started again learns the networks of connected clients when somebody joins.
 func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
-	if !c.world.cast.InGang(joined) {
+	if !c.run.Cast.InGang(joined) {
 		return
 	}
-	for id := range c.world.cast.FromNetwork(s) {
-		if id == joined || c.host.connected(c.world.cast.Of(id).Index) {
+	for id := range c.run.Cast.FromNetwork(s) {
+		if id == joined || c.host.Connected(c.run.Cast.Of(id).Index) {
 			delete(c.outlet.forgotten, id)
 		}
 		if !c.outlet.forgotten[id] {
 			there++
 		}
 	}
-	if most := c.world.plan.Crew.Size; there > most && !c.outlet.known {
+	if most := c.run.Plan.Crew.Size; there > most && !c.outlet.known {
 		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.nameOf(joined), there, most)
 	}
 }
 
 // announces checks that no life of an honest client signs two results.
-func (c *checker) announces(m *machine, a wire.ResultAnnouncement) {
-	c.pace.heard(m, a, c.world.now)
+func (c *checker) announces(m *cast.Member, a wire.ResultAnnouncement) {
+	c.pace.heard(m, a, c.run.Now())
 	if !m.Honest() {
 		return
 	}
@@ -48,7 +49,7 @@ func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 	name := c.nameOf(a.Client)
 	signed := make(map[signing]map[[32]byte]bool)
 	two := false
-	for _, known := range c.world.registry.OfStep(a.Step) {
+	for _, known := range c.run.Registry.OfStep(a.Step) {
 		if !bytes.Equal(known.Author[:], a.Client[:]) {
 			continue
 		}
@@ -85,15 +86,15 @@ func (c *checker) rewindEjections(s *coordinator.State) {
 }
 
 // deceived checks what a client ends with that found out that its host lies.
-func (c *checker) deceived(p *process, lie *follow.Lie) {
+func (c *checker) deceived(p Client, lie *follow.Lie) {
 	heads := lie.Evidence.Heads
-	if c.world.other == nil || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
-		c.violate(NodeSound, "%s: %v, without two heads that say so", p.machine.Name(), lie)
+	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
+		c.violate(NodeSound, "%s: %v, without two heads that say so", p.Member().Name(), lie)
 		return
 	}
 	for _, head := range heads {
 		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
-			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.machine.Name(), lie)
+			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.Member().Name(), lie)
 		}
 	}
 }
@@ -113,42 +114,3 @@ func (c *checker) isOutvoted(members []coordinator.Client) bool {
 	}
 	return honest < quorumOf(healthy)
 }
-
-// told notes that an announcement reaches a client in some time. One that names another start of the
-// running round than the client was shown proves a fork: an honest client ends with that.
-func (c *checker) told(from, to *process, message []byte, delay int64) {
-	w := c.world
-	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
-		return
-	}
-	s, known := w.registry.Open(message)
-	h := to.machine.history()
-	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.Announcement.Step {
-		return
-	}
-	own, other := h.starts[s.Announcement.Step], s.Announcement.Start
-	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
-		return
-	}
-	step := own.Step
-	knows := func() bool { return to.newest != nil && to.newest.Progress.Step >= step }
-	known = knows()
-	var look func()
-	look = func() {
-		switch idle := to.machine.starved - (w.now - forkNoticed); {
-		case !to.alive || to.ended:
-		case !known: // what the host shows it had not come
-			known = knows()
-			w.after(forkNoticed, look)
-		case !w.healed && idle > 0: // its processor did nothing in that time
-			w.after(idle, look)
-		default:
-			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
-		}
-	}
-	w.after(delay+forkNoticed, look)
-}
-
-// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
-// tell others.
-const forkNoticed = 5 * second

@@ -2,27 +2,28 @@ package sim
 
 import (
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // arrives notes who acts next.
-func (c *checker) arrives(m *machine) {
-	c.outlet.known = c.world.cast.FromNetwork(c.host.state)[coordinator.ClientID(m.ID)]
+func (c *checker) arrives(m *cast.Member) {
+	c.outlet.known = c.run.Cast.FromNetwork(c.host.State())[coordinator.ClientID(m.ID)]
 }
 
 // promised notes the place of an accepted action that does not wait for more of its kind.
 func (c *checker) promised(name signature, a coordinator.Action) {
 	switch a := a.(type) {
 	case coordinator.Join:
-		c.outlet.came[c.world.cast.Of(name.from).Index] = c.world.now
+		c.outlet.came[c.run.Cast.Of(name.from).Index] = c.run.Now()
 	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
 	case coordinator.Withdraw:
 		c.withdrawn(name.from, a.Client)
 	default:
 		if _, returns := a.(coordinator.Return); returns {
-			c.outlet.came[c.world.cast.Of(name.from).Index] = c.world.now
+			c.outlet.came[c.run.Cast.Of(name.from).Index] = c.run.Now()
 		}
-		c.outlet.promised[name] = c.host.core.Log().Head().Index + 1
+		c.outlet.promised[name] = c.host.Records() + 1
 	}
 }
 
@@ -43,7 +44,7 @@ func (c *checker) restarted() {
 	clear(c.outlet.away)
 	c.cutOff()
 	clear(c.outlet.forgotten)
-	for id := range c.world.cast.FromNetwork(c.host.state) {
+	for id := range c.run.Cast.FromNetwork(c.host.State()) {
 		c.outlet.forgotten[id] = true
 	}
 }
@@ -58,8 +59,8 @@ func (c *checker) survived(records uint64) {
 // cutOff notes whose connections are gone.
 func (c *checker) cutOff() {
 	for i := range c.outlet.away {
-		if c.outlet.away[i] == 0 && !c.host.connected(i) {
-			c.outlet.away[i] = c.world.now
+		if c.outlet.away[i] == 0 && !c.host.Connected(i) {
+			c.outlet.away[i] = c.run.Now()
 		}
 	}
 }
@@ -68,7 +69,7 @@ func (c *checker) cutOff() {
 func (c *checker) looks() {
 	c.cutOff()
 	for i := range c.outlet.away {
-		if c.host.connected(i) {
+		if c.host.Connected(i) {
 			c.outlet.away[i] = 0
 		}
 	}
@@ -76,12 +77,11 @@ func (c *checker) looks() {
 
 // withdrawn checks that a client that the host withdraws was gone for long enough.
 func (c *checker) withdrawn(by, id coordinator.ClientID) {
-	w := c.world
-	if by != scenario.HostID || c.world.plan.HostLies() {
+	if by != scenario.HostID || c.run.Plan.HostLies() {
 		return
 	}
-	since := c.outlet.away[w.cast.Of(id).Index]
-	if since == 0 || w.now-since < scenario.Grace {
+	since := c.outlet.away[c.run.Cast.Of(id).Index]
+	if since == 0 || c.run.Now()-since < scenario.Grace {
 		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.nameOf(id), float64(since)/float64(second))
 	}
 }
@@ -89,14 +89,13 @@ func (c *checker) withdrawn(by, id coordinator.ClientID) {
 // waitsNoLonger checks that nobody is gone for longer than the grace and takes part, but for what the
 // disk may take.
 func (c *checker) waitsNoLonger(s *coordinator.State) {
-	w := c.world
-	if c.world.plan.HostLies() || s.RunState == coordinator.Finished {
+	if c.run.Plan.HostLies() || s.RunState == coordinator.Finished {
 		return
 	}
-	limit := scenario.Grace + scenario.Beat + 2*w.plan.DiskMost
+	limit := scenario.Grace + scenario.Beat + 2*c.run.Plan.DiskMost
 	for i, away := range c.outlet.away {
 		since := max(away, c.outlet.came[i])
-		if m := w.machines[i]; away != 0 && w.now-since > limit && s.TakesPart(coordinator.ClientID(m.ID)) {
+		if m := c.run.Cast.Members[i]; away != 0 && c.run.Now()-since > limit && s.TakesPart(coordinator.ClientID(m.ID)) {
 			c.violate(Patient, "%s takes part, and is gone since %.3f s", m.Name(), float64(since)/float64(second))
 		}
 	}

@@ -59,7 +59,7 @@ func (c *checker) epochBegins(s *coordinator.State) {
 	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
 		c.violate(NotFramed, "a member of a new epoch is late in it already")
 	}
-	if c.world.cast.Overrun(s.Epoch.Clients) {
+	if c.run.Cast.Overrun(s.Epoch.Clients) {
 		c.violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // checker knows what happened and asserts what has to hold.
 type checker struct {
-	world *world
-	host  *host // whose history it is
+	run  *Watched
+	host Host // whose history it is
 
 	chain     chain
 	actions   map[signature]bool // accepted ones that are not lost in a crash
@@ -45,17 +45,20 @@ type checker struct {
 	reports    reports
 	outlet     outlet
 
-	replicas    map[uint32][32]byte // by step, as the first honest client had it
-	expectation *coordinator.State  // after the crash that was last
-	lostActions []signature         // in that crash
+	applying    []uint32                  // per client: the step that it applied and whose replica hash is not compared yet
+	convicted   map[coordinator.Fault]int // how often a vote ejected somebody, in all histories
+	replicas    map[uint32][32]byte       // by step, as the first honest client had it
+	expectation *coordinator.State        // after the crash that was last
+	lostActions []signature               // in that crash
 	healedAt    int64
 	healedStep  uint32
 	outvoted    bool // the honest members were too few to record the checkpoint of the newest epoch
 }
 
-func newChecker(w *world, h *host) *checker {
+// newChecker returns one of a run that has not begun.
+func newChecker(run *Watched, h Host) *checker {
 	c := &checker{
-		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
+		run: run, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
 		reports: reportsOf(&coordinator.State{}),
@@ -63,12 +66,13 @@ func newChecker(w *world, h *host) *checker {
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + scenario.RunID)),
 	}
-	c.chain, c.outlet = newChain(c), newOutlet(len(w.machines))
+	members := len(run.Cast.Members)
+	c.chain, c.outlet, c.applying, c.convicted = newChain(c), newOutlet(members), make([]uint32, members), make(map[coordinator.Fault]int)
 	return c
 }
 
 // clone returns a checker of another history that has been the same so far.
-func (c *checker) clone(h *host) *checker {
+func (c *checker) clone(h Host) *checker {
 	other := *c
 	other.host = h
 	other.chain = c.chain
@@ -77,7 +81,7 @@ func (c *checker) clone(h *host) *checker {
 	other.chain.starts, other.chain.skipped = maps.Clone(c.chain.starts), maps.Clone(c.chain.skipped)
 	other.actions, other.acked = maps.Clone(c.actions), maps.Clone(c.acked)
 	other.secrets.committed = maps.Clone(c.secrets.committed)
-	other.voted = slices.Clone(c.voted)
+	other.voted, other.applying = slices.Clone(c.voted), slices.Clone(c.applying)
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
@@ -88,14 +92,9 @@ func (c *checker) clone(h *host) *checker {
 	return &other
 }
 
-// violate notes the first broken assertion; the run ends with it.
+// violate says that an assertion is broken; the run ends with the first.
 func (c *checker) violate(a Assertion, format string, args ...any) {
-	w := c.world
-	if w.violation != nil {
-		return
-	}
-	w.violation = &Violation{a, fmt.Sprintf(format, args...), float64(w.now) / float64(second)}
-	w.note('V', 0, 0, func() string { return "VIOLATION " + w.violation.Error() })
+	c.run.Violate(&Violation{a, fmt.Sprintf(format, args...), float64(c.run.Now()) / float64(second)})
 }
 
 // nameOf is what a violation calls whoever acted.
@@ -103,7 +102,7 @@ func (c *checker) nameOf(id coordinator.ClientID) string {
 	if id == scenario.HostID {
 		return "the host"
 	}
-	if m := c.world.cast.Find(identity.ID(id)); m != nil {
+	if m := c.run.Cast.Find(identity.ID(id)); m != nil {
 		return m.Name()
 	}
 	return "a stranger"
@@ -111,7 +110,7 @@ func (c *checker) nameOf(id coordinator.ClientID) string {
 
 // honest reports whether a client is held to everything.
 func (c *checker) honest(id coordinator.ClientID) bool {
-	return c.world.cast.Of(id).Honest()
+	return c.run.Cast.Of(id).Honest()
 }
 
 // stateMark is what the checker remembers of a state before a tick.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -68,8 +69,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 // punctual checks how late a phase ended that only time ends, where nothing held up the host.
 func (c *checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
-	w := c.world
-	if !c.world.plan.HostLies() && w.healed && w.now > c.healedAt+scenario.Grace+scenario.Beat && !c.host.core.Holds() && past > limit+late {
+	if !c.run.Plan.HostLies() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
 		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }
@@ -125,10 +125,10 @@ func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 // looks once in a heartbeat, and fetches first.
 const (
 	leastPatience = 2 * second
-	underWay      = 2*heartbeat + second/2
+	underWay      = 2*scenario.Heartbeat + second/2
 )
 
-func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
+func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
 	id := coordinator.ClientID(m.ID)
 	if _, again := p.announced[id]; a.Step == p.step && !again && m.Roles&(scenario.HiddenResult|scenario.InvalidResult|scenario.Equivocation) == 0 {
 		p.announced[id] = now
@@ -138,13 +138,12 @@ func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
 // paced checks the end of RoundTrain where no fault but lies goes on and the honest witnesses are a
 // quorum: it waited for two thirds of the trainers, and not for the last.
 func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
-	w := c.world
-	if w.plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || w.plan.HostLies() || c.pace.step != round.Step {
+	if c.run.Plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || c.run.Plan.HostLies() || c.pace.step != round.Step {
 		return
 	}
 	honest := 0
 	for _, i := range round.ElectedWitnesses(s.Config) {
-		if m := w.machineOf(round.Members[i]); m.Honest() && m.process != nil && !m.process.ended {
+		if m := c.run.Cast.Of(round.Members[i]); m.Honest() && c.run.Client(m.Index) != nil && !c.run.HasEnded(m.Index) {
 			if member, ok := s.Member(round.Members[i]); ok && member.State == coordinator.Healthy {
 				honest++
 			}
@@ -171,8 +170,8 @@ func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 	}
 	slices.Sort(times)
 	at := max(times[most-1], c.pace.left)
-	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; w.now > limit {
+	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; c.run.Now() > limit {
 		c.violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
-			round.Step, (at-c.pace.began)/1_000_000, (w.now-c.pace.began)/1_000_000)
+			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
 	}
 }

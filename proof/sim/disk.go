@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -38,17 +37,6 @@ func decodeRecord(b []byte) (r follow.Record, err error) {
 	return r, err
 }
 
-// redo does to a state what a record did.
-func (r *rules) redo(s *coordinator.State, record follow.Record) error {
-	if a := record.Action; record.Kind == follow.KindAction {
-		return r.doApply(s, coordinator.ClientID(a.From), a.Nonce, a.Action)
-	}
-	if !r.doTick(s, record.Now, record.Draw) {
-		return fmt.Errorf("%w: a tick without effect", follow.ErrRecord)
-	}
-	return nil
-}
-
 // add appends a record to what is written next.
 func (d *disk) add(payload []byte) {
 	if len(d.durable) == 0 && len(d.writing) == 0 {
@@ -69,7 +57,7 @@ func (d *disk) cut(n int) {
 
 // replay reads the journal as a host does that starts: it cuts a torn tail and returns
 // the log and every action's sender and nonce.
-func (d *disk) replay(rules *rules) (log *follow.Follower, actions []signature, err error) {
+func (d *disk) replay(redo func(*coordinator.State, follow.Record) error) (log *follow.Follower, actions []signature, err error) {
 	summary, err := journal.Read(bytes.NewReader(d.durable), func(payload []byte) error {
 		r, err := decodeRecord(bytes.Clone(payload))
 		switch {
@@ -81,7 +69,7 @@ func (d *disk) replay(rules *rules) (log *follow.Follower, actions []signature, 
 		case r.Kind == follow.KindAction:
 			actions = append(actions, signature{coordinator.ClientID(r.Action.From), r.Action.Nonce})
 		}
-		if err = rules.redo(&log.State, r); err == nil {
+		if err = redo(&log.State, r); err == nil {
 			log.Note(payload)
 		}
 		return err

@@ -54,7 +54,7 @@ func newHost(w *world) *host {
 		world: w, random: source, draws: hashchain.New(secret, int(w.plan.Config.TotalSteps)+1),
 		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
-	h.checker = newChecker(w, h)
+	h.checker = newChecker(&w.view, h)
 	return h
 }
 
@@ -85,12 +85,12 @@ func (h *host) start() {
 	} else {
 		var actions []signature
 		var err error
-		log, actions, err = h.disk.replay(&w.rules)
+		log, actions, err = h.Replay()
 		h.checker.replayed(log, actions, err)
 		if err != nil {
 			return
 		}
-		w.note('h', uint64(h.life), uint64(len(actions)), func() string {
+		w.Note('h', uint64(h.life), uint64(len(actions)), func() string {
 			return fmt.Sprintf("host starts in %v of step %d", log.State.RunState, log.State.Progress.Step)
 		})
 	}
@@ -202,7 +202,7 @@ func (h *host) deliver(r *request, at int64) {
 	w.events.order++
 	r.at, r.order = at, w.events.order
 	w.events.put(event{at: at, call: func() {
-		if !h.up || r.process != nil && !h.connected(r.from.Index) {
+		if !h.up || r.process != nil && !h.Connected(r.from.Index) {
 			if p := r.process; p != nil && p.alive && !r.done {
 				r.err, r.done = backend.ErrDisconnected, true
 				p.put(item{at: w.now + disconnected, parking: r.parking})
@@ -233,7 +233,7 @@ func (h *host) step() {
 			r.answer(w, errProof)
 		default:
 			h.waiting = append(h.waiting, r)
-			h.checker.arrives(r.from)
+			h.checker.arrives(r.from.Member)
 			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
 		}
 	}
@@ -284,7 +284,7 @@ func (h *host) advance() { h.core.Advance(h.now(), h) }
 // show sends what was published to every connected client that does not have it.
 func (h *host) show() {
 	for i, m := range h.world.machines {
-		if h.update != nil && m.history() == h && h.connected(i) && h.sent[i] != h.version {
+		if h.update != nil && m.history() == h && h.Connected(i) && h.sent[i] != h.version {
 			h.send(m.process)
 		}
 	}
@@ -309,7 +309,7 @@ func (h *host) rebase() {
 // acted sees what became of an action.
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
-	w.note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+	w.Note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
 		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), h.checker.nameOf(from), orAccepted(err))
 	})
 	if err == nil {
@@ -341,7 +341,7 @@ func (h *host) moved(before coordinator.RunState) {
 			w.after(0, w.heal)
 		}
 	}
-	w.note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
+	w.Note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
 		return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before, s.RunState,
 			s.Progress.Epoch, s.Progress.Step, len(s.Epoch.Clients), len(s.Pending))
 	})
@@ -378,7 +378,7 @@ func (h *host) Publish(u core.Update) {
 	h.version++
 	state := u.State.Clone()
 	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
-	h.checker.published(h.core.Log().Head().Index)
+	h.checker.published(h.Records())
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
@@ -410,18 +410,41 @@ var errProof = errors.New("it does not prove that two results were signed")
 // connection reports whether a key's connection stands, and from where it comes.
 func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 	m := h.world.cast.Find(id)
-	if m == nil || !h.connected(m.Index) {
+	if m == nil || !h.Connected(m.Index) {
 		return from, false
 	}
 	return h.world.origin(m), true
 }
 
-// connected reports whether a client's connection stands and this is the history that it is shown.
+// Connected reports whether a client's connection stands and this is the history that it is shown.
 // The gang acts in all of them.
-func (h *host) connected(i int) bool {
+func (h *host) Connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
 	return h.up && (m.history() == h || m.Lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+}
+
+// State implements check.Host.
+func (h *host) State() *coordinator.State { return h.state }
+
+// Base implements check.Host.
+func (h *host) Base() *coordinator.State { return h.base }
+
+// Records implements check.Host.
+func (h *host) Records() uint64 { return h.core.Log().Head().Index }
+
+// Start implements check.Host.
+func (h *host) Start(step uint32) wire.Head { return h.starts[step] }
+
+// Holds implements check.Host.
+func (h *host) Holds() bool { return h.core.Holds() }
+
+// Idle implements check.Host.
+func (h *host) Idle() bool { return h.up && !h.writing }
+
+// Replay implements check.Host.
+func (h *host) Replay() (log *follow.Follower, actions []signature, err error) {
+	return h.disk.replay(h.world.rules.redo)
 }
 
 // startsOf returns the heads at the starts of a state's rounds.

@@ -170,7 +170,7 @@ func (h *host) fork() {
 			m.shown = &other
 		}
 	}
-	w.note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
+	w.Note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
 	divides, victim := r.Chance(400), w.machines[r.Below(w.plan.Clients)]
 	for _, m := range w.machines {
 		switch {

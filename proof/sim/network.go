@@ -87,7 +87,7 @@ func (p *process) gossip(to int, message []byte) {
 	for range copies {
 		delay, lost := p.world.reach(p.machine.Index, to)
 		if !lost {
-			p.machine.history().checker.told(p, other, message, delay)
+			p.world.told(p, other, message, delay)
 			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
 				continue
 			}
@@ -95,6 +95,44 @@ func (p *process) gossip(to int, message []byte) {
 		}
 	}
 }
+
+// told notes that an announcement reaches a client in some time. One that names another start of the
+// running round than the client was shown proves a fork: an honest client ends with that.
+func (w *world) told(from, to *process, message []byte, delay int64) {
+	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
+		return
+	}
+	s, known := w.registry.Open(message)
+	h := to.machine.history()
+	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.Announcement.Step {
+		return
+	}
+	own, other := h.starts[s.Announcement.Step], s.Announcement.Start
+	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
+		return
+	}
+	step := own.Step
+	knows := func() bool { return to.newest != nil && to.newest.Progress.Step >= step }
+	known = knows()
+	var look func()
+	look = func() {
+		switch idle := to.machine.starved - (w.now - forkNoticed); {
+		case !to.alive || to.ended:
+		case !known: // what the host shows it had not come
+			known = knows()
+			w.after(forkNoticed, look)
+		case !w.healed && idle > 0: // its processor did nothing in that time
+			w.after(idle, look)
+		default:
+			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
+		}
+	}
+	w.after(delay+forkNoticed, look)
+}
+
+// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
+// tell others.
+const forkNoticed = 5 * second
 
 // Subscribe implements env.Gossip.
 func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, message []byte) error) error {
@@ -202,9 +240,9 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
-	p.machine.history().checker.announces(p.machine, a)
+	p.machine.history().checker.announces(p.machine.Member, a)
 	raw := p.world.registry.Sign(p.machine.Key, a, p.blobs[a.Blob])
-	p.world.note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
+	p.world.Note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
 		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.Name(), a.Step, a.Batch)
 	})
 	return raw

@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	heartbeat    = second             // at most so long a client sleeps
 	maxTurns     = 16                 // of a client's loop before its tasks' answers wait for the next wake
 	disconnected = second * 20 / 1000 // until a broken connection is noticed
 )
@@ -69,7 +68,6 @@ type process struct {
 	blobs    map[[32]byte][]byte
 	friends  []bool                  // per client: whether this one talks to it
 	updateAt int64                   // when the newest update arrives: updates do not overtake each other
-	applied  uint32                  // step that was applied and whose replica hash is not compared yet
 	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
 	newest   *coordinator.State      // that it got
 	court    court
@@ -99,7 +97,8 @@ func (m *machine) start() {
 	}
 	p.root = &taskContext{process: p}
 	m.process = p
-	m.world.note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
+	m.history().checker.loaded(m.Member)
+	m.world.Note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
 	node, err := client.New(client.Options{
 		Key: m.Key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
@@ -170,6 +169,15 @@ func (m *machine) crash() {
 	m.history().reconnected()
 }
 
+// Member implements check.Client.
+func (p *process) Member() *cast.Member { return p.machine.Member }
+
+// Replica implements check.Client.
+func (p *process) Replica() (hash [32]byte, step uint32, ok bool) { return p.node.Replica() }
+
+// Model implements check.Client.
+func (p *process) Model() (digest [32]byte, step uint32, ok bool) { return p.node.Model() }
+
 // put adds something to the inbox.
 func (p *process) put(it item) {
 	p.world.events.order++
@@ -221,7 +229,7 @@ func (p *process) wake(now int64) {
 			break
 		}
 	}
-	next := now + heartbeat
+	next := now + scenario.Heartbeat
 	if len(p.ready) > 0 {
 		next = now
 	}
@@ -271,7 +279,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 // end notes that the client has left the run by itself. It stays to answer its peers.
 func (p *process) end(err error) {
 	p.ended = true
-	p.world.note('E', uint64(p.machine.Index), 0, func() string {
+	p.world.Note('E', uint64(p.machine.Index), 0, func() string {
 		if err != nil {
 			return p.machine.Name() + " ends: " + err.Error()
 		}

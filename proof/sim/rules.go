@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"fmt"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -66,4 +68,15 @@ func (r *rules) doTick(s *coordinator.State, now uint64, draw [32]byte) bool {
 		return r.tick(s, now, draw)
 	}
 	return s.Tick(now, draw)
+}
+
+// redo does to a state what a record did.
+func (r *rules) redo(s *coordinator.State, record follow.Record) error {
+	if a := record.Action; record.Kind == follow.KindAction {
+		return r.doApply(s, coordinator.ClientID(a.From), a.Nonce, a.Action)
+	}
+	if !r.doTick(s, record.Now, record.Draw) {
+		return fmt.Errorf("%w: a tick without effect", follow.ErrRecord)
+	}
+	return nil
 }

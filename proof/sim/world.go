@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/random"
@@ -35,9 +34,9 @@ type world struct {
 	cast       *cast.Cast
 	registry   signatures.Registry
 	draws      draws
-	recomputed int                       // gradients that were computed for audits and trials
-	convicted  map[coordinator.Fault]int // how often a vote ejected somebody
-	violation  *Violation                // the first
+	view       Watched    // what checkers see
+	recomputed int        // gradients that were computed for audits and trials
+	violation  *Violation // the first
 
 	links, lies, faults *random.Source
 	cut                 []int // per client: number of partitions between it and the other clients
@@ -146,11 +145,11 @@ func newWorld(o Options) *world {
 	w := &world{
 		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules,
 		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
-		convicted: make(map[coordinator.Fault]int),
-		hash:      0xcbf29ce484222325,
+		hash: 0xcbf29ce484222325,
 	}
 	w.cast = cast.New(o.Seed, &w.plan)
 	w.registry, w.draws = signatures.New(), newDraws()
+	w.view = Watched{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
 	w.newMachines()
 	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
 	w.host = newHost(w)
@@ -162,7 +161,7 @@ func (w *world) newMachines() {
 	for i, member := range w.cast.Members {
 		w.newMachine(r, member)
 		if i < w.options.Clients && !member.Honest() {
-			w.note('L', uint64(i), uint64(member.Roles), func() string { return member.Name() + " is a " + member.Roles.String() })
+			w.Note('L', uint64(i), uint64(member.Roles), func() string { return member.Name() + " is a " + member.Roles.String() })
 		}
 	}
 }
@@ -210,11 +209,44 @@ func (w *world) loop() {
 		}
 		limit = w.host.checker.deadline()
 	}
-	w.host.checker.finish()
+	if w.violation == nil {
+		w.host.checker.finish()
+	}
 }
 
-// machineOf returns the place of the client that a state names.
-func (w *world) machineOf(id coordinator.ClientID) *machine { return w.machines[w.cast.Of(id).Index] }
+// Now implements check.View.
+func (w *world) Now() int64 { return w.now }
+
+// Healed implements check.View.
+func (w *world) Healed() bool { return w.healed }
+
+// Forked implements check.View.
+func (w *world) Forked() bool { return w.other != nil }
+
+// Client implements check.View.
+func (w *world) Client(i int) Client {
+	if p := w.machines[i].process; p != nil {
+		return p
+	}
+	return nil
+}
+
+// HasEnded implements check.View.
+func (w *world) HasEnded(i int) bool {
+	p := w.machines[i].process
+	return p != nil && p.ended
+}
+
+// End implements check.View.
+func (w *world) End() { w.over = true }
+
+// Violate implements check.View: the first violation ends the run.
+func (w *world) Violate(v *Violation) {
+	if w.violation == nil {
+		w.violation = v
+		w.Note('V', 0, 0, func() string { return "VIOLATION " + v.Error() })
+	}
+}
 
 // origin is from where a client connects, and how many seats those may have that do from there. All of the
 // gang come from one network, others from some that nobody counts.
@@ -225,8 +257,8 @@ func (w *world) origin(m *cast.Member) core.Origin {
 	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: w.plan.Crew.Size}
 }
 
-// note records that something happened. The text is only made for a trace.
-func (w *world) note(kind byte, a, b uint64, text func() string) {
+// Note records that something happened. The text is only made for a trace.
+func (w *world) Note(kind byte, a, b uint64, text func() string) {
 	w.steps++
 	for _, v := range [...]uint64{uint64(w.now), uint64(kind), a, b} {
 		w.hash = (w.hash ^ v) * 0x100000001b3
@@ -247,7 +279,7 @@ func (w *world) strike(f scenario.Fault) {
 	if w.healed {
 		return
 	}
-	w.note('F', uint64(f.Kind), uint64(f.Until), func() string { return "fault " + f.Describe() })
+	w.Note('F', uint64(f.Kind), uint64(f.Until), func() string { return "fault " + f.Describe() })
 	switch f.Kind {
 	case scenario.Partition:
 		w.partition(f)
@@ -315,7 +347,7 @@ func (w *world) heal() {
 	w.healed = true
 	clear(w.cut)
 	clear(w.cutHost)
-	w.note('H', 0, 0, func() string { return "faults stop" })
+	w.Note('H', 0, 0, func() string { return "faults stop" })
 	w.host.start()
 	for _, m := range w.machines {
 		if w.now >= w.plan.StartOf(m.Index, 0) {

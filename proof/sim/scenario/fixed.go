@@ -22,6 +22,8 @@ const RunID = "simulation"
 const (
 	Beat  = second
 	Grace = int64(core.DefaultGrace)
+	// Heartbeat is how long a client sleeps at most.
+	Heartbeat = second
 )
 
 // HostKey is the key of every simulated host.
