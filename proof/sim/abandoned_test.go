@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
@@ -16,13 +17,13 @@ func TestAbandonedEpoch(t *testing.T) {
 	ended, caught := 0, 0
 	for seed := uint64(1); seed <= 4; seed++ {
 		steps, violation := abandon(seed, false)
-		if violation != nil && violation.Assertion != Progress { // those that vanished have no final model
+		if violation != nil && violation.Assertion != check.Progress { // those that vanished have no final model
 			t.Errorf("seed %d: %v", seed, violation)
 		}
 		if steps < abandonedRounds {
 			ended++
 		}
-		if _, violation = abandon(seed, true); violation != nil && violation.Assertion == CommitKept {
+		if _, violation = abandon(seed, true); violation != nil && violation.Assertion == check.CommitKept {
 			caught++
 		}
 	}
@@ -36,7 +37,7 @@ const abandonedRounds = 400
 
 // abandon plays a run and returns how many rounds its first epoch had. A host that goes on takes all that
 // vanished for members that left in this round.
-func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
+func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: scenario.NoFaults}
 	var w *world
 	o.rules = rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
@@ -78,7 +79,7 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 	} {
 		for seed := uint64(1); seed <= 2; seed++ {
 			lost, violation := crashAndReturn(seed, c.apart, c.back)
-			if violation != nil && violation.Assertion != Progress { // who comes back after the end has no final model
+			if violation != nil && violation.Assertion != check.Progress { // who comes back after the end has no final model
 				t.Errorf("seed %d: %v", seed, violation)
 			}
 			t.Logf("seed %d: %d s apart, back %d s after the last: %d rounds lost", seed, c.apart, c.back, lost)
@@ -103,7 +104,7 @@ func longEpoch(o Options, clients uint16) *world {
 const abandonedReturns = 120 // rounds of that run's one epoch
 
 // crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
-func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Violation) {
+func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: scenario.NoFaults}
 	var w *world
 	crashed := false
@@ -157,7 +158,7 @@ func TestFallingBackWaits(t *testing.T) {
 		if lost, violation := fallBack(seed, rules{reports: true}); violation != nil || !lost {
 			t.Errorf("seed %d: fell back: %t, %v", seed, lost, violation)
 		}
-		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == CommitKept {
+		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == check.CommitKept {
 			found++
 		}
 	}
@@ -167,7 +168,7 @@ func TestFallingBackWaits(t *testing.T) {
 }
 
 // fallBack plays that run and reports whether it lost steps.
-func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
+func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: scenario.NoFaults, rules: host}
 	tick := host.tick
 	if tick == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
@@ -50,7 +51,7 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	w.begin()
 	w.loop()
 	c.lasted += w.now
-	if v := w.violation; v != nil && v.Assertion != Progress { // who came back late has no final model
+	if v := w.violation; v != nil && v.Assertion != check.Progress { // who came back late has no final model
 		t.Errorf("seed %d: %v", seed, v)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/disk"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
@@ -23,12 +25,12 @@ import (
 // host is the host of the run: its core, a disk, and connections, all of which fail.
 type host struct {
 	world   *world
-	checker *checker
+	checker *check.Checker
 	up      bool
 	life    int // counts starts
 	core    *core.Host
 	state   *coordinator.State // the core's
-	disk    disk
+	disk    disk.Disk
 	random  *random.Source
 	draws   *hashchain.Chain // kept beside the journal
 	offset  int64            // of its clock, milliseconds
@@ -54,7 +56,7 @@ func newHost(w *world) *host {
 		world: w, random: source, draws: hashchain.New(secret, int(w.plan.Config.TotalSteps)+1),
 		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
-	h.checker = newChecker(&w.view, h)
+	h.checker = check.New(&w.view, h)
 	return h
 }
 
@@ -81,12 +83,12 @@ func (h *host) start() {
 	var log *follow.Follower
 	if h.life == 1 {
 		log = h.begin()
-		h.checker.drawn, h.checker.secrets = log.State.DrawCommitment, secretsOf(&log.State)
+		h.checker.Begins(&log.State)
 	} else {
-		var actions []signature
+		var actions []disk.Signature
 		var err error
 		log, actions, err = h.Replay()
-		h.checker.replayed(log, actions, err)
+		h.checker.Replayed(log, actions, err)
 		if err != nil {
 			return
 		}
@@ -99,7 +101,7 @@ func (h *host) start() {
 		w.rules.times(&times)
 	}
 	h.open(log, times)
-	h.checker.restarted()
+	h.checker.Restarted()
 	h.wake(0)
 }
 
@@ -112,8 +114,8 @@ func (h *host) begin() *follow.Follower {
 	}
 	genesis, err := follow.OpenGenesis(follow.SignGenesis(scenario.HostKey, [32]byte{}, state.AppendTo(nil)))
 	if err == nil {
-		h.disk.add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
-		h.disk.synced()
+		h.disk.Add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
+		h.disk.Synced()
 		log, err := follow.Begin(genesis)
 		if err == nil {
 			return log
@@ -127,7 +129,9 @@ func (h *host) open(log *follow.Follower, times core.Times) {
 	h.state = &log.State
 	h.core = core.New(log, h.now(), core.Options{
 		Times: times, Draws: h.draws,
-		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(scenario.HostID, nonce, a) },
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return disk.Unsigned(scenario.HostID, nonce, a)
+		},
 		Connection: h.connection,
 		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
 		Acted:      h.acted,
@@ -145,15 +149,15 @@ func (h *host) crash(torn bool) {
 	w := h.world
 	h.up = false
 	there := 0
-	if n := len(h.disk.writing); n > 0 {
+	if n := len(h.disk.Writing); n > 0 {
 		if torn {
 			there = w.faults.Below(n + 1)
 		} else if w.faults.Chance(500) {
 			there = n
 		}
 	}
-	h.checker.crashed(h.base, &h.disk, there)
-	h.disk.cut(there)
+	h.checker.Crashed(h.base, &h.disk, there)
+	h.disk.Cut(there)
 	for _, r := range slices.Concat(h.inbox, h.waiting) {
 		if p := r.process; p != nil && p.alive && !r.done {
 			r.err, r.done = backend.ErrDisconnected, true
@@ -190,7 +194,7 @@ func (h *host) sleep() {
 // reconnected is called when connections have come or gone.
 func (h *host) reconnected() {
 	if h.up {
-		h.checker.cutOff()
+		h.checker.CutOff()
 		h.changed = true
 		h.wake(0)
 	}
@@ -223,7 +227,7 @@ func (h *host) step() {
 	if h.wantsFork() {
 		h.fork()
 	}
-	h.checker.looks()
+	h.checker.Looks()
 	requests := h.inbox
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
@@ -233,19 +237,19 @@ func (h *host) step() {
 			r.answer(w, errProof)
 		default:
 			h.waiting = append(h.waiting, r)
-			h.checker.arrives(r.from.Member)
-			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
+			h.checker.Arrives(r.from.Member)
+			h.core.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
 		}
 	}
 	h.scheme()
 	h.core.Tick(h.now())
 	records, err := h.core.Ready()
 	if err != nil {
-		h.checker.violate(NodeSound, "the host cannot go on: %v", err)
+		h.checker.Violate(check.NodeSound, "the host cannot go on: %v", err)
 		return
 	}
 	for _, r := range records {
-		h.disk.add(r.Payload)
+		h.disk.Add(r.Payload)
 	}
 	switch {
 	case len(records) == 0:
@@ -270,7 +274,7 @@ func (h *host) write(then func()) {
 		if h.life != life || !h.up {
 			return
 		}
-		h.disk.synced()
+		h.disk.Synced()
 		h.writing = false
 		h.rebase()
 		then()
@@ -310,10 +314,10 @@ func (h *host) rebase() {
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
 	w.Note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
-		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), h.checker.nameOf(from), orAccepted(err))
+		return fmt.Sprintf("host: %s of %s: %s", check.Describe(a.Action), h.checker.NameOf(from), orAccepted(err))
 	})
 	if err == nil {
-		h.checker.accepted(h.state, from, a.Nonce, a.Action)
+		h.checker.Accepted(h.state, from, a.Nonce, a.Action)
 	}
 }
 
@@ -322,12 +326,12 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	if h.wantsFork() || h.stalls() {
 		return false
 	}
-	before := markOf(s)
+	before := check.MarkOf(s)
 	if !h.world.rules.doTick(s, now, draw) {
-		h.checker.settled(s, now)
+		h.checker.Settled(s, now)
 		return false
 	}
-	h.checker.ticked(s, before, now)
+	h.checker.Ticked(s, before, now)
 	return true
 }
 
@@ -356,7 +360,7 @@ func (h *host) withdraw(m *machine) {
 func (h *host) Answer(i int, err error) {
 	r := h.waiting[i]
 	if err == nil {
-		h.checker.acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
+		h.checker.Acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
 	}
 	r.answer(h.world, err)
 	if i == len(h.waiting)-1 {
@@ -378,7 +382,7 @@ func (h *host) Publish(u core.Update) {
 	h.version++
 	state := u.State.Clone()
 	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
-	h.checker.published(h.Records())
+	h.checker.Published(h.Records())
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
@@ -443,8 +447,8 @@ func (h *host) Holds() bool { return h.core.Holds() }
 func (h *host) Idle() bool { return h.up && !h.writing }
 
 // Replay implements check.Host.
-func (h *host) Replay() (log *follow.Follower, actions []signature, err error) {
-	return h.disk.replay(h.world.rules.redo)
+func (h *host) Replay() (log *follow.Follower, actions []disk.Signature, err error) {
+	return h.disk.Replay(h.world.rules.redo)
 }
 
 // startsOf returns the heads at the starts of a state's rounds.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -157,11 +156,11 @@ func (h *host) fork() {
 	r := random.New(w.options.Seed, "fork")
 	other := *h
 	w.other = &other
-	other.disk = h.disk.clone()
+	other.disk = h.disk.Clone()
 	other.inbox, other.update = nil, nil
 	other.sent = make([]uint64, len(h.sent))
 	other.starts, other.random = maps.Clone(h.starts), random.New(w.options.Seed, "host of another history")
-	other.checker = h.checker.clone(&other)
+	other.checker = h.checker.Clone(&other)
 	times := core.DefaultTimes
 	times.RestartGrace = 0 // it goes on
 	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
@@ -185,9 +184,4 @@ func (h *host) fork() {
 	h.wake(0)
 	other.wake(0)
 	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
-}
-
-// clone returns a disk with the same journal.
-func (d *disk) clone() disk {
-	return disk{durable: slices.Clone(d.durable), last: d.last, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
@@ -124,7 +125,7 @@ func (w *world) told(from, to *process, message []byte, delay int64) {
 		case !w.healed && idle > 0: // its processor did nothing in that time
 			w.after(idle, look)
 		default:
-			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
+			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
 		}
 	}
 	w.after(delay+forkNoticed, look)
@@ -240,7 +241,7 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
-	p.machine.history().checker.announces(p.machine.Member, a)
+	p.machine.history().checker.Announces(p.machine.Member, a)
 	raw := p.world.registry.Sign(p.machine.Key, a, p.blobs[a.Blob])
 	p.world.Note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
 		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.Name(), a.Step, a.Batch)

@@ -97,7 +97,7 @@ func (m *machine) start() {
 	}
 	p.root = &taskContext{process: p}
 	m.process = p
-	m.history().checker.loaded(m.Member)
+	m.history().checker.Loaded(m.Member)
 	m.world.Note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
 	node, err := client.New(client.Options{
 		Key: m.Key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
@@ -220,7 +220,7 @@ func (p *process) wake(now int64) {
 		p.ready = nil
 		ended, err := p.node.Step(update, ready)
 		update = nil
-		p.machine.history().checker.stepped(p)
+		p.machine.history().checker.Stepped(p)
 		if ended {
 			p.end(err)
 			return
@@ -285,5 +285,5 @@ func (p *process) end(err error) {
 		}
 		return p.machine.Name() + " ends"
 	})
-	p.machine.history().checker.ended(p, err)
+	p.machine.history().checker.Ended(p, err)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"runtime"
 	"sync"
@@ -31,7 +32,7 @@ type Summary struct {
 // Failure is a run that broke an assertion.
 type Failure struct {
 	Options   Options // Faults are those that happened
-	Violation *Violation
+	Violation *check.Violation
 }
 
 // RunSeeds runs every seed, each in one goroutine, until all are done, one breaks an

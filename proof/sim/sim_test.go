@@ -69,7 +69,7 @@ func TestCheatsAreFound(t *testing.T) {
 		if w.violation != nil {
 			t.Errorf("seed %d: %v", seed, w.violation)
 		}
-		for fault, count := range w.host.checker.convicted {
+		for fault, count := range w.host.checker.Convicted {
 			convicted[fault] += count
 		}
 		w.workers.close()

@@ -70,7 +70,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 	}
 	again := t.model.Apply(step, payloads)
 	t.step = step
-	t.process.machine.history().checker.applied(t.process, step, payloads, again, &t.model)
+	t.process.machine.history().checker.Applied(t.process, step, payloads, again, &t.model)
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
 	t.step = 0
-	t.process.machine.history().checker.loaded(t.process.machine.Member) // the replica hash of an epoch begins with the loaded model
+	t.process.machine.history().checker.Loaded(t.process.machine.Member) // the replica hash of an epoch begins with the loaded model
 	t.model, err = model.Of(s)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/proof/sim/signatures"
@@ -34,9 +35,9 @@ type world struct {
 	cast       *cast.Cast
 	registry   signatures.Registry
 	draws      draws
-	view       Watched    // what checkers see
-	recomputed int        // gradients that were computed for audits and trials
-	violation  *Violation // the first
+	view       check.Run        // what checkers see
+	recomputed int              // gradients that were computed for audits and trials
+	violation  *check.Violation // the first
 
 	links, lies, faults *random.Source
 	cut                 []int // per client: number of partitions between it and the other clients
@@ -120,13 +121,13 @@ type Options struct {
 
 // Result is the outcome of one run.
 type Result struct {
-	Violation *Violation      // nil: everything held
-	Hash      uint64          // of everything that happened, in its order
-	Events    uint64          // number of them
-	Virtual   time.Duration   // how long the run took on its own clock
-	Steps     uint32          // rounds of the run
-	Faults    scenario.Faults // kinds that happened
-	Trace     []string        // with Options.Trace
+	Violation *check.Violation // nil: everything held
+	Hash      uint64           // of everything that happened, in its order
+	Events    uint64           // number of them
+	Virtual   time.Duration    // how long the run took on its own clock
+	Steps     uint32           // rounds of the run
+	Faults    scenario.Faults  // kinds that happened
+	Trace     []string         // with Options.Trace
 }
 
 // Run simulates one run to its end or to the first violation.
@@ -149,7 +150,7 @@ func newWorld(o Options) *world {
 	}
 	w.cast = cast.New(o.Seed, &w.plan)
 	w.registry, w.draws = signatures.New(), newDraws()
-	w.view = Watched{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
+	w.view = check.Run{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
 	w.newMachines()
 	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
 	w.host = newHost(w)
@@ -190,12 +191,12 @@ func (w *world) begin() {
 
 // loop lets events happen until the run is over.
 func (w *world) loop() {
-	limit := w.host.checker.deadline()
+	limit := w.host.checker.Deadline()
 	for n := 1; len(w.events.heap) > 0 && !w.over && w.violation == nil; n++ {
 		e := w.events.take()
 		if e.at > limit {
 			w.now = limit
-			w.host.checker.tooLate()
+			w.host.checker.TooLate()
 			return
 		}
 		w.now = e.at
@@ -207,10 +208,10 @@ func (w *world) loop() {
 		} else {
 			e.call()
 		}
-		limit = w.host.checker.deadline()
+		limit = w.host.checker.Deadline()
 	}
 	if w.violation == nil {
-		w.host.checker.finish()
+		w.host.checker.Finish()
 	}
 }
 
@@ -224,7 +225,7 @@ func (w *world) Healed() bool { return w.healed }
 func (w *world) Forked() bool { return w.other != nil }
 
 // Client implements check.View.
-func (w *world) Client(i int) Client {
+func (w *world) Client(i int) check.Client {
 	if p := w.machines[i].process; p != nil {
 		return p
 	}
@@ -241,7 +242,7 @@ func (w *world) HasEnded(i int) bool {
 func (w *world) End() { w.over = true }
 
 // Violate implements check.View: the first violation ends the run.
-func (w *world) Violate(v *Violation) {
+func (w *world) Violate(v *check.Violation) {
 	if w.violation == nil {
 		w.violation = v
 		w.Note('V', 0, 0, func() string { return "VIOLATION " + v.Error() })
@@ -355,5 +356,5 @@ func (w *world) heal() {
 		}
 	}
 	w.host.reconnected()
-	w.host.checker.healed()
+	w.host.checker.Healed()
 }

@@ -1,16 +1,17 @@
-package sim
+package check
 
 import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/disk"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/proof/sim/signatures"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Watched is what a checker knows of its run beside what it is told of it.
-type Watched struct {
+// Run is what a checker knows of its run beside what it is told of it.
+type Run struct {
 	View
 	Plan     *scenario.Plan
 	Cast     *cast.Cast
@@ -44,7 +45,7 @@ type Host interface {
 	Records() uint64             // number of the newest in the log
 	Start(step uint32) wire.Head // of the log at the start of a round
 	Connected(i int) bool
-	Holds() bool                                                    // it has started lately and waits for clients to be back
-	Idle() bool                                                     // it runs, and writes nothing
-	Replay() (log *follow.Follower, actions []signature, err error) // of what the disk has
+	Holds() bool                                                         // it has started lately and waits for clients to be back
+	Idle() bool                                                          // it runs, and writes nothing
+	Replay() (log *follow.Follower, actions []disk.Signature, err error) // of what the disk has
 }

@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // chain is the model as it has to be after every step. The checker works it out from the
 // witnesses' proofs and from everything that was ever announced, which no client knows.
 type chain struct {
-	checker *checker
+	checker *Checker
 	models  map[[32]byte]model.Model // by digest: what an epoch can start from
 	steps   map[uint32]link
 	starts  map[uint32]start                   // by an epoch's first step
@@ -43,7 +43,7 @@ type link struct {
 	root    [32]byte
 }
 
-func newChain(c *checker) chain {
+func newChain(c *Checker) chain {
 	return chain{checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
@@ -87,7 +87,7 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 		_, batch, trainer := model.ReadHeader(payload)
 		m := c.checker.run.Cast.Find(trainer)
 		if m != nil && m.Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
-			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", m.Name(), step)
+			c.checker.Violate(TrainedRight, "%s made its result of step %d from another model", m.Name(), step)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
 		if again := l.model.Apply(round.Step, l.counted); again != nil {
-			c.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
+			c.checker.Violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
 		}
 		c.models[l.model.Digest(round.Step)] = l.model
 	}
@@ -118,7 +118,7 @@ func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
 // decide counts the votes of a finished round. It knows all results of all assignees,
 // and does not share code with package client.
 func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link {
-	quorum := quorumOf(electedOf(round, config))
+	quorum := QuorumOf(electedOf(round, config))
 	if len(round.Witnesses) < quorum {
 		return link{decided: true}
 	}
@@ -224,29 +224,29 @@ func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights 
 	check := c.checker
 	l, finished := c.steps[step]
 	if !finished {
-		check.violate(CountedRight, "%s applies step %d, which is not over", m.Name(), step)
+		check.Violate(CountedRight, "%s applies step %d, which is not over", m.Name(), step)
 		return
 	}
 	if !l.decided && c.adopt(&l, step, payloads) {
 		c.steps[step] = l
 	}
 	if !l.decided {
-		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", m.Name(), step)
+		check.Violate(CountedRight, "%s applies step %d, whose outcome nobody can know", m.Name(), step)
 		return
 	}
 	for i, payload := range payloads {
 		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
 			_, batch, _ := model.ReadHeader(payload)
-			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", m.Name(), batch, step)
+			check.Violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", m.Name(), batch, step)
 			return
 		}
 	}
 	if len(payloads) < len(l.counted) {
-		check.violate(CountedRight, "%s leaves batch %v of step %d out", m.Name(), l.batches[len(payloads)], step)
+		check.Violate(CountedRight, "%s leaves batch %v of step %d out", m.Name(), l.batches[len(payloads)], step)
 	}
 	c.compareTrained(step, payloads)
 	if l.known && *weights != l.model {
-		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", m.Name(), step)
+		check.Violate(SameReplica, "%s has other weights after step %d than the counted results make", m.Name(), step)
 	}
 }
 

@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"fmt"
@@ -56,8 +56,8 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("broken after %.3f s: %s: %s", v.Seconds, v.Assertion, v.Detail)
 }
 
-// describe says in words what an action is.
-func describe(a coordinator.Action) string {
+// Describe says in words what an action is.
+func Describe(a coordinator.Action) string {
 	switch a := a.(type) {
 	case coordinator.Join:
 		return fmt.Sprintf("join of epoch %d", a.Epoch)

@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // crowded checks that nobody was let in of whose network as many take part as may, as far as the host
 // can know: one that has started again learns the networks of connected clients when somebody joins.
-func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
+func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
 	if !c.run.Cast.InGang(joined) {
 		return
@@ -27,26 +27,26 @@ func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 		}
 	}
 	if most := c.run.Plan.Crew.Size; there > most && !c.outlet.known {
-		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.nameOf(joined), there, most)
+		c.Violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.NameOf(joined), there, most)
 	}
 }
 
-// announces checks that no life of an honest client signs two results.
-func (c *checker) announces(m *cast.Member, a wire.ResultAnnouncement) {
+// Announces checks that no life of an honest client signs two results.
+func (c *Checker) Announces(m *cast.Member, a wire.ResultAnnouncement) {
 	c.pace.heard(m, a, c.run.Now())
 	if !m.Honest() {
 		return
 	}
 	of := signing{m.Index, a.Step, a.Batch}
 	if blob, known := c.signed[of]; known && blob != a.Blob {
-		c.violate(SignedOnce, "%s signs two results of batch %v in step %d", m.Name(), a.Batch, a.Step)
+		c.Violate(SignedOnce, "%s signs two results of batch %v in step %d", m.Name(), a.Batch, a.Step)
 	}
 	c.signed[of] = a.Blob
 }
 
 // proved checks an accepted proof that a client signed two results, and that the client is out.
-func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
-	name := c.nameOf(a.Client)
+func (c *Checker) proved(s *coordinator.State, a coordinator.Equivocation) {
+	name := c.NameOf(a.Client)
 	signed := make(map[signing]map[[32]byte]bool)
 	two := false
 	for _, known := range c.run.Registry.OfStep(a.Step) {
@@ -61,24 +61,24 @@ func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 		two = two || len(signed[of]) > 1
 	}
 	if !two {
-		c.violate(Ejected, "%s, who signed no two results in step %d", name, a.Step)
+		c.Violate(Ejected, "%s, who signed no two results in step %d", name, a.Step)
 	}
 	if member, ok := s.Member(a.Client); ok && member.State == coordinator.Healthy || s.IsPending(a.Client) {
-		c.violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
+		c.Violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
 	}
 	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
 	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
 }
 
 // staysOut checks that a client that takes part was not ejected lately.
-func (c *checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
+func (c *Checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
 	if until := c.ejected[id]; s.Progress.Epoch < until {
-		c.violate(Ejected, "%s is back in epoch %d, not before %d", c.nameOf(id), s.Progress.Epoch, until)
+		c.Violate(Ejected, "%s is back in epoch %d, not before %d", c.NameOf(id), s.Progress.Epoch, until)
 	}
 }
 
 // rewindEjections takes over those of a host that starts again.
-func (c *checker) rewindEjections(s *coordinator.State) {
+func (c *Checker) rewindEjections(s *coordinator.State) {
 	clear(c.ejected)
 	for _, e := range s.Authority.Ejections {
 		c.ejected[e.Client] = e.Until
@@ -86,22 +86,22 @@ func (c *checker) rewindEjections(s *coordinator.State) {
 }
 
 // deceived checks what a client ends with that found out that its host lies.
-func (c *checker) deceived(p Client, lie *follow.Lie) {
+func (c *Checker) deceived(p Client, lie *follow.Lie) {
 	heads := lie.Evidence.Heads
 	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
-		c.violate(NodeSound, "%s: %v, without two heads that say so", p.Member().Name(), lie)
+		c.Violate(NodeSound, "%s: %v, without two heads that say so", p.Member().Name(), lie)
 		return
 	}
 	for _, head := range heads {
 		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
-			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.Member().Name(), lie)
+			c.Violate(NodeSound, "%s: %v, by a head that the host did not sign", p.Member().Name(), lie)
 		}
 	}
 }
 
 // isOutvoted reports whether members that lie are more than a third of those that are left of an epoch,
 // since honest ones were dropped or left: what the others report is no quorum.
-func (c *checker) isOutvoted(members []coordinator.Client) bool {
+func (c *Checker) isOutvoted(members []coordinator.Client) bool {
 	healthy, honest := 0, 0
 	for i := range members {
 		if members[i].State != coordinator.Healthy {
@@ -112,5 +112,5 @@ func (c *checker) isOutvoted(members []coordinator.Client) bool {
 			honest++
 		}
 	}
-	return honest < quorumOf(healthy)
+	return honest < QuorumOf(healthy)
 }

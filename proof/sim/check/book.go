@@ -1,6 +1,8 @@
-package sim
+package check
 
 import (
+	"time"
+
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -9,17 +11,21 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/disk"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// checker knows what happened and asserts what has to hold.
-type checker struct {
-	run  *Watched
+// second is the unit of virtual times, which are nanoseconds since the start of a run.
+const second = int64(time.Second)
+
+// Checker knows what happened and asserts what has to hold.
+type Checker struct {
+	run  *Run
 	host Host // whose history it is
 
 	chain     chain
-	actions   map[signature]bool // accepted ones that are not lost in a crash
-	acked     map[signature]bool
+	actions   map[disk.Signature]bool // accepted ones that are not lost in a crash
+	acked     map[disk.Signature]bool
 	seedChain [32]byte // while the round before ran
 	drawn     [32]byte // what the next draw has to open
 	secrets   secrets  // that members committed to and revealed
@@ -46,19 +52,19 @@ type checker struct {
 	outlet     outlet
 
 	applying    []uint32                  // per client: the step that it applied and whose replica hash is not compared yet
-	convicted   map[coordinator.Fault]int // how often a vote ejected somebody, in all histories
+	Convicted   map[coordinator.Fault]int // how often a vote ejected somebody, in all histories
 	replicas    map[uint32][32]byte       // by step, as the first honest client had it
 	expectation *coordinator.State        // after the crash that was last
-	lostActions []signature               // in that crash
+	lostActions []disk.Signature          // in that crash
 	healedAt    int64
 	healedStep  uint32
 	outvoted    bool // the honest members were too few to record the checkpoint of the newest epoch
 }
 
-// newChecker returns one of a run that has not begun.
-func newChecker(run *Watched, h Host) *checker {
-	c := &checker{
-		run: run, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
+// New returns one of a run that has not begun.
+func New(run *Run, h Host) *Checker {
+	c := &Checker{
+		run: run, host: h, actions: make(map[disk.Signature]bool), acked: make(map[disk.Signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
 		reports: reportsOf(&coordinator.State{}),
@@ -67,12 +73,12 @@ func newChecker(run *Watched, h Host) *checker {
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + scenario.RunID)),
 	}
 	members := len(run.Cast.Members)
-	c.chain, c.outlet, c.applying, c.convicted = newChain(c), newOutlet(members), make([]uint32, members), make(map[coordinator.Fault]int)
+	c.chain, c.outlet, c.applying, c.Convicted = newChain(c), newOutlet(members), make([]uint32, members), make(map[coordinator.Fault]int)
 	return c
 }
 
-// clone returns a checker of another history that has been the same so far.
-func (c *checker) clone(h Host) *checker {
+// Clone returns a checker of another history that has been the same so far.
+func (c *Checker) Clone(h Host) *Checker {
 	other := *c
 	other.host = h
 	other.chain = c.chain
@@ -92,13 +98,13 @@ func (c *checker) clone(h Host) *checker {
 	return &other
 }
 
-// violate says that an assertion is broken; the run ends with the first.
-func (c *checker) violate(a Assertion, format string, args ...any) {
+// Violate says that an assertion is broken; the run ends with the first.
+func (c *Checker) Violate(a Assertion, format string, args ...any) {
 	c.run.Violate(&Violation{a, fmt.Sprintf(format, args...), float64(c.run.Now()) / float64(second)})
 }
 
-// nameOf is what a violation calls whoever acted.
-func (c *checker) nameOf(id coordinator.ClientID) string {
+// NameOf is what a violation calls whoever acted.
+func (c *Checker) NameOf(id coordinator.ClientID) string {
 	if id == scenario.HostID {
 		return "the host"
 	}
@@ -109,7 +115,7 @@ func (c *checker) nameOf(id coordinator.ClientID) string {
 }
 
 // honest reports whether a client is held to everything.
-func (c *checker) honest(id coordinator.ClientID) bool {
+func (c *Checker) honest(id coordinator.ClientID) bool {
 	return c.run.Cast.Of(id).Honest()
 }
 
@@ -127,7 +133,7 @@ type stateMark struct {
 	uploads    []coordinator.Upload
 }
 
-func markOf(s *coordinator.State) stateMark {
+func MarkOf(s *coordinator.State) stateMark {
 	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited)
@@ -307,17 +313,17 @@ func (r *reports) clone() reports { return reports{maps.Clone(r.said), r.commit,
 
 // outlet is what clients saw and heard of their host, and what it could see of them.
 type outlet struct {
-	shown    uint64               // records behind the newest state that was shown
-	promised map[signature]uint64 // of each accepted action that is shown before its answer: the number of its record
-	away     []int64              // per client: since when the host can know that its connection is gone; 0: it is not
-	came     []int64              // per client: when it was let in last
+	shown    uint64                    // records behind the newest state that was shown
+	promised map[disk.Signature]uint64 // of each accepted action that is shown before its answer: the number of its record
+	away     []int64                   // per client: since when the host can know that its connection is gone; 0: it is not
+	came     []int64                   // per client: when it was let in last
 
 	forgotten map[coordinator.ClientID]bool // whose network the host has not learnt since it started
 	known     bool                          // whoever acts now takes part already, or may come back
 }
 
 func newOutlet(machines int) outlet {
-	return outlet{promised: make(map[signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
+	return outlet{promised: make(map[disk.Signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
 }
 
 func (o outlet) clone() outlet {
@@ -333,8 +339,8 @@ func electedOf(r *coordinator.Round, config coordinator.Config) int {
 	return min(len(r.Members), 32)
 }
 
-// quorumOf is ⌈2n/3⌉, counted another way than package assign does.
-func quorumOf(n int) int {
+// QuorumOf is ⌈2n/3⌉, counted another way than package assign does.
+func QuorumOf(n int) int {
 	q := 0
 	for 3*q < 2*n {
 		q++
