@@ -59,7 +59,7 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violatio
 		return changed
 	}}
 	w = longEpoch(o, 9)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.begin()
 	w.loop()
 	return rounds, w.violation
@@ -124,7 +124,7 @@ func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *chec
 		return changed
 	}
 	w = longEpoch(o, 1)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.begin()
 	w.loop()
 	return lost, w.violation
@@ -192,7 +192,7 @@ func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 		return changed
 	}
 	w = newWorld(o)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.plan.Faults = scenario.Crash
 	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = 4, 0, 12, 0

@@ -45,7 +45,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	m.nonce = max(m.nonce+1, uint64(w.now))
 	r := &request{
 		from: m, nonce: m.nonce, action: a, process: p, mute: mute,
-		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
+		parking: &parking{worker: w.workers.Current(), ctx: ctx.(*taskContext)},
 	}
 	m.history().deliver(r, w.now+m.latency+w.extraDelay())
 	if other := w.other; other != nil && m.Lies(scenario.Gang) {
@@ -58,7 +58,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	p.put(item{at: r.parking.ctx.limit(), parking: r.parking})
 	p.park(r.parking)
 	switch {
-	case !p.alive || w.workers.closing:
+	case !p.alive || w.workers.Closing():
 		return errStopped
 	case !r.done:
 		return context.DeadlineExceeded
@@ -68,7 +68,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 
 // sendAside submits an action that the node knows nothing of.
 func (p *process) sendAside(a coordinator.Action) {
-	p.world.workers.run(func() {
+	p.world.workers.Run(func() {
 		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
 		defer cancel()
 		_ = p.send(ctx, a) // refused, or not: the checker looks

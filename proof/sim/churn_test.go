@@ -41,7 +41,7 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	o := Options{Seed: seed, Clients: churnClients, Rounds: churnEpochs * churnRounds, Faults: scenario.NoFaults}
 	o.rules.tick = c.tick
 	w := newWorld(o)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.plan.Faults = scenario.Crash // what kill plays: nobody is there for whom a round would wait
 	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = churnRounds, 0, churnEpochs*churnRounds, 0

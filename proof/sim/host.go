@@ -203,9 +203,8 @@ func (h *host) reconnected() {
 // deliver lets a request arrive at a time.
 func (h *host) deliver(r *request, at int64) {
 	w := h.world
-	w.events.order++
-	r.at, r.order = at, w.events.order
-	w.events.put(event{at: at, call: func() {
+	r.at, r.order = at, w.events.Next()
+	w.events.Put(at, func() {
 		if !h.up || r.process != nil && !h.Connected(r.from.Index) {
 			if p := r.process; p != nil && p.alive && !r.done {
 				r.err, r.done = backend.ErrDisconnected, true
@@ -215,7 +214,7 @@ func (h *host) deliver(r *request, at int64) {
 		}
 		h.inbox = append(h.inbox, r)
 		h.step()
-	}})
+	})
 }
 
 // step has the core do what came and what is due, and then writes, publishes and answers.

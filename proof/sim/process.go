@@ -61,6 +61,7 @@ type process struct {
 	ready  []func() // what tasks returned for the node's loop
 	wakeAt int64    // 0: not scheduled
 	woke   int64    // last time
+	awake  func()   // wakes it
 	spare  []item
 
 	listen   func(from identity.ID, message []byte) error
@@ -95,7 +96,7 @@ func (m *machine) start() {
 		friends:  make([]bool, len(m.world.machines)),
 		court:    newCourt(),
 	}
-	p.root = &taskContext{process: p}
+	p.root, p.awake = &taskContext{process: p}, func() { p.wake(p.world.now) }
 	m.process = p
 	m.history().checker.Loaded(m.Member)
 	m.world.Note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
@@ -180,8 +181,7 @@ func (p *process) Model() (digest [32]byte, step uint32, ok bool) { return p.nod
 
 // put adds something to the inbox.
 func (p *process) put(it item) {
-	p.world.events.order++
-	it.order = p.world.events.order
+	it.order = p.world.events.Next()
 	p.inbox = append(p.inbox, it)
 	p.schedule(it.at)
 }
@@ -194,7 +194,7 @@ func (p *process) schedule(at int64) {
 		return
 	}
 	p.wakeAt = at
-	p.world.events.put(event{at: at, process: p})
+	p.world.events.Put(at, p.awake)
 }
 
 // wake handles everything that is due, as the loop of client.Node.Run would.

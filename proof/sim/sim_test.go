@@ -72,7 +72,7 @@ func TestCheatsAreFound(t *testing.T) {
 		for fault, count := range w.host.checker.Convicted {
 			convicted[fault] += count
 		}
-		w.workers.close()
+		w.workers.Close()
 	}
 	t.Logf("ejected: %v", convicted)
 	if convicted[coordinator.FaultResult] < 8 || convicted[coordinator.FaultSilent] < 2 {
@@ -155,17 +155,6 @@ func TestRunSeedsStops(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || runs != 2 {
 		t.Errorf("%d runs, %v", runs, err)
-	}
-}
-
-func TestFaultsText(t *testing.T) {
-	for _, f := range []scenario.Faults{scenario.NoFaults, scenario.AllFaults, scenario.HonestFaults, scenario.Drop, scenario.Drop | scenario.TornWrite | scenario.FalseAccuser} {
-		if got, err := scenario.ParseFaults(f.String()); err != nil || got != f {
-			t.Errorf("%v: got %v, %v", f, got, err)
-		}
-	}
-	if _, err := scenario.ParseFaults("drop,meteor"); !errors.Is(err, scenario.ErrUnknownFault) {
-		t.Errorf("got %v", err)
 	}
 }
 

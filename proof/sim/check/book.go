@@ -133,6 +133,7 @@ type stateMark struct {
 	uploads    []coordinator.Upload
 }
 
+// MarkOf returns what has to be remembered of a state.
 func MarkOf(s *coordinator.State) stateMark {
 	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {

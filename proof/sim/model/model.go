@@ -19,12 +19,12 @@ import (
 const (
 	weights    = 8 // numbers of the model
 	headerSize = 4 + 8 + 8 + 32
+	// ResultSize is how many bytes a result has.
 	ResultSize = headerSize + sha256.Size
 )
 
-var (
-	ErrInvalidResult = errors.New("not a result of this step, batch and trainer")
-)
+// ErrInvalidResult says that a payload is not the result that it should be.
+var ErrInvalidResult = errors.New("not a result of this step, batch and trainer")
 
 // Model is the simulated model. Number 0 is the end of the newest batch that is part of
 // it; the others mix all results that were applied, in their order.

@@ -28,6 +28,7 @@ type Statement struct {
 	Payload      []byte
 }
 
+// New returns an empty one.
 func New() Registry {
 	return Registry{opened: make(map[string]Statement), byStep: make(map[uint32][]Statement), raws: make(map[authored][]byte)}
 }
