@@ -90,6 +90,14 @@ func (r *request) answer(w *world, err error) {
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
 }
 
+// lost lets the process that waits for an answer notice that its connection is gone.
+func (r *request) lost() {
+	if p := r.process; p != nil && p.alive && !r.done {
+		r.err, r.done = backend.ErrDisconnected, true
+		p.put(item{at: p.world.now + disconnected, parking: r.parking})
+	}
+}
+
 // Announce implements env.Backend.
 func (p *process) Announce(context.Context, []string) error { return nil }
 

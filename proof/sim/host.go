@@ -112,16 +112,18 @@ func (h *host) begin() *follow.Follower {
 	if err != nil {
 		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
 	}
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(scenario.HostKey, [32]byte{}, state.AppendTo(nil)))
-	if err == nil {
-		h.disk.Add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
-		h.disk.Synced()
-		log, err := follow.Begin(genesis)
-		if err == nil {
-			return log
-		}
+	genesis, err := follow.NewGenesis(scenario.HostKey, [32]byte{}, &state)
+	if err != nil {
+		panic("sim: the genesis of a simulated run: " + err.Error())
 	}
-	panic("sim: the genesis of a simulated run: " + err.Error())
+	record := follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil)
+	h.disk.Add(record)
+	h.disk.Synced()
+	_, log, err := follow.BeginWith(record)
+	if err != nil {
+		panic("sim: the genesis of a simulated run: " + err.Error())
+	}
+	return log
 }
 
 // open takes up a log.
@@ -159,10 +161,7 @@ func (h *host) crash(torn bool) {
 	h.checker.Crashed(h.base, &h.disk, there)
 	h.disk.Cut(there)
 	for _, r := range slices.Concat(h.inbox, h.waiting) {
-		if p := r.process; p != nil && p.alive && !r.done {
-			r.err, r.done = backend.ErrDisconnected, true
-			p.put(item{at: w.now + disconnected, parking: r.parking})
-		}
+		r.lost()
 	}
 	h.inbox, h.waiting = nil, nil
 }
@@ -206,10 +205,7 @@ func (h *host) deliver(r *request, at int64) {
 	r.at, r.order = at, w.events.Next()
 	w.events.Put(at, func() {
 		if !h.up || r.process != nil && !h.Connected(r.from.Index) {
-			if p := r.process; p != nil && p.alive && !r.done {
-				r.err, r.done = backend.ErrDisconnected, true
-				p.put(item{at: w.now + disconnected, parking: r.parking})
-			}
+			r.lost()
 			return
 		}
 		h.inbox = append(h.inbox, r)
