@@ -151,7 +151,7 @@ var tallyImports = []string{
 
 // hostImports are the only packages that host/core may import itself: it is pure as well.
 var hostImports = []string{
-	"cmp", "errors", "fmt", "net/netip", "slices", "time",
+	"errors", "fmt", "net/netip", "slices", "time",
 	module + "/base/identity", module + "/core/coordinator", module + "/record/follow", module + "/record/wire",
 }
 

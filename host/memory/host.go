@@ -37,7 +37,7 @@ type Host struct {
 	now func() uint64
 
 	mu      sync.Mutex
-	core    core.Prompt
+	core    Prompt
 	state   *coordinator.State // the core's
 	nonce   uint64             // of the newest action of any client: they need not be dense
 	clients map[identity.ID]*Client

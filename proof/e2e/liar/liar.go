@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/net/secure"
 	"github.com/psyche-go/psyche/record/backend"
@@ -55,7 +56,7 @@ type Host struct {
 
 // branch is one history of the run.
 type branch struct {
-	core    core.Prompt
+	core    memory.Prompt
 	log     *follow.Follower // the core's
 	records [][]byte
 	omitted bool
@@ -108,7 +109,7 @@ func (h *Host) begin(salt byte) (*branch, error) {
 		return nil, err
 	}
 	b := &branch{log: log}
-	b.core = core.Prompt{
+	b.core = memory.Prompt{
 		Host: core.New(log, h.now(), core.Options{
 			Times: core.Times{WithdrawGrace: -1}, Draws: draws,
 			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true },
