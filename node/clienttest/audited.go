@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/audit/toy"
@@ -148,11 +149,7 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if a.Recomputing != nil {
 		a.Recomputing(x)
 	}
-	timer := time.NewTimer(cmp.Or(a.RecomputeTime, a.Duration))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause.For(ctx, cmp.Or(a.RecomputeTime, a.Duration)) != nil {
 		return nil, ctx.Err()
 	}
 	for i, applied := range x.Applied {

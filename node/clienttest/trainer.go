@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
@@ -107,11 +108,7 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if f.OnTrain != nil {
 		f.OnTrain(step, batch.ID)
 	}
-	timer := time.NewTimer(f.Duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause.For(ctx, f.Duration) != nil {
 		return nil, 0, ctx.Err()
 	}
 	if f.Silent != nil && f.Silent(step) {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -73,7 +75,7 @@ func (p *play) happen(ctx context.Context) error {
 
 // watch calls stop when the first member has ended although nobody asked it to.
 func (p *play) watch(ctx context.Context, stop func()) {
-	for pause(ctx, time.Second) {
+	for pause.For(ctx, time.Second) == nil {
 		now, asked, _ := p.members[0].life()
 		select {
 		case <-now.Ended():
@@ -99,7 +101,7 @@ func (p *play) stopOne(ctx context.Context, step uint32) error {
 	now, _, _ := m.life()
 	now.Signal(syscall.SIGSTOP)
 	defer now.Signal(syscall.SIGCONT)
-	pause(ctx, stopFor)
+	_ = pause.For(ctx, stopFor)
 	return nil
 }
 
@@ -110,7 +112,7 @@ func (p *play) killOne(ctx context.Context, step uint32) error {
 	now, _, _ := m.life()
 	now.Signal(syscall.SIGKILL)
 	<-now.Ended()
-	pause(ctx, startAfter)
+	_ = pause.For(ctx, startAfter)
 	return m.start(ctx)
 }
 
@@ -177,27 +179,7 @@ func (p *play) ask(ctx context.Context, m *member) {
 func (p *play) starve(ctx context.Context) {
 	if p.row.has("starved", "busy") {
 		for range busyLoops {
-			go spin(ctx)
+			go process.Spin(ctx)
 		}
-	}
-}
-
-func spin(ctx context.Context) {
-	for n := 0; ; n++ {
-		if n%1_000_000 == 0 && ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// pause waits, and reports whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
