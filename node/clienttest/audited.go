@@ -126,7 +126,7 @@ func (a *Audited) ResetOptimizer(ctx context.Context) error {
 	return a.Trainer.ResetOptimizer(ctx)
 }
 
-// LoadOptimizer implements env.OptimizerKeeper: what is saved is not taken up again.
+// LoadOptimizer implements env.OptimizerSaver: what is saved is not taken up again.
 func (a *Audited) LoadOptimizer(context.Context, string) error {
 	a.Optimizer.Reset()
 	return nil

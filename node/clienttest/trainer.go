@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// Trainer implements env.Trainer and env.OptimizerKeeper by integer arithmetic in which the
+// Trainer implements env.Trainer and env.OptimizerSaver by integer arithmetic in which the
 // order and the set of all applied results leave their traces. Of its fields Duration is how
 // long a training takes and Lag the rounds after which results are applied; the others make
 // it misbehave, or make its model larger.
@@ -193,13 +193,13 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 	return nil
 }
 
-// SaveOptimizer implements env.OptimizerKeeper.
+// SaveOptimizer implements env.OptimizerSaver.
 func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
 	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
 }
 
-// LoadOptimizer implements env.OptimizerKeeper.
+// LoadOptimizer implements env.OptimizerSaver.
 func (f *Trainer) LoadOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
 	raw, err := os.ReadFile(path)

@@ -140,8 +140,8 @@ type Auditor interface {
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
 }
 
-// OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.
-type OptimizerKeeper interface {
+// OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
+type OptimizerSaver interface {
 	// SaveOptimizer writes the momentum to a file, in one step. Everything that was
 	// trained has been applied.
 	SaveOptimizer(ctx context.Context, path string) error

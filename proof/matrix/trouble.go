@@ -20,18 +20,18 @@ const (
 	interrupt  = 130 // exit code of a program that Ctrl-C ended
 )
 
-// deed is something that happens when the run has come so far.
-type deed struct {
+// incident is something that happens when the run has come so far.
+type incident struct {
 	step uint32
 	do   func(ctx context.Context, step uint32) error
 }
 
-// deeds are what happens in the row, in order.
-func (p *play) deeds() (all []deed) {
+// incidents are what happens in the row, in order.
+func (p *play) incidents() (all []incident) {
 	steps, _ := p.row.steps()
 	at := func(feature, level string, part float64, do func(context.Context, uint32) error) {
 		if p.row.has(feature, level) {
-			all = append(all, deed{uint32(part * float64(steps)), do})
+			all = append(all, incident{uint32(part * float64(steps)), do})
 		}
 	}
 	at("late", "joins", 0.12, p.joinLate)
@@ -43,9 +43,9 @@ func (p *play) deeds() (all []deed) {
 	return all
 }
 
-// happen does the row's deeds, each when the first member has seen the run come so far.
+// happen does the row's incidents, each when the first member has seen the run come so far.
 func (p *play) happen(ctx context.Context) error {
-	todo := p.deeds()
+	todo := p.incidents()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.watch(watching, stop)
@@ -68,7 +68,7 @@ func (p *play) happen(ctx context.Context) error {
 		}
 	}
 	if len(todo) > 0 {
-		p.found("deeds", "the run ended, or stood still, before all that was to happen had: %d of %d deeds are left", len(todo), len(p.deeds()))
+		p.found("incidents", "the run ended, or stood still, before all that was to happen had: %d of %d incidents are left", len(todo), len(p.incidents()))
 	}
 	return nil
 }

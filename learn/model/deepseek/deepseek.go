@@ -229,7 +229,7 @@ func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.
 	cos, sin := m.rotations(s, 0, positions)
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
 			b := &m.blocks[i]
 			y, unequal := m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
 			if x = s.Lift(y); unequal != nil {

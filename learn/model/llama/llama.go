@@ -214,7 +214,7 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			x = m.feedForwardBlock(s, b, x, m.options.Recompute)
 			continue
 		}
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
 			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at), m.options.Recompute))
 			return nil
 		})

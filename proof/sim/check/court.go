@@ -282,8 +282,8 @@ func (c *Checker) challenged(s *coordinator.State, step uint32) {
 	}
 }
 
-// blameless checks that the end of a round makes nobody late and drops nobody, whatever its duties
-// were: only findings of witnesses do.
+// blameless checks that the end of a round makes nobody late and drops nobody, whatever it had
+// to do: only findings of witnesses do.
 func (c *Checker) blameless(s *coordinator.State, before stateMark) {
 	for i := range before.members {
 		m := &before.members[i]
