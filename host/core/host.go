@@ -120,6 +120,9 @@ func New(log *follow.Follower, now Now, o Options) *Host {
 // Log returns the run's log. Nobody else changes it.
 func (h *Host) Log() *follow.Follower { return h.log }
 
+// State returns the state that the log leads to. Nobody else changes it.
+func (h *Host) State() *coordinator.State { return h.state }
+
 // Submit applies an action whose signature is verified, and what is due after it. Advance answers.
 func (h *Host) Submit(now Now, a wire.SignedAction, from Origin) {
 	h.mustBeIdle()

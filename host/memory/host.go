@@ -38,8 +38,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	core    Prompt
-	state   *coordinator.State // the core's
-	nonce   uint64             // of the newest action of any client: they need not be dense
+	nonce   uint64 // of the newest action of any client: they need not be dense
 	clients map[identity.ID]*Client
 
 	applied chan struct{} // has a value when an action was applied since Run looked
@@ -59,7 +58,7 @@ func NewHost(o Options) (*Host, error) {
 	}
 	log := follow.Resume(follow.Genesis{Raw: []byte(state.RunID)}, state, wire.Head{}, nil) // nobody reads it
 	h := &Host{
-		run: log.Run(), now: o.Now, state: &log.State,
+		run: log.Run(), now: o.Now,
 		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
 	}
 	h.core.Show = h.show
@@ -98,7 +97,7 @@ func (h *Host) Attach(key identity.Key) (*Client, error) {
 func (h *Host) State() coordinator.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state.Clone()
+	return h.core.State().Clone()
 }
 
 // Tick does everything that is due, and reports whether anything was.
@@ -197,7 +196,7 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 	case <-c.updates:
 	default:
 	}
-	state := h.state.Clone()
+	state := h.core.State().Clone()
 	own := make([]backend.Peer, len(peers))
 	for i, p := range peers {
 		own[i] = backend.Peer{ID: p.ID, Addrs: slices.Clone(p.Addrs)}
@@ -209,7 +208,7 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 func (h *Host) peers() []backend.Peer {
 	var peers []backend.Peer
 	for _, id := range slices.SortedFunc(maps.Keys(h.clients), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		if h.state.TakesPart(coordinator.ClientID(id)) {
+		if h.core.State().TakesPart(coordinator.ClientID(id)) {
 			peers = append(peers, backend.Peer{ID: id, Addrs: h.clients[id].addrs})
 		}
 	}

@@ -123,7 +123,7 @@ func falseClaim(step uint32) coordinator.Claim {
 // distort is what a lying witness makes of an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
-	state := p.machine.history().state
+	state := p.machine.history().State()
 	proof.Claim = falseClaim(proof.Step)
 	switch r.Below(8) {
 	case 0: // saw nothing

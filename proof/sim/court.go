@@ -42,7 +42,7 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 		return false
 	}
 	m, r := p.machine, result{binary.LittleEndian.Uint32(request[32:]), coordinator.ClientID(request)}
-	if p.world.rules.forgets && r.step+1 < m.history().state.Progress.Step {
+	if p.world.rules.forgets && r.step+1 < m.history().State().Progress.Step {
 		return true
 	}
 	if p.court.asked[r] == 0 {

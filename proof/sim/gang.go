@@ -31,7 +31,7 @@ func (w *world) schemeOf(epoch uint32) scheme {
 // the committee than may lie it names itself alone: nobody else's result can count, and everybody
 // else can be found late. Where it is a quorum it signs a root and a replica of nothing as well.
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
-	s := p.machine.history().state
+	s := p.machine.history().State()
 	round := s.RoundOfStep(proof.Step)
 	proof.Claim = falseClaim(proof.Step)
 	switch p.world.lies.Below(6) { // to choose what audits look at, or to be heard without a say in it
@@ -72,7 +72,7 @@ func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 
 // dawdle is how much later than others a member of the gang is done with a batch.
 func (p *process) dawdle() int64 {
-	if p.world.schemeOf(p.machine.history().state.Progress.Epoch) != dawdles {
+	if p.world.schemeOf(p.machine.history().State().Progress.Epoch) != dawdles {
 		return 0
 	}
 	return p.world.lies.Between(2*second, 4*second)

@@ -24,12 +24,12 @@ import (
 
 // host is the host of the run: its core, a disk, and connections, all of which fail.
 type host struct {
+	*core.Host
+
 	world   *world
 	checker *check.Checker
 	up      bool
 	life    int // counts starts
-	core    *core.Host
-	state   *coordinator.State // the core's
 	disk    disk.Disk
 	random  *random.Source
 	draws   *hashchain.Chain // kept beside the journal
@@ -128,8 +128,7 @@ func (h *host) begin() *follow.Follower {
 
 // open takes up a log.
 func (h *host) open(log *follow.Follower, times core.Times) {
-	h.state = &log.State
-	h.core = core.New(log, h.now(), core.Options{
+	h.Host = core.New(log, h.now(), core.Options{
 		Times: times, Draws: h.draws,
 		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
 			return disk.Unsigned(scenario.HostID, nonce, a)
@@ -174,7 +173,7 @@ func (h *host) wake(after int64) {
 	h.world.after(after, func() {
 		switch {
 		case !h.up || h.alarm != alarm:
-		case after < scenario.Beat || h.core.Due(h.now()) <= 0:
+		case after < scenario.Beat || h.Due(h.now()) <= 0:
 			h.step()
 		default:
 			h.sleep()
@@ -186,7 +185,7 @@ func (h *host) wake(after int64) {
 // have been set.
 func (h *host) sleep() {
 	if h.up && !h.writing {
-		h.wake(int64(h.core.Sleep(h.now(), time.Duration(scenario.Beat))))
+		h.wake(int64(h.Sleep(h.now(), time.Duration(scenario.Beat))))
 	}
 }
 
@@ -233,12 +232,12 @@ func (h *host) step() {
 		default:
 			h.waiting = append(h.waiting, r)
 			h.checker.Arrives(r.from.Member)
-			h.core.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
+			h.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
 		}
 	}
 	h.scheme()
-	h.core.Tick(h.now())
-	records, err := h.core.Ready()
+	h.Tick(h.now())
+	records, err := h.Ready()
 	if err != nil {
 		h.checker.Violate(check.NodeSound, "the host cannot go on: %v", err)
 		return
@@ -278,7 +277,7 @@ func (h *host) write(then func()) {
 }
 
 // advance has the core publish and answer.
-func (h *host) advance() { h.core.Advance(h.now(), h) }
+func (h *host) advance() { h.Advance(h.now(), h) }
 
 // show sends what was published to every connected client that does not have it.
 func (h *host) show() {
@@ -301,18 +300,18 @@ func (h *host) goOn() {
 
 // rebase takes note of what the disk has.
 func (h *host) rebase() {
-	state := h.state.Clone()
+	state := h.State().Clone()
 	h.base = &state
 }
 
 // acted sees what became of an action.
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
-	w.Note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+	w.Note('A', a.Nonce, uint64(len(h.State().Epoch.Clients)), func() string {
 		return fmt.Sprintf("host: %s of %s: %s", check.Describe(a.Action), h.checker.NameOf(from), orAccepted(err))
 	})
 	if err == nil {
-		h.checker.Accepted(h.state, from, a.Nonce, a.Action)
+		h.checker.Accepted(h.State(), from, a.Nonce, a.Action)
 	}
 }
 
@@ -332,9 +331,9 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 
 // moved sees that the run is in another state.
 func (h *host) moved(before coordinator.RunState) {
-	w, s := h.world, h.state
+	w, s := h.world, h.State()
 	if s.RunState == coordinator.RoundTrain {
-		head := h.core.Log().Head()
+		head := h.Log().Head()
 		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(scenario.HostKey, [32]byte{})
 		if s.Progress.Step >= w.plan.HealStep {
 			w.after(0, w.heal)
@@ -348,7 +347,7 @@ func (h *host) moved(before coordinator.RunState) {
 
 // withdraw takes a client out of the run.
 func (h *host) withdraw(m *machine) {
-	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
+	_ = h.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 }
 
 // Answer implements core.Outlet.
@@ -377,7 +376,7 @@ func (h *host) Publish(u core.Update) {
 	h.version++
 	state := u.State.Clone()
 	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
-	h.checker.Published(h.Records())
+	h.checker.Published(h.Log().Head().Index)
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
@@ -423,20 +422,11 @@ func (h *host) Connected(i int) bool {
 	return h.up && (m.history() == h || m.Lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
-// State implements check.Host.
-func (h *host) State() *coordinator.State { return h.state }
-
 // Base implements check.Host.
 func (h *host) Base() *coordinator.State { return h.base }
 
-// Records implements check.Host.
-func (h *host) Records() uint64 { return h.core.Log().Head().Index }
-
 // Start implements check.Host.
 func (h *host) Start(step uint32) wire.Head { return h.starts[step] }
-
-// Holds implements check.Host.
-func (h *host) Holds() bool { return h.core.Holds() }
 
 // Idle implements check.Host.
 func (h *host) Idle() bool { return h.up && !h.writing }

@@ -37,7 +37,7 @@ func (h *host) leavesOut(r *request) bool {
 	if !h.world.plan.HostLies() || !r.from.Honest() || h.lying.asked != 0 {
 		return false
 	}
-	aim := h.schemeOf(h.state.Progress.Epoch)
+	aim := h.schemeOf(h.State().Progress.Epoch)
 	switch r.action.(type) {
 	case coordinator.Ready:
 		return aim == leavesReadies && h.random.Chance(700)
@@ -52,7 +52,7 @@ func (h *host) scheme() {
 	if !h.world.plan.HostLies() || h.lying.asked != 0 {
 		return
 	}
-	switch h.schemeOf(h.state.Progress.Epoch) {
+	switch h.schemeOf(h.State().Progress.Epoch) {
 	case bends:
 		h.bend()
 	case turnsClock:
@@ -68,8 +68,8 @@ const mostWithdrawn = 4
 // bend withdraws an honest member before a round if the draw, which only the host knows, then elects
 // more of the gang.
 func (h *host) bend() {
-	step := h.state.Progress.Step
-	if h.state.RunState != coordinator.RoundWitness || h.lying.bent == step || h.writing {
+	step := h.State().Progress.Step
+	if h.State().RunState != coordinator.RoundWitness || h.lying.bent == step || h.writing {
 		return
 	}
 	best, victim := h.foresee(nil), (*machine)(nil)
@@ -77,8 +77,8 @@ func (h *host) bend() {
 		return // the round is not over
 	}
 	h.lying.bent = step
-	if h.lying.withdrawn != h.state.Progress.Epoch+1 {
-		h.lying.withdrawn, h.lying.count = h.state.Progress.Epoch+1, 0
+	if h.lying.withdrawn != h.State().Progress.Epoch+1 {
+		h.lying.withdrawn, h.lying.count = h.State().Progress.Epoch+1, 0
 	}
 	for range 4 {
 		m := h.world.machines[h.random.Below(h.world.plan.Clients)]
@@ -98,14 +98,14 @@ func (h *host) bend() {
 // foresee returns how many of the gang the next round has for witnesses if a member is withdrawn, or
 // -1 if it does not begin now.
 func (h *host) foresee(without *machine) int {
-	next := h.state.Clone()
+	next := h.State().Clone()
 	if without != nil {
 		if err := next.Apply(scenario.HostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.ID)}); err != nil {
 			return -1
 		}
 	}
 	draw, _, _ := h.draws.Opening(next.DrawCommitment)
-	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.state.Progress.Step {
+	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.State().Progress.Step {
 		return -1
 	}
 	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
@@ -114,10 +114,10 @@ func (h *host) foresee(without *machine) int {
 // stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
 // third: then nothing is promised. It is honest until enough others are there.
 func (h *host) stalls() bool {
-	if !h.world.plan.HostLies() || h.state.RunState != coordinator.WaitingForMembers {
+	if !h.world.plan.HostLies() || h.State().RunState != coordinator.WaitingForMembers {
 		return false
 	}
-	next := h.state.Clone()
+	next := h.State().Clone()
 	next.Tick(h.clock(), [32]byte{})
 	if next.RunState != coordinator.Warmup || !h.world.cast.Overrun(next.Epoch.Clients) {
 		h.lying.asked = 0
@@ -139,7 +139,7 @@ func (h *host) stalled() bool {
 // wantsFork reports whether a host of the gang shows some another history from now on, once: when a
 // round of an epoch that goes on has its quorum, so that neither history lacks it.
 func (h *host) wantsFork() bool {
-	w, s := h.world, h.state
+	w, s := h.world, h.State()
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
 	if !h.world.plan.HostLies() || w.other != nil || w.now < w.plan.Crew.ForkAt || !running || !s.CurrentRound().HasQuorum() {
 		return false
@@ -152,7 +152,7 @@ func (h *host) wantsFork() bool {
 // each history who is shown the other, so that they do not talk to each other; else the histories
 // differ by one member.
 func (h *host) fork() {
-	w, log := h.world, h.core.Log()
+	w, log := h.world, h.Log()
 	r := random.New(w.options.Seed, "fork")
 	other := *h
 	w.other = &other
@@ -169,7 +169,7 @@ func (h *host) fork() {
 			m.shown = &other
 		}
 	}
-	w.Note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
+	w.Note('K', uint64(h.State().Progress.Step), 0, func() string { return "the host shows some another history" })
 	divides, victim := r.Chance(400), w.machines[r.Below(w.plan.Clients)]
 	for _, m := range w.machines {
 		switch {

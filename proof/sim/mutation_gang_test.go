@@ -68,8 +68,8 @@ func anyNetwork() rules {
 func countsConnected() rules {
 	return rules{origin: func(h *host, a coordinator.Action, from core.Origin) core.Origin {
 		there := 0
-		for id := range h.world.cast.FromNetwork(h.state) {
-			if member, ok := h.state.Member(id); ok && member.State == coordinator.Healthy || h.state.IsPending(id) {
+		for id := range h.world.cast.FromNetwork(h.State()) {
+			if member, ok := h.State().Member(id); ok && member.State == coordinator.Healthy || h.State().IsPending(id) {
 				there++
 			}
 		}

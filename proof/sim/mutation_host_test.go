@@ -23,7 +23,7 @@ func (o *heldBack) Answer(_ int, err error) { o.errors = append(o.errors, err) }
 
 func (h *host) holdBack() *heldBack {
 	held := &heldBack{host: h}
-	h.core.Advance(h.now(), held)
+	h.Advance(h.now(), held)
 	return held
 }
 

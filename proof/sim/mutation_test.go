@@ -186,7 +186,7 @@ func firstCounts() rules {
 
 func lastRoundDropped() rules {
 	return rules{payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
-		if p.world.host.state.RunState == coordinator.Cooldown {
+		if p.world.host.State().RunState == coordinator.Cooldown {
 			return nil
 		}
 		return payloads

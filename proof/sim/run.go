@@ -30,7 +30,7 @@ func Run(o Options) Result {
 	w.loop()
 	return Result{
 		Violation: w.violation, Hash: w.hash, Events: w.steps, Virtual: time.Duration(w.now),
-		Steps: w.host.state.Progress.Step - 1, Faults: w.plan.Faults, Trace: w.trace,
+		Steps: w.host.State().Progress.Step - 1, Faults: w.plan.Faults, Trace: w.trace,
 	}
 }
 

@@ -24,7 +24,7 @@ func (c *Checker) promised(name disk.Signature, a coordinator.Action) {
 		if _, returns := a.(coordinator.Return); returns {
 			c.outlet.came[c.run.Cast.Of(name.From).Index] = c.run.Now()
 		}
-		c.outlet.promised[name] = c.host.Records() + 1
+		c.outlet.promised[name] = c.host.Log().Head().Index + 1
 	}
 }
 

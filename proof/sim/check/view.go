@@ -42,10 +42,11 @@ type Client interface {
 type Host interface {
 	State() *coordinator.State   // as it is
 	Base() *coordinator.State    // as the disk has it
-	Records() uint64             // number of the newest in the log
 	Start(step uint32) wire.Head // of the log at the start of a round
+	Log() *follow.Follower
 	Connected(i int) bool
-	Holds() bool                                                         // it has started lately and waits for clients to be back
-	Idle() bool                                                          // it runs, and writes nothing
-	Replay() (log *follow.Follower, actions []disk.Signature, err error) // of what the disk has
+	Holds() bool // it has started lately and waits for clients to be back
+	Idle() bool  // it runs, and writes nothing
+	// Replay reads what the disk has.
+	Replay() (log *follow.Follower, actions []disk.Signature, err error)
 }
