@@ -33,17 +33,24 @@ func TestEjected(t *testing.T) {
 	})
 }
 
+// pausedWorld is a run of two members that was paused in its second round.
+func pausedWorld(t *testing.T) (w *world, a, b *member) {
+	t.Helper()
+	w = newWorld(t, clienttest.Config(2))
+	a, b = w.launch(0, nil), w.launch(1, nil)
+	w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
+	if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+	return w, a, b
+}
+
 // TestReconfigure gives a paused run another definition: every member builds its trainer
 // again, from the model that it holds.
 func TestReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, clienttest.Config(2))
-		a, b := w.launch(0, nil), w.launch(1, nil)
-		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
-		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
-			t.Fatal(err)
-		}
-		w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+		w, a, b := pausedWorld(t)
 		state := w.host.State()
 		update := coordinator.UpdateConfig{Config: state.Config, Model: state.Model}
 		update.Model.Definition = []byte("another learning rate")
@@ -70,13 +77,7 @@ func TestReconfigure(t *testing.T) {
 // TestPause pauses and resumes a run: it goes on from the model that was reached.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, clienttest.Config(2))
-		a, b := w.launch(0, nil), w.launch(1, nil)
-		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
-		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
-			t.Fatal(err)
-		}
-		w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+		w, a, b := pausedWorld(t)
 		time.Sleep(time.Minute)
 		if err := w.host.Apply(coordinator.SetPaused{Paused: false}); err != nil {
 			t.Fatal(err)

@@ -30,6 +30,42 @@ func (c *cutOff) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return c.Network.Fetch(ctx, hash, size, holders)
 }
 
+// cutMembers are four members, of whom the first can be cut off. Each keeps its files.
+type cutMembers struct {
+	one     *cutOff
+	members []*member
+	launch  func(i int) *member
+}
+
+// launchCut launches them; a lag of 0 is the usual one.
+func launchCut(w *world, lag uint32) *cutMembers {
+	c := &cutMembers{one: &cutOff{}}
+	c.launch = func(i int) *member {
+		return w.launch(i, func(o *options) {
+			o.CheckpointDir, o.trainer.Lag = filepath.Join(w.dir, fmt.Sprint("disk", i)), lag
+			if i == 0 {
+				c.one.Network, o.Network = o.Network, c.one
+			}
+		})
+	}
+	for i := range 4 {
+		c.members = append(c.members, c.launch(i))
+	}
+	return c
+}
+
+// loseOthers has all but the first crash, and come back when the epoch is over and the first is no longer cut off.
+func (c *cutMembers) loseOthers(w *world) {
+	for _, m := range c.members[1:] {
+		m.crash()
+	}
+	w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
+	c.one.cut.Store(false)
+	for i := 1; i < 4; i++ {
+		c.members[i] = c.launch(i)
+	}
+}
+
 // TestNobodyWaitsForLapsedResults has all but one member die, with the results of a step that counted
 // and that the one lacks. The run goes on from the recorded model of the step before: the one
 // does not wait for results which nobody has and which are not in that model.
@@ -41,31 +77,12 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 				config.RoundsPerEpoch, config.TotalSteps = 40, 12 // commit points after every second step: 4, and not 5
 				config.MaxRoundTrainTime, config.WarmupTime = 60_000, 120_000
 				w := newWorld(t, config)
-				one := &cutOff{}
-				change := func(i int) func(o *options) {
-					return func(o *options) {
-						o.CheckpointDir, o.trainer.Lag = filepath.Join(w.dir, fmt.Sprint("disk", i)), lag
-						if i == 0 {
-							one.Network, o.Network = o.Network, one
-						}
-					}
-				}
-				var members []*member
-				for i := range 4 {
-					members = append(members, w.launch(i, change(i)))
-				}
+				c := launchCut(w, lag)
 				w.reach(5, coordinator.RoundTrain)
-				one.cut.Store(true)
+				c.one.cut.Store(true)
 				w.reach(6, coordinator.RoundTrain)
 				time.Sleep(time.Millisecond)
-				for _, m := range members[1:] {
-					m.crash()
-				}
-				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-				one.cut.Store(false)
-				for i := 1; i < 4; i++ {
-					members[i] = w.launch(i, change(i))
-				}
+				c.loseOthers(w)
 				began := time.Now()
 				w.until("all are ready", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 				took := time.Since(began)
@@ -75,8 +92,8 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 				if took > 10*time.Second {
 					t.Errorf("the members waited for %v", took)
 				}
-				finishEqual(w, members...)
-				for _, d := range all[event.Desynchronised](members[0]) {
+				finishEqual(w, c.members...)
+				for _, d := range all[event.Desynchronised](c.members[0]) {
 					if strings.Contains(d.Reason, "cannot be had") {
 						t.Errorf("desynchronised in step %d: %s", d.Step, d.Reason)
 					}
@@ -95,30 +112,11 @@ func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
 		config.RoundsPerEpoch, config.TotalSteps = 40, 12
 		config.MaxRoundTrainTime, config.WarmupTime = 300_000, 300_000
 		w := newWorld(t, config, []byte(`{"CommitEveryRounds": 1}`)...)
-		one := &cutOff{}
-		change := func(i int) func(o *options) {
-			return func(o *options) {
-				o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
-				if i == 0 {
-					one.Network, o.Network = o.Network, one
-				}
-			}
-		}
-		var members []*member
-		for i := range 4 {
-			members = append(members, w.launch(i, change(i)))
-		}
+		c := launchCut(w, 0)
 		w.reach(5, coordinator.RoundTrain)
-		one.cut.Store(true)
+		c.one.cut.Store(true)
 		w.until("step 5 is recorded", func(s *coordinator.State) bool { return s.Epoch.Commit.Step >= 5 })
-		for _, m := range members[1:] {
-			m.crash()
-		}
-		w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
-		one.cut.Store(false)
-		for i := 1; i < 4; i++ {
-			members[i] = w.launch(i, change(i))
-		}
+		c.loseOthers(w)
 		began := time.Now()
 		w.until("all are ready", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 		if took := time.Since(began); took > 30*time.Second {
@@ -127,7 +125,7 @@ func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
 		if s := w.host.State(); s.Model.Checkpoint.Step < 5 {
 			t.Errorf("the run went on from the model of step %d", s.Model.Checkpoint.Step)
 		}
-		finishEqual(w, members...)
-		checkNobodyAccused(t, w, members)
+		finishEqual(w, c.members...)
+		checkNobodyAccused(t, w, c.members)
 	})
 }
