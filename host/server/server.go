@@ -309,21 +309,16 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	if s.options.Ready != nil {
 		s.options.Ready(listener.Addr())
 	}
-	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serveConnection}
+	door := accept.Door{
+		Lobby: s.lobby, Logger: s.logger, Noise: s.noise, Serve: s.serveConnection,
+		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
+	}
 	door.Accept(ctx, listener, &working)
 	s.mu.Lock()
 	s.working = nil
 	s.mu.Unlock()
 	working.Wait()
 	return errors.Join(s.failed...)
-}
-
-// turnedAway notes a connection that found no place.
-func (s *server) turnedAway(remote net.Addr) {
-	s.metrics.connections.WithLabelValues("turned away").Inc()
-	if s.noise.Allow() {
-		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
-	}
 }
 
 // close closes the journals. Nothing works on them any more.

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/net/admission"
 	"github.com/psyche-go/psyche/net/frame"
@@ -275,7 +277,7 @@ func TestDoor(t *testing.T) {
 		known := make(chan struct{})
 		door := Door{
 			Lobby: admission.NewLastingLobby(1), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			TurnedAway: func(net.Addr) { turned.Add(1) },
+			Noise: rate.NewLimiter(10, 100), TurnedAway: func() { turned.Add(1) },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, identified func()) {
 				served.Add(1)
 				select {
@@ -329,7 +331,7 @@ func TestDoorEvicts(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
 		reasons := make(chan error, admission.MaxWaiting+1)
 		door := Door{
-			Lobby: admission.NewLobby(), Logger: slog.New(slog.DiscardHandler), TurnedAway: func(net.Addr) { t.Error("turned away") },
+			Lobby: admission.NewLobby(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("turned away") },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, _ func()) {
 				<-ctx.Done()
 				reasons <- context.Cause(ctx)

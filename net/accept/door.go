@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/net/admission"
 )
@@ -23,8 +25,9 @@ const pauseAfterError = 100 * time.Millisecond
 type Door struct {
 	Lobby  *admission.Lobby // of connections that have not said who they are
 	Logger *slog.Logger
-	// TurnedAway notes a connection for which there is no place.
-	TurnedAway func(remote net.Addr)
+	Noise  *rate.Limiter // of log lines that strangers can cause
+	// TurnedAway counts a connection for which there is no place.
+	TurnedAway func()
 	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx.
 	// identified gives the place in the lobby to somebody else, once the client has said who
 	// it is.
@@ -62,7 +65,10 @@ func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Co
 	if guest == nil {
 		hangUp(nil)
 		_ = socket.Close()
-		d.TurnedAway(socket.RemoteAddr())
+		d.TurnedAway()
+		if d.Noise.Allow() {
+			d.Logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
+		}
 		return
 	}
 	working.Go(func() {

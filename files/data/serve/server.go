@@ -178,7 +178,10 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	working.Go(func() { s.follow(ctx) })
 	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
 		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
-	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serve}
+	door := accept.Door{
+		Lobby: s.lobby, Logger: s.logger, Noise: s.noise, Serve: s.serve,
+		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
+	}
 	door.Accept(ctx, listener, &working)
 }
 
@@ -206,14 +209,6 @@ func (s *Server) dismiss() {
 		if !s.run.isPart(coordinator.ClientID(id)) {
 			c.hangUp(refuse(message.NotMember, "the key is not part of the run any more"))
 		}
-	}
-}
-
-// turnedAway notes a connection that found no place.
-func (s *Server) turnedAway(remote net.Addr) {
-	s.metrics.connections.WithLabelValues("turned away").Inc()
-	if s.noise.Allow() {
-		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
 	}
 }
 
