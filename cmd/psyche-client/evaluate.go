@@ -66,11 +66,7 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, endEventLog(events, err)) }()
-	dir, err := modelFolder(ctx, t, c.Model)
-	if err != nil {
-		return err
-	}
-	s, err := checkpoint.ReadDir(dir)
+	s, err := readModel(ctx, t, c.Model)
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,7 @@ the newer half of what the model can see.`
 
 // Run prints the prompt and what follows it.
 func (c *generateCommand) Run(ctx context.Context, t terminal) error {
-	dir, err := modelFolder(ctx, t, c.Model)
-	if err != nil {
-		return err
-	}
-	s, err := checkpoint.ReadDir(dir)
+	s, err := readModel(ctx, t, c.Model)
 	if err != nil {
 		return err
 	}
