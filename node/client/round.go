@@ -235,7 +235,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	l.Hold(s, own, uint32(len(payload)))
 	l.commitment, l.raw, l.made = hash, raw, n.tasks.Now()
 	n.report.total.PayloadSent += uint64(len(payload))
-	n.gossip.publish(raw)
+	n.gossip.share(raw, payload, n.run.members())
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 

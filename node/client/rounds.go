@@ -35,8 +35,9 @@ type replica struct {
 }
 
 const (
-	maxEarly     = tally.MaxCandidates * coordinator.MaxClients
-	maxEarlyEach = 2 * tally.MaxCandidates // of one author
+	maxEarly      = tally.MaxCandidates * coordinator.MaxClients
+	maxEarlyEach  = 2 * tally.MaxCandidates // of one author
+	maxEarlyBytes = 8 << 20                 // of results that were pushed early
 )
 
 // newestStep returns the newest step whose results are part of the model here; 0: none.
@@ -160,11 +161,12 @@ func (l *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates are the rounds that are tallied, announcements for those to come, and the replica of the model that
 // they are applied to.
 type roundStates struct {
-	replica *replica               // nil: the client has no part in the epoch
-	of      map[uint32]*roundState // by step
-	steps   []uint32               // ascending; replaced, never modified
-	early   []announcement         // for rounds that have not begun here
-	points  commitPoints           // models of the epoch to fall back to
+	replica    *replica               // nil: the client has no part in the epoch
+	of         map[uint32]*roundState // by step
+	steps      []uint32               // ascending; replaced, never modified
+	early      []announcement         // for rounds that have not begun here
+	earlyBytes int                    // of results among them
+	points     commitPoints           // models of the epoch to fall back to
 }
 
 // put adds the round of a step.
@@ -217,15 +219,20 @@ func (ls *roundStates) keepEarly(u announcement, next uint32) {
 			count++
 		}
 	}
-	if count < maxEarlyEach {
-		ls.early = append(ls.early, u)
+	if count >= maxEarlyEach {
+		return
 	}
+	if ls.earlyBytes+len(u.payload) > maxEarlyBytes {
+		u.payload = nil
+	}
+	ls.earlyBytes += len(u.payload)
+	ls.early = append(ls.early, u)
 }
 
 // takeEarly hands out what was kept.
 func (ls *roundStates) takeEarly() []announcement {
 	early := ls.early
-	ls.early = nil
+	ls.early, ls.earlyBytes = nil, 0
 	return early
 }
 
@@ -304,6 +311,9 @@ func (n *Node) hear(u announcement) {
 		n.fetcher.Stop(c)
 		n.store.Drop(c.Commitment)
 	}
+	if u.payload != nil {
+		n.takePushed(l, u)
+	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
 	case errors.Is(err, tally.ErrOtherSize):
@@ -316,6 +326,19 @@ func (n *Node) hear(u announcement) {
 		n.report.equivocation(l.Tally, u.author, a)
 	default:
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
+	}
+}
+
+// takePushed has a result verified that its trainer pushed, unless it is here or on its way, or of no use.
+func (n *Node) takePushed(l *roundState, u announcement) {
+	s := l.Find(u.result.Batch)
+	if s == nil || n.rounds.replica == nil || n.engine.trainer == nil || l.Round.Step <= n.rounds.replica.step {
+		return
+	}
+	for _, c := range s.Candidates {
+		if c.Commitment == u.result.Blob && c.State == tally.Announced {
+			n.fetcher.Take(l.Tally, s, c, u.payload, n.terms())
+		}
 	}
 }
 
@@ -361,9 +384,12 @@ func (n *Node) fetchResults() {
 	if n.rounds.replica == nil || n.engine.trainer == nil {
 		return
 	}
-	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), fetch.Terms{
-		Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config),
-	})
+	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.terms())
+}
+
+// terms are what the run allows a fetch now.
+func (n *Node) terms() fetch.Terms {
+	return fetch.Terms{Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config)}
 }
 
 // fetched is told by the fetcher what came of its fetches.
