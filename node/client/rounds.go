@@ -76,6 +76,7 @@ type roundState struct {
 	opened  time.Time
 	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
 	made    time.Time         // when the own result was announced; zero: not yet
+	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or nobody looked
 	claim   coordinator.Claim // of the own training, once it is done
 	elected bool              // this client witnesses the round
 	seats   int               // members that its epoch began with
@@ -256,6 +257,7 @@ func (n *Node) openRounds() {
 				continue
 			}
 			l = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
+			n.engine.outlook.waited(n.rounds.of[round.Step-1], l.opened)
 			n.rounds.put(round.Step, l)
 		}
 		if l.start == (wire.Head{}) && !l.Began {

@@ -67,7 +67,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
-		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.digest(p.trainer.step)}
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.applied().digest(p.trainer.step)}
 		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}

@@ -137,6 +137,67 @@ type trainer struct {
 	process *process
 	model   model
 	step    uint32 // that it applied last; 0: it was loaded since
+
+	foreseen *foreseen // nil: the model is what was applied
+}
+
+// foreseen is what moved the model and was not applied yet.
+type foreseen struct {
+	step     uint32
+	payloads [][]byte
+	before   model
+	again    *assign.BatchID
+}
+
+// takeBack ends a foresight.
+func (t *trainer) takeBack() {
+	if t.foreseen != nil {
+		t.model, t.foreseen = t.foreseen.before, nil
+	}
+}
+
+// applied returns the model without what is only foreseen.
+func (t *trainer) applied() *model {
+	if t.foreseen != nil {
+		return &t.foreseen.before
+	}
+	return &t.model
+}
+
+// Foresee implements env.Foreseer.
+func (t *trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
+	t.takeBack()
+	before := t.model
+	again, err := t.move(step, payloads)
+	if err != nil {
+		return false, err
+	}
+	t.foreseen = &foreseen{step, payloads, before, again}
+	return true, nil
+}
+
+// Confirm implements env.Foreseer.
+func (t *trainer) Confirm(step uint32) bool {
+	f := t.foreseen
+	if f == nil || f.step != step {
+		return false
+	}
+	t.foreseen, t.step = nil, step
+	t.process.machine.history().checker.applied(t.process, step, f.payloads, f.again)
+	return true
+}
+
+// move makes results part of the model.
+func (t *trainer) move(step uint32, payloads [][]byte) (again *assign.BatchID, err error) {
+	if change := t.process.world.rules.payloads; change != nil {
+		payloads = change(t.process, step, payloads)
+	}
+	for _, payload := range payloads {
+		if len(payload) < resultSize { // only liars verify such
+			return nil, errInvalidResult
+		}
+	}
+	return t.model.apply(step, payloads), nil
 }
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
@@ -158,6 +219,9 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
+	if t.foreseen != nil && p.machine.honest() {
+		p.machine.history().checker.violate(NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.name(), step, t.foreseen.step)
+	}
 	payload := newResult(&model, step, batch.ID, p.machine.id, 0)
 	if p.machine.lies(InvalidResult) {
 		payload = spoil(payload, p.world.lies)
@@ -176,26 +240,23 @@ func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owne
 }
 
 func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
-	if change := t.process.world.rules.payloads; change != nil {
-		payloads = change(t.process, step, payloads)
+	t.takeBack()
+	again, err := t.move(step, payloads)
+	if err != nil {
+		return err
 	}
-	for _, payload := range payloads {
-		if len(payload) < resultSize { // only liars verify such
-			return errInvalidResult
-		}
-	}
-	again := t.model.apply(step, payloads)
 	t.step = step
 	t.process.machine.history().checker.applied(t.process, step, payloads, again)
 	return nil
 }
 
 func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
+	t.takeBack()
 	return t.model.snapshot(), nil
 }
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
-	t.step = 0
+	t.step, t.foreseen = 0, nil
 	t.process.applied = 0 // the replica hash of an epoch begins with the loaded model
 	t.model, err = modelOf(s)
 	return err
