@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 // ErrHeld says that another process, or another open file of this one, has the lock.
@@ -16,7 +18,7 @@ var ErrHeld = errors.New("another process has locked it")
 var errGone = errors.New("another process keeps removing it")
 
 const (
-	pause    = 100 * time.Millisecond // between two looks at a lock that somebody else has
+	look     = 100 * time.Millisecond // between two looks at a lock that somebody else has
 	attempts = 10                     // of Open to lock a file that others remove
 )
 
@@ -70,12 +72,8 @@ func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) 
 		if err == nil || !errors.Is(err, ErrHeld) {
 			return file, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
-		case <-timer.C:
+		if ended := pause.For(ctx, look); ended != nil {
+			return nil, fmt.Errorf("%w: %w", err, ended)
 		}
 	}
 }

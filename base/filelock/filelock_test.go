@@ -168,7 +168,7 @@ func TestWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if waited := time.Since(begun); waited < time.Minute || waited > time.Minute+pause {
+		if waited := time.Since(begun); waited < time.Minute || waited > time.Minute+look {
 			t.Errorf("waited %v", waited)
 		}
 		why := errors.New("no more time")

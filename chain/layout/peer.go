@@ -3,7 +3,6 @@ package layout
 import (
 	"bytes"
 	"fmt"
-	"slices"
 )
 
 // Bounds of what a client announces: those of package backend.
@@ -51,23 +50,6 @@ func ReadPeer(b []byte) (Peer, error) {
 		return Peer{}, fmt.Errorf("account of a peer: something is behind its %d bytes of addresses", size)
 	}
 	return Peer{Run: [32]byte(b[16:]), Owner: [32]byte(b[48:]), Slot: le.Uint64(b[80:]), Addrs: addrs}, nil
-}
-
-// AppendPeer appends the account of a peer to b, whose addresses have to be in bounds.
-func AppendPeer(b []byte, p *Peer) []byte {
-	n := len(b)
-	addrs := AppendAddrs(nil, p.Addrs)
-	b = slices.Grow(b, PeerSize)[:n+PeerSize]
-	a := b[n:]
-	clear(a)
-	copy(a, PeerMagic)
-	le.PutUint32(a[8:], AccountVersion)
-	le.PutUint32(a[12:], uint32(len(addrs)))
-	copy(a[16:], p.Run[:])
-	copy(a[48:], p.Owner[:])
-	le.PutUint64(a[80:], p.Slot)
-	copy(a[peerAddrs:], addrs)
-	return b
 }
 
 // AppendAddrs appends addresses as an announcement has them.

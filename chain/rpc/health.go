@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 // Pauses after failures in a row: a node that is gone is soon found to be back, one that is asked
@@ -81,16 +83,9 @@ func (e *Endpoint) note(ctx context.Context, err error) {
 // rest waits until the node may be asked again.
 func (e *Endpoint) rest(ctx context.Context) error {
 	h := e.lately()
-	pause := h.wait(time.Now())
-	if pause == 0 {
+	wait := h.wait(time.Now())
+	if wait == 0 {
 		return nil
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.For(ctx, wait)
 }

@@ -3,6 +3,7 @@ package solana
 import (
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/rpc"
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -18,10 +19,10 @@ const (
 // look sooner: what an endpoint tells unasked is compared with nobody.
 func (c *Client) listen(endpoint int) {
 	e := c.pool.Endpoints()[endpoint]
-	pause, warned := firstListenPause, false
+	wait, warned := firstListenPause, false
 	for c.ctx.Err() == nil {
 		ready := func() {
-			pause = firstListenPause
+			wait = firstListenPause
 			if warned {
 				warned = false
 				c.logger.Info("listening to the endpoint again", "endpoint", e.Name())
@@ -36,13 +37,8 @@ func (c *Client) listen(endpoint int) {
 			warned = true
 			c.logger.Warn("cannot listen to an endpoint: it is only asked now and then", "error", err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-c.ctx.Done():
-			timer.Stop()
-		}
-		pause = min(2*pause, longListenPause)
+		_ = pause.For(c.ctx, wait)
+		wait = min(2*wait, longListenPause)
 	}
 }
 

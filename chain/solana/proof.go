@@ -40,11 +40,11 @@ func (p *proof) follow(landed *rpc.Landed) error {
 	if err := landed.Transaction.Verify(); err != nil {
 		return fmt.Errorf("%w: %w", ErrReplay, err)
 	}
-	deeds, err := p.deeds(landed)
+	instructions, err := p.instructions(landed)
 	if err != nil {
 		return err
 	}
-	for _, d := range deeds {
+	for _, d := range instructions {
 		if err := p.do(d); err != nil {
 			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrReplay, landed.Transaction.Name(), d.number, err)
 		}
@@ -52,22 +52,22 @@ func (p *proof) follow(landed *rpc.Landed) error {
 	return nil
 }
 
-// deed is an instruction of the run, with what it logged.
-type deed struct {
+// loggedInstruction is an instruction of the run, with what it logged.
+type loggedInstruction struct {
 	transaction.Instruction
 	number int // in its message
 	events []event.Event
 }
 
-// deeds returns what of a transaction concerns the run. It may do something to other runs as
+// instructions returns what of a transaction concerns the run. It may do something to other runs as
 // well, also by programs that call this one: what they do to this run is missing from the chain
 // of hashes then, so that nothing behind it is proved.
-func (p *proof) deeds(landed *rpc.Landed) ([]deed, error) {
+func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
 	if !complete {
 		return nil, fmt.Errorf("%w: a log was cut off", ErrReplay)
 	}
-	var deeds []deed
+	var instructions []loggedInstruction
 	m := &landed.Transaction.Message
 	for n := range m.Instructions {
 		in := m.Instruction(n)
@@ -82,7 +82,7 @@ func (p *proof) deeds(landed *rpc.Landed) ([]deed, error) {
 		if len(in.Accounts) == 0 || in.Accounts[0].Key != p.address || len(in.Data) == 0 {
 			continue
 		}
-		d := deed{Instruction: in, number: n}
+		d := loggedInstruction{Instruction: in, number: n}
 		for _, entry := range logged {
 			e, err := event.Decode(entry)
 			if err != nil {
@@ -90,13 +90,13 @@ func (p *proof) deeds(landed *rpc.Landed) ([]deed, error) {
 			}
 			d.events = append(d.events, e)
 		}
-		deeds = append(deeds, d)
+		instructions = append(instructions, d)
 	}
-	return deeds, nil
+	return instructions, nil
 }
 
 // do applies one. An action always has an event, a tick has when something changed.
-func (p *proof) do(in deed) error {
+func (p *proof) do(in loggedInstruction) error {
 	var logged [][]byte
 	var signer transaction.PublicKey
 	kind := in.Data[0]

@@ -98,12 +98,12 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 // isOld reports whether the state has all that a transaction did: it is of the slot of the newest
 // change, before or with it.
 func (p *proof) isOld(landed *rpc.Landed) (bool, error) {
-	deeds, err := p.deeds(landed)
+	instructions, err := p.instructions(landed)
 	if err != nil {
 		return false, err
 	}
 	old := false
-	for _, d := range deeds {
+	for _, d := range instructions {
 		for _, e := range d.events {
 			old = e.Sequence <= p.run.Sequence
 		}

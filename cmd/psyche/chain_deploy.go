@@ -131,24 +131,12 @@ func (c *chainAirdrop) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return usageError{err}
 	}
-	keys, err := c.accounts(c.Keys)
-	if err != nil {
-		return err
-	}
-	chain, _, err := openToLook(&c.Flags, to)
-	if err != nil {
-		return err
-	}
-	defer chain.Close()
-	for _, key := range keys {
+	return c.each(to, &c.Flags, c.Keys, func(chain *admin.Chain, key transaction.PublicKey) error {
 		if err := chain.Airdrop(ctx, key, lamports); err != nil {
 			return err
 		}
-		if err := printBalance(ctx, to, chain, key); err != nil {
-			return err
-		}
-	}
-	return nil
+		return printBalance(ctx, to, chain, key)
+	})
 }
 
 // chainBalance shows what keys have.
@@ -162,21 +150,9 @@ type chainBalance struct {
 func (c *chainBalance) Run(ctx context.Context, to console) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	keys, err := c.accounts(c.Keys)
-	if err != nil {
-		return err
-	}
-	chain, _, err := openToLook(&c.Flags, to)
-	if err != nil {
-		return err
-	}
-	defer chain.Close()
-	for _, key := range keys {
-		if err := printBalance(ctx, to, chain, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.each(to, &c.Flags, c.Keys, func(chain *admin.Chain, key transaction.PublicKey) error {
+		return printBalance(ctx, to, chain, key)
+	})
 }
 
 func printBalance(ctx context.Context, to console, chain *admin.Chain, key transaction.PublicKey) error {
@@ -186,6 +162,25 @@ func printBalance(ctx context.Context, to console, chain *admin.Chain, key trans
 	}
 	_, err = fmt.Fprintf(to.out, "%s %s SOL\n", key, admin.SOL(lamports))
 	return err
+}
+
+// each opens a chain and does something with each of some accounts: see accounts.
+func (f signFlags) each(to console, flags *onchain.Flags, texts []string, do func(*admin.Chain, transaction.PublicKey) error) error {
+	keys, err := f.accounts(texts)
+	if err != nil {
+		return err
+	}
+	chain, _, err := openToLook(flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	for _, key := range keys {
+		if err := do(chain, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // accounts reads keys, or takes the one of --keypair where there are none.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/cmd/internal/manual"
+	"github.com/psyche-go/psyche/cmd/internal/manual/manualtest"
 )
 
 // TestExamples parses every example of the help; what they name need not exist.
@@ -15,7 +15,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parser.Parse(manual.Arguments(example)); err != nil && !strings.Contains(err.Error(), "no such file") {
+		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("psyche %s: %v", example, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 type simulate struct {
@@ -36,7 +37,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	faults, err := sim.ParseFaults(c.Faults)
+	faults, err := scenario.ParseFaults(c.Faults)
 	if err != nil {
 		return usagef("--faults: %w", err)
 	}

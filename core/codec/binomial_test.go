@@ -100,7 +100,7 @@ func randomResult(l TensorLayout) TensorResult {
 func TestSizeIsNearTheBound(t *testing.T) {
 	for _, k := range []int{2, 4, 8, 16, 32} {
 		l := TensorLayout{Chunks: 1000, ChunkSize: 4096, K: k}
-		perChunk := float64(8*(FullSize([]TensorLayout{l}, true)-HeaderSize)) / float64(l.Chunks)
+		perChunk := float64(8*(fullSize([]TensorLayout{l}, true)-HeaderSize)) / float64(l.Chunks)
 		fixed := k * (l.indexBits() + 1)
 		t.Logf("%d of %d: %.2f bits a chunk, bound %.2f (ratio %.4f), indices one by one %d, 16-bit indices %d",
 			k, l.ChunkSize, perChunk, bound(4096, k), perChunk/bound(4096, k), fixed, 17*k)

@@ -55,16 +55,6 @@ func (h Header) check() error {
 	return nil
 }
 
-// FullSize returns the size in bytes of a result whose every chunk holds K entries: what
-// an ordinary result has.
-func FullSize(layouts []TensorLayout, quantized bool) int {
-	total := HeaderSize
-	for _, l := range layouts {
-		total += l.fullSize(formOf(quantized))
-	}
-	return total
-}
-
 // MaxSize returns what no result of these layouts exceeds, in bytes. The layouts must
 // be valid.
 func MaxSize(layouts []TensorLayout, quantized bool) int { return maxSize(layouts, formOf(quantized)) }

@@ -79,9 +79,3 @@ func (l *lookup) find(id ClientID) *Client {
 	}
 	return nil
 }
-
-// isHealthy reports whether the key is a healthy client of the list.
-func (l *lookup) isHealthy(id ClientID) bool {
-	client := l.find(id)
-	return client != nil && client.State == Healthy
-}

@@ -457,13 +457,12 @@ func TestIDSetFindsWhatTheListHas(t *testing.T) {
 func TestLookupInAnyOrder(t *testing.T) {
 	clients := make([]Client, 9)
 	for i := range clients {
-		clients[i] = Client{ID: ClientID{byte(i)}, State: ClientState(i % 2)}
+		clients[i] = Client{ID: ClientID{byte(i)}}
 	}
 	l := lookup{clients: clients}
 	for _, i := range []byte{0, 1, 2, 5, 3, 9, 8, 0, 0, 77, 7} {
-		want := i < 9 && i%2 == 0
-		if got := l.isHealthy(ClientID{i}); got != want {
-			t.Errorf("client %d is healthy: %v", i, got)
+		if got := l.find(ClientID{i}); (got != nil) != (i < 9) || got != nil && got.ID != (ClientID{i}) {
+			t.Errorf("client %d: %+v", i, got)
 		}
 	}
 	none := lookup{}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/host/server"
@@ -119,7 +120,7 @@ func (n *network) awaitChain(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 200*time.Millisecond); err != nil {
 			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.logTail(3)), err)
 		}
 	}

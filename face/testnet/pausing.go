@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -53,7 +54,7 @@ func (n *network) pauseRun(ctx context.Context) {
 // endsMeanwhile reports whether a run that cannot be paused is over, which is known here a moment later.
 func (n *network) endsMeanwhile(ctx context.Context) bool {
 	for range 20 {
-		if n.progress.finished() || sleep(ctx, pausingLooks) != nil {
+		if n.progress.finished() || pause.For(ctx, pausingLooks) != nil {
 			break
 		}
 	}
@@ -85,7 +86,7 @@ func (n *network) awaitPause(ctx context.Context) error {
 		if n.allEnded() {
 			return errors.New("no process of it is left")
 		}
-		if err := sleep(ctx, pausingLooks); err != nil {
+		if err := pause.For(ctx, pausingLooks); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
@@ -400,7 +401,7 @@ func (n *network) show(changed bool) {
 
 // showWhile shows what changes within phases, until ctx ends.
 func (n *network) showWhile(ctx context.Context) {
-	for sleep(ctx, showEvery) == nil {
+	for pause.For(ctx, showEvery) == nil {
 		n.show(false)
 	}
 }
@@ -454,7 +455,7 @@ func (n *network) strike(blow blow) error {
 func (n *network) killAtRandom(ctx context.Context, fail context.CancelCauseFunc) {
 	faults := n.options.Faults
 	random := newRandom(faults.Seed, 0)
-	for sleep(ctx, faults.RandomInterval) == nil && !n.progress.finished() {
+	for pause.For(ctx, faults.RandomInterval) == nil && !n.progress.finished() {
 		for _, victim := range faults.victims(len(n.clients), faults.RandomKillNum, random) {
 			n.progress.remark("%s killed", n.clients[victim].name)
 			if err := n.clients[victim].kill(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
@@ -473,7 +474,7 @@ func (n *network) superviseClient(ctx context.Context, i int) error {
 			return fmt.Errorf("%s ended: %w: %s", client.name, err, client.logTail(3))
 		}
 		n.progress.killed(n.ids[i])
-		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
+		if err := pause.For(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err
 		}
 		if err := client.start(); err != nil {
@@ -498,7 +499,7 @@ func (n *network) superviseServer(ctx context.Context) error {
 			}
 			return fmt.Errorf("server ended: %w: %s", err, n.server.logTail(3))
 		}
-		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
+		if err := pause.For(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err
 		}
 		if err := n.server.start(); err != nil {
@@ -522,17 +523,5 @@ func waitForPort(ctx context.Context, address string, host *process) error {
 			return fmt.Errorf("wait for server: %w", context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
-	}
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
@@ -143,13 +144,7 @@ func (f *Feed) next() (some []metrics.Row, more bool) {
 
 // sleep waits; the end of the rows cuts it short as little as a round would.
 func (f *Feed) sleep(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.ctx.Done():
+	if d > 0 {
+		_ = pause.For(f.ctx, d)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 const (
@@ -183,7 +185,7 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 			tries = 1
 			policy.Reset()
 		}
-		pause := policy.NextBackOff()
+		rest := policy.NextBackOff()
 		status, answered := errors.AsType[*StatusError](err)
 		_, broken := errors.AsType[*networkError](err)
 		switch {
@@ -194,19 +196,15 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered && status.RetryAfter > c.MaxPause:
 			return fmt.Errorf("the server wants a pause of %v: %w", status.RetryAfter, err)
 		case answered:
-			pause = max(pause, status.RetryAfter)
+			rest = max(rest, status.RetryAfter)
 		}
 		what := "the Hub did not answer as it should: trying again"
 		if errors.Is(err, ErrUnreachable) {
 			what = "the Hub cannot be reached: trying again"
 		}
-		c.Logger.Warn(what, "in", pause.Round(time.Millisecond), "err", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(context.Cause(ctx), err)
-		case <-timer.C:
+		c.Logger.Warn(what, "in", rest.Round(time.Millisecond), "err", err)
+		if ended := pause.For(ctx, rest); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func newRig(t testing.TB, times Times, change func(*coordinator.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.begun, err = follow.OpenGenesis(follow.SignGenesis(key(hostKey), [32]byte{}, state.AppendTo(nil))); err != nil {
+	if r.begun, err = follow.NewGenesis(key(hostKey), [32]byte{}, &state); err != nil {
 		t.Fatal(err)
 	}
 	r.restart()

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -38,10 +37,9 @@ type Host struct {
 	now func() uint64
 
 	mu      sync.Mutex
-	core    *core.Host
+	core    Prompt
 	state   *coordinator.State // the core's
 	nonce   uint64             // of the newest action of any client: they need not be dense
-	answer  error              // to what was submitted last
 	clients map[identity.ID]*Client
 
 	applied chan struct{} // has a value when an action was applied since Run looked
@@ -64,11 +62,9 @@ func NewHost(o Options) (*Host, error) {
 		run: log.Run(), now: o.Now, state: &log.State,
 		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
 	}
-	h.core = core.New(log, core.Now{}, core.Options{
-		Times: core.Times{WithdrawGrace: -1}, Draws: draws{seeds},
-		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
-			return wire.SignedAction{From: key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(key, h.run, nonce, a)}
-		},
+	h.core.Show = h.show
+	h.core.Host = core.New(log, core.Now{}, core.Options{
+		Times: core.Times{WithdrawGrace: -1}, Draws: draws{seeds}, Sign: wire.Signer(key, h.run),
 		Connection: func(id identity.ID) (from core.Origin, live bool) { return from, h.clients[id] != nil },
 	})
 	return h, nil
@@ -109,43 +105,12 @@ func (h *Host) State() coordinator.State {
 func (h *Host) Tick() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.tick()
-}
-
-// tick does what is due. The caller holds mu.
-func (h *Host) tick() bool {
-	h.core.Tick(h.clock())
-	changed, _ := h.finish()
+	changed, _ := h.core.Tick(h.clock())
 	return changed
 }
 
 // clock returns the time of the run: nothing here waits for any other. The caller holds mu.
 func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
-
-// finish has the core publish and answer: nothing is kept. It reports whether anything has changed.
-// The caller holds mu.
-func (h *Host) finish() (changed bool, err error) {
-	records, err := h.core.Ready()
-	if err != nil {
-		return false, err
-	}
-	h.answer = nil
-	h.core.Advance(h.clock(), (*outlet)(h))
-	return len(records) > 0, h.answer
-}
-
-// outlet is how a Host's core speaks.
-type outlet Host
-
-// Publish implements core.Outlet.
-func (o *outlet) Publish(u core.Update) {
-	if u.Changed {
-		(*Host)(o).publish()
-	}
-}
-
-// Answer implements core.Outlet.
-func (o *outlet) Answer(_ int, err error) { o.answer = err }
 
 // Run ticks when something is due until ctx ends. It looks at least once in a beat whether
 // the clock was set.
@@ -168,7 +133,7 @@ func (h *Host) runDue(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.core.Due(h.clock()) <= 0 {
-		h.tick()
+		_, _ = h.core.Tick(h.clock())
 	}
 	return h.core.Sleep(h.clock(), beat)
 }
@@ -183,9 +148,8 @@ func (h *Host) Apply(a coordinator.Action) error {
 // act applies an action of the host's own. The caller holds mu.
 func (h *Host) act(a coordinator.Action) error {
 	err := h.core.Act(h.clock(), a)
-	_, broken := h.finish()
 	h.wake(err)
-	return cmp.Or(err, broken)
+	return err
 }
 
 // submit takes an action the way it would take over a network. The caller holds mu.
@@ -195,8 +159,7 @@ func (h *Host) submit(key identity.Key, a coordinator.Action) error {
 	if err != nil {
 		return err
 	}
-	h.core.Submit(h.clock(), action, core.Origin{})
-	_, err = h.finish()
+	err = h.core.Submit(h.clock(), action, core.Origin{})
 	h.wake(err)
 	return err
 }
@@ -209,6 +172,13 @@ func (h *Host) wake(refused error) {
 	select {
 	case h.applied <- struct{}{}:
 	default:
+	}
+}
+
+// show shows every client what the core publishes.
+func (h *Host) show(u core.Update) {
+	if u.Changed {
+		h.publish()
 	}
 }
 

@@ -108,9 +108,7 @@ func (h *host) coreOptions() core.Options {
 			WithdrawGrace: h.options.WithdrawGrace, RestartGrace: h.options.RestartGrace,
 			Push: core.DefaultTimes.Push, PushEach: core.DefaultTimes.PushEach,
 		},
-		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
-			return wire.SignedAction{From: h.key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(h.key, h.run, nonce, a)}
-		},
+		Sign:       wire.Signer(h.key, h.run),
 		Connection: h.registry.origin,
 		Acted:      h.acted,
 		Moved:      h.moved,

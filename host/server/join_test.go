@@ -60,7 +60,7 @@ func makeHistory(t *testing.T, dir string, members, rounds int) *history {
 	}
 	draws := makeDraws([32]byte{7}, 1<<20)
 	state.DrawCommitment = draws.chain.Commitment()
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(key, [32]byte{1}, state.AppendTo(nil)))
+	genesis, err := follow.NewGenesis(key, [32]byte{1}, &state)
 	if err != nil {
 		t.Fatal(err)
 	}

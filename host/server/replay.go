@@ -21,13 +21,10 @@ type replayer struct {
 
 // apply does what one record did.
 func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
-	switch {
-	case r.log == nil:
-		record, r.log, err = follow.BeginWith(payload)
-	case r.wantDigest && (len(payload) == 0 || follow.Kind(payload[0]) != follow.KindDigest):
+	if r.wantDigest && (len(payload) == 0 || follow.Kind(payload[0]) != follow.KindDigest) {
 		err = fmt.Errorf("%w: no digest follows", errSnapshot)
-	default:
-		record, err = r.log.Apply(payload)
+	} else {
+		record, r.log, err = follow.Take(r.log, payload)
 		r.wantDigest = false
 	}
 	if err != nil {

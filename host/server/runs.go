@@ -82,7 +82,7 @@ func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
 	if _, err := io.ReadFull(s.options.Random, salt[:]); err != nil {
 		return follow.Genesis{}, fmt.Errorf("draw a salt: %w", err)
 	}
-	return follow.OpenGenesis(follow.SignGenesis(s.key, salt, state.AppendTo(nil)))
+	return follow.NewGenesis(s.key, salt, &state)
 }
 
 // open begins or resumes one run; see openStore.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 )
 
@@ -33,43 +34,19 @@ func NewLayout(shape []int64, chunk int) (Layout, error) {
 	if chunk < 1 || chunk > MaxChunk {
 		return Layout{}, fmt.Errorf("compression_chunk %d: %w: want 1 to %d", chunk, ErrShape, MaxChunk)
 	}
-	elements := int64(1)
-	for _, n := range shape {
-		if n < 1 {
-			return Layout{}, fmt.Errorf("shape %v: %w: every dimension must be at least 1", shape, ErrShape)
-		}
-		if n > maxElements/elements {
-			return Layout{}, fmt.Errorf("shape %v: %w: more than %d elements", shape, ErrShape, int64(maxElements))
-		}
-		elements *= n
+	cut, err := audit.Cut(shape, chunk, 1)
+	if err != nil {
+		return Layout{}, fmt.Errorf("shape %v: %w: every dimension must be at least 1, and all together at most %d elements", shape, ErrShape, int64(maxElements))
 	}
-	cols, height := int64(1), int64(1)
-	if len(shape) >= 1 {
-		cols = shape[len(shape)-1]
+	cols := 1
+	if len(shape) > 0 {
+		cols = int(shape[len(shape)-1])
 	}
-	if len(shape) >= 2 {
-		height = shape[len(shape)-2]
+	elements := cut.Chunks * cut.Rows * cut.Cols
+	if elements > maxElements {
+		return Layout{}, fmt.Errorf("shape %v: %w: more than %d elements", shape, ErrShape, int64(maxElements))
 	}
-	return Layout{
-		rows:      int(elements / cols),
-		cols:      int(cols),
-		chunkRows: ChunkEdge(height, chunk),
-		chunkCols: ChunkEdge(cols, chunk),
-	}, nil
-}
-
-// ChunkEdge returns the edge of the chunks along a dimension of size n ≥ 1: n when it is
-// at most target, else the largest divisor of n that is at most target.
-func ChunkEdge(n int64, target int) int {
-	if n <= int64(target) {
-		return int(n)
-	}
-	for edge := target; edge > 1; edge-- {
-		if n%int64(edge) == 0 {
-			return edge
-		}
-	}
-	return 1
+	return Layout{rows: elements / cols, cols: cols, chunkRows: cut.Rows, chunkCols: cut.Cols}, nil
 }
 
 // Elements returns the number of elements of the tensor.

@@ -5,17 +5,6 @@ import (
 	"testing"
 )
 
-func TestChunkEdge(t *testing.T) {
-	for n, want := range map[int64]int{
-		1: 1, 48: 48, 64: 64, 67: 1, 100: 50, 256: 64, 768: 64, 2048: 64, 2816: 64, 5632: 64, 7168: 64, 11008: 64, 18432: 64,
-		32000: 64, 50257: 29, 128256: 64, 129280: 64, 151936: 64,
-	} {
-		if got := ChunkEdge(n, 64); got != want {
-			t.Errorf("ChunkEdge(%d, 64) = %d, want %d", n, got, want)
-		}
-	}
-}
-
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		shape                []int64

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/net/admission"
 )
 
@@ -51,12 +52,7 @@ func (d *Door) pause(ctx context.Context, err error) {
 		return
 	}
 	d.Logger.Error("accepting a connection failed", "error", err)
-	timer := time.NewTimer(pauseAfterError)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, pauseAfterError)
 }
 
 // admit begins a connection, if there is a place for it.

@@ -96,7 +96,7 @@ type Auditor struct {
 	me coordinator.ClientID
 
 	past     past
-	depot    *depot
+	payloads *payloadStore
 	openings *openings
 	dice     dice
 	chain    *Chain              // nil: this client has no result that another could go on from
@@ -125,7 +125,7 @@ func New(o Options) *Auditor {
 	}
 	return &Auditor{
 		Options: o, me: coordinator.ClientID(o.Key.ID()),
-		depot: newDepot(o.Dir, o.Memory), openings: newOpenings(o.Key.ID(), own),
+		payloads: newPayloadStore(o.Dir, o.Memory), openings: newOpenings(o.Key.ID(), own),
 		seeds: make(map[uint32][32]byte), reviews: make(map[resultID]*review), looked: make(map[resultID]bool),
 		sameData: make(map[coordinator.ClientID]bool), trials: make(map[resultID]*trial),
 	}
@@ -135,7 +135,7 @@ func New(o Options) *Auditor {
 func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 
 // Close removes the files of results. It is called when all tasks have ended.
-func (a *Auditor) Close() error { return a.depot.Close() }
+func (a *Auditor) Close() error { return a.payloads.Close() }
 
 // Begin says which run it is, before anything else is said of it.
 func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
@@ -214,7 +214,7 @@ func (a *Auditor) inEpoch() bool {
 }
 
 // ForgetRounds forgets all rounds: the model that follows does not go on from there.
-func (a *Auditor) ForgetRounds() { a.depot.Drop(a.past.Forget()...) }
+func (a *Auditor) ForgetRounds() { a.payloads.Drop(a.past.Forget()...) }
 
 // clientOf returns what the run knows of a client, the zero value of one that it does not.
 func (a *Auditor) clientOf(id coordinator.ClientID) coordinator.Client {

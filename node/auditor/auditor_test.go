@@ -77,7 +77,7 @@ func TestExhibit(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, found := r.past.Find(accuse.Step, accuse.Client)
-	payload, _ := r.depot.Get(result.Commitment)
+	payload, _ := r.payloads.Get(result.Commitment)
 	shown, _ := decodeDisclosure(r.shown[resultID{Trainer: accuse.Client, Step: accuse.Step}])
 	root, _ := r.past.Previous(&result)
 	want := exhibit.Exhibit{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: shown.Opening}
@@ -218,7 +218,7 @@ func TestTrainingWaitsForLittle(t *testing.T) {
 // know that any more the momentum begins anew, and the run is made to know it.
 func TestOwnResultsGoOn(t *testing.T) {
 	r := newRig(t, nil)
-	payload, err := r.depot.Get(r.past.rounds[newest-2].Results[0].Commitment)
+	payload, err := r.payloads.Get(r.past.rounds[newest-2].Results[0].Commitment)
 	if err == nil {
 		err = r.Chain().Made(payload, nil)
 	}

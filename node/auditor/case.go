@@ -151,9 +151,9 @@ func (a *Auditor) findResult(q *auditCase) {
 
 // readResult reads the result, and works out which chunks are to be opened.
 func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderCounts) {
-	auditor, depot, r, key := a.Engine.Auditor(), a.depot, q.result, q.resultID
+	auditor, payloads, r, key := a.Engine.Auditor(), a.payloads, q.result, q.resultID
 	q.poll.ask(a.Tasks, requestTimeout, func(context.Context) func() {
-		payload, err := depot.Get(r.Commitment)
+		payload, err := payloads.Get(r.Commitment)
 		var sent []codec.TensorResult
 		if err == nil {
 			_, sent, err = auditor.Decode(payload)

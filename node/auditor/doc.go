@@ -15,7 +15,7 @@
 //   - trial.go: voting about those who are accused.
 //   - case.go, recompute.go: what both do to know what to think of a result, phase by phase; poll.go is
 //     how something is asked for until it is there.
-//   - record.go, past.go, depot.go: what is kept of the newest rounds: which results are held, whose,
+//   - record.go, past.go, payloads.go: what is kept of the newest rounds: which results are held, whose,
 //     from which step each says that it goes on, and their bytes, whatever they weigh.
 //   - openings.go: what trainers show of results: the own ones, and those of others that are looked at.
 //     It answers whoever asks, since the roots in results determine the bytes of an opening.

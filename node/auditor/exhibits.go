@@ -22,10 +22,10 @@ func (a *Auditor) exhibit(q *auditCase) {
 	if a.Dir == "" || err != nil || q.result.Announced == "" {
 		return
 	}
-	dir, depot, key, result := filepath.Join(a.Dir, a.Run), a.depot, q.resultID, q.result
+	dir, payloads, key, result := filepath.Join(a.Dir, a.Run), a.payloads, q.resultID, q.result
 	path := filepath.Join(dir, exhibit.FileName(key.Step, identity.ID(key.Trainer)))
 	a.Tasks.Spawn(func(context.Context) func() {
-		payload, err := depot.Get(result.Commitment)
+		payload, err := payloads.Get(result.Commitment)
 		if err == nil {
 			err = writeExhibit(path, exhibit.Exhibit{Announcement: []byte(result.Announced), Result: payload, Previous: root, Opening: shown.Opening})
 		}

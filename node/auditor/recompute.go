@@ -31,7 +31,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		return
 	}
 	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
-	depot, tokens, claim := a.depot, q.tokens, q.claim
+	payloads, tokens, claim := a.payloads, q.tokens, q.claim
 	a.Engine.Recompute(q.Step, m.within > 0, func(ctx context.Context) func() {
 		if m.within > 0 {
 			limited, cancel := a.Tasks.WithTimeout(ctx, m.within)
@@ -41,7 +41,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		begun := a.Tasks.Now()
 		var reference *audit.Reference
 		var err error
-		if x.Applied, err = readApplied(depot, rounds); err == nil {
+		if x.Applied, err = readApplied(payloads, rounds); err == nil {
 			reference, err = auditor.Recompute(ctx, x, tokens)
 		}
 		var report audit.Report
@@ -95,12 +95,12 @@ func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 }
 
 // readApplied reads what was applied in rounds, newest first.
-func readApplied(depot *depot, rounds []appliedRound) ([]audit.Applied, error) {
+func readApplied(payloads *payloadStore, rounds []appliedRound) ([]audit.Applied, error) {
 	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step
 		for _, r := range round.Counted() {
-			payload, err := depot.Get(r.Commitment)
+			payload, err := payloads.Get(r.Commitment)
 			if err != nil {
 				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
 			}

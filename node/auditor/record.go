@@ -11,13 +11,13 @@ import (
 
 // Record is what is kept of a round that is applied, for audits of its results: all that are held.
 type Record struct {
-	round   appliedRound
-	outcome tally.Outcome
-	counted []*tally.Slot       // of the results that are applied
-	signed  map[[32]byte][]byte // announcements of results that are held, by commitment
-	depot   *depot
-	trainer env.Auditor
-	err     error // why it is not kept
+	round    appliedRound
+	outcome  tally.Outcome
+	counted  []*tally.Slot       // of the results that are applied
+	signed   map[[32]byte][]byte // announcements of results that are held, by commitment
+	payloads *payloadStore
+	trainer  env.Auditor
+	err      error // why it is not kept
 }
 
 // Record begins to note what is held of a round of an epoch with that cold start; nil where nothing is
@@ -29,7 +29,7 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	}
 	r := &Record{
 		round:   appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
-		outcome: o, depot: a.depot, trainer: trainer, signed: make(map[[32]byte][]byte),
+		outcome: o, payloads: a.payloads, trainer: trainer, signed: make(map[[32]byte][]byte),
 	}
 	for i, c := range o.Counted {
 		r.counted = append(r.counted, b.Find(c.Batch))
@@ -82,7 +82,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 	for i, c := range r.outcome.Counted {
 		counted[i] = c.Commitment
 	}
-	r.round.Senders = newSenderCounts(counted, r.depot.Get, r.trainer.Decode)
+	r.round.Senders = newSenderCounts(counted, r.payloads.Get, r.trainer.Decode)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)
 		if err == nil {
-			err = r.depot.Put(commitment, payload)
+			err = r.payloads.Put(commitment, payload)
 		}
 		if err != nil {
 			return err
@@ -109,11 +109,11 @@ func (a *Auditor) Keep(r *Record) {
 	case r == nil:
 	case r.err != nil:
 		for _, result := range r.round.Results {
-			a.depot.Drop(result.Commitment)
+			a.payloads.Drop(result.Commitment)
 		}
 		a.Log.Warn("the results of a round are not kept: this client audits nothing of it", "step", r.round.Step, "err", r.err)
 	default:
 		r.round.At = a.Tasks.Now()
-		a.depot.Drop(a.past.Add(r.round, a.needed(r.round.Step))...)
+		a.payloads.Drop(a.past.Add(r.round, a.needed(r.round.Step))...)
 	}
 }

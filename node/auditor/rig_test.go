@@ -107,7 +107,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 		_ = r.openings.Keep(key, r.shown[key], r.clock.now)
 	}
 	commitment := [32]byte{byte(batch), byte(step)}
-	if err := r.depot.Put(commitment, payload); err != nil {
+	if err := r.payloads.Put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
 	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}

@@ -18,7 +18,7 @@ func (n *Node) cooldown() {
 	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
 		return
 	}
-	if !n.keeper.Ahead(n.run.state) {
+	if !n.saver.Ahead(n.run.state) {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
@@ -103,7 +103,7 @@ func (n *Node) takeSnapshot() {
 				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))
 			default:
 				n.models.Held = m
-				n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
+				n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
 				n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
 				n.engine.keepOptimizer(n.folder(), m, n.report.log)
 			}

@@ -185,7 +185,7 @@ func (e *engine) redefined(run env.Definition) bool {
 // client's next process. The model is shared and reported meanwhile; the next epoch waits
 // for the trainer.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
-	trainer, ok := e.trainer.(env.OptimizerKeeper)
+	trainer, ok := e.trainer.(env.OptimizerSaver)
 	if !ok || folder.Dir == "" {
 		return
 	}

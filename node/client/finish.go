@@ -24,7 +24,7 @@ func (n *Node) finish() {
 	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
-	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.Idle() {
+	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
 		return
 	}
 	held := finalOf(n.models.Held, &n.run)
@@ -34,7 +34,7 @@ func (n *Node) finish() {
 	lingers := p.lingers(held, &n.run, now, n.FinalWait)
 	if !p.said {
 		p.said = true
-		if err := n.report.ended(&n.run, held, n.models.Held, n.keeper); err != nil {
+		if err := n.report.ended(&n.run, held, n.models.Held, n.saver); err != nil {
 			n.fail(err)
 			return
 		}
@@ -50,7 +50,7 @@ func (n *Node) finish() {
 }
 
 // ended says how the run ended for this client. An error means that it ended badly.
-func (r *reporter) ended(v *view, held finalModel, m *handover.Model, keeper *keep.Keeper) error {
+func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *keep.Saver) error {
 	s := v.state
 	last := s.Progress.Step - 1 // every round up to it was held
 	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
@@ -67,15 +67,15 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, keeper *ke
 		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
 		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
-	if keeper.Err() != nil {
-		return errors.Join(errors.New("the final checkpoint was not saved"), keeper.Err())
+	if saver.Err() != nil {
+		return errors.Join(errors.New("the final checkpoint was not saved"), saver.Err())
 	}
 	message := "the run is finished"
 	if done.Closed {
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", keeper.WhereLies(s))
+		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", saver.WhereLies(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}

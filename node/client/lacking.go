@@ -38,7 +38,7 @@ func (n *Node) waitsForHolder() bool {
 	if l.of != c || l.since.IsZero() {
 		*l = lacking{of: c, since: now}
 		var newest coordinator.Recorded
-		if newest, l.usable = n.keeper.Newest(s); l.usable {
+		if newest, l.usable = n.saver.Newest(s); l.usable {
 			l.older = newest.Step
 		} else if l.older, _ = n.folder().NewestBefore(c.Step); l.older == 0 {
 			return false // it is new, or keeps nothing: it cannot know what others have

@@ -193,14 +193,14 @@ type holdings struct {
 	run    *view
 	models *handover.Models
 	points *commitPoints
-	keeper *keep.Keeper
+	saver  *keep.Saver
 }
 
 // checkpoint reports whether this client can load the run's checkpoint by itself: its parts are still in
 // memory, whatever the trainer's weights have become, or on its disk.
 func (h *holdings) checkpoint() bool {
 	c := h.run.state.Model.Checkpoint
-	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.keeper.Holds(c)
+	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.saver.Holds(c)
 }
 
 // newest returns the newest model that the run recorded and this client holds; zero when there is none.
@@ -213,7 +213,7 @@ func (h *holdings) newest() coordinator.Recorded {
 	case h.checkpoint():
 		return coordinator.Recorded{Step: c.Step, Digest: c.Digest}
 	}
-	saved, _ := h.keeper.Newest(s)
+	saved, _ := h.saver.Newest(s)
 	for _, r := range slices.Backward(s.Earlier) {
 		if r.Step > saved.Step && (h.points.holds(r.Digest) || h.models.Shared(r.Digest) != nil) {
 			return r

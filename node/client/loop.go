@@ -71,8 +71,8 @@ func (n *Node) Run(ctx context.Context) error {
 		n.reconcile()
 		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
-			n.keeper.SaveNow()
-			saved := max(n.keeper.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
+			n.saver.SaveNow()
+			saved := max(n.saver.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
 			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
 				n.report.log.Warn(loss)
 			}
@@ -183,7 +183,7 @@ func (n *Node) reconcile() {
 	for step, l := range n.rounds.of {
 		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
 	}
-	n.keeper.SaveAgreed(n.run.state)
+	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()
 	n.rounds.points.reportTo(&n.run, n.models, n.actions)
 	n.rounds.points.handOver(&n.run, n.models, n.store, n.Network)

@@ -32,7 +32,7 @@ type Node struct {
 	fetcher *fetch.Fetcher   // results of peers, on their way here
 	models  *handover.Models // the model, and the ways of getting it
 	auditor *auditor.Auditor // what it does so that all can rely on results
-	keeper  *keep.Keeper     // what is on the disk
+	saver   *keep.Saver      // what is on the disk
 	gossip  *gossipReader    // what peers say
 	store   *exchange.Store  // what peers may ask for
 	report  *reporter
@@ -85,10 +85,10 @@ func New(o Options) (*Node, error) {
 	})
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
 	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
-	n.keeper = keep.NewKeeper(keep.Options{
+	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
-	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, keeper: n.keeper}
+	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
 	return n, nil
 }
 
@@ -121,12 +121,12 @@ func (n *Node) fail(err error) {
 // can get it. The run is told as soon as this client has a place in it. It may be called
 // from any goroutine, also when the client has ended; nobody is told then.
 func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
-	n.keeper.Uploads.Add(n.RunID, f, at)
+	n.saver.Uploads.Add(n.RunID, f, at)
 }
 
 // reportUpload tells the run where the newest uploaded checkpoint lies.
 func (n *Node) reportUpload() {
-	report, ok := n.keeper.Uploads.Next(n.run.state, n.run.myself(), n.report.log)
+	report, ok := n.saver.Uploads.Next(n.run.state, n.run.myself(), n.report.log)
 	if !ok {
 		return
 	}

@@ -182,7 +182,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		return
 	}
 	if m := a.Model; err == nil && !cancelled && (n.run.state.RunState == coordinator.Finished || n.rounds.points.holds(m.Digest)) {
-		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
+		n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Facts: n.rounds.points.of(m.Digest).facts})
 	}
 	switch {
 	case cancelled, err == nil:

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/audit/toy"
@@ -143,7 +144,7 @@ func (a *Audited) ResetOptimizer(ctx context.Context) error {
 	return a.Trainer.ResetOptimizer(ctx)
 }
 
-// LoadOptimizer implements env.OptimizerKeeper: what is saved is not taken up again.
+// LoadOptimizer implements env.OptimizerSaver: what is saved is not taken up again.
 func (a *Audited) LoadOptimizer(context.Context, string) error {
 	a.Optimizer.Reset()
 	return nil
@@ -166,11 +167,7 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if a.Recomputing != nil {
 		a.Recomputing(x)
 	}
-	timer := time.NewTimer(cmp.Or(a.RecomputeTime, a.Duration))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause.For(ctx, cmp.Or(a.RecomputeTime, a.Duration)) != nil {
 		return nil, ctx.Err()
 	}
 	for i, applied := range x.Applied {

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// Trainer implements env.Trainer and env.OptimizerKeeper by integer arithmetic in which the
+// Trainer implements env.Trainer and env.OptimizerSaver by integer arithmetic in which the
 // order and the set of all applied results leave their traces. Of its fields Duration is how
 // long a training takes and Lag the rounds after which results are applied; the others make
 // it misbehave, or make its model larger.
@@ -180,11 +181,7 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if f.OnTrain != nil {
 		f.OnTrain(step, batch.ID)
 	}
-	timer := time.NewTimer(f.Duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause.For(ctx, f.Duration) != nil {
 		return nil, 0, ctx.Err()
 	}
 	if f.Silent != nil && f.Silent(step) {
@@ -266,14 +263,14 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 	return nil
 }
 
-// SaveOptimizer implements env.OptimizerKeeper.
+// SaveOptimizer implements env.OptimizerSaver.
 func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
 	f.decide()
 	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
 }
 
-// LoadOptimizer implements env.OptimizerKeeper.
+// LoadOptimizer implements env.OptimizerSaver.
 func (f *Trainer) LoadOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
 	f.decide()

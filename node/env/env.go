@@ -150,8 +150,8 @@ type Foreseer interface {
 	Confirm(step uint32) bool
 }
 
-// OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.
-type OptimizerKeeper interface {
+// OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
+type OptimizerSaver interface {
 	// SaveOptimizer writes the momentum to a file, in one step. Everything that was
 	// trained has been applied.
 	SaveOptimizer(ctx context.Context, path string) error

@@ -194,12 +194,12 @@ func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
 // restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved with
 // exactly the model that was loaded. Otherwise the optimizer begins afresh.
 func (a *Attempt) restoreOptimizer(ctx context.Context) {
-	keeper, ok := a.Trainer.(env.OptimizerKeeper)
+	saver, ok := a.Trainer.(env.OptimizerSaver)
 	c := a.checkpoint()
 	if !ok || a.Folder.Dir == "" || !c.FromPeers() || a.known != nil {
 		return
 	}
-	switch found, err := a.Folder.RestoreOptimizer(ctx, keeper, c.Step, c.Digest); {
+	switch found, err := a.Folder.RestoreOptimizer(ctx, saver, c.Step, c.Digest); {
 	case err != nil:
 		a.Log.Warn("the optimizer begins afresh: its saved state cannot be used", "err", err)
 	case found:

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// save writes a model as a Keeper does.
+// save writes a model as a Saver does.
 func save(t *testing.T, f Folder, step uint32, noted func(*checkpoint.Facts)) (digest [32]byte) {
 	t.Helper()
 	snapshot := clienttest.Model()
@@ -72,7 +72,7 @@ func TestSavedIsFoundAgain(t *testing.T) {
 // TestHoldsLooksOnce for each checkpoint of the run, and only for those from members.
 func TestHoldsLooksOnce(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run"}
-	k := NewKeeper(Options{Folder: f})
+	k := NewSaver(Options{Folder: f})
 	c := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: 3, Digest: save(t, f, 3, nil)}
 	other, initial := c, c
 	other.Digest[0]++
@@ -94,7 +94,7 @@ func TestHoldsLooksOnce(t *testing.T) {
 	if k.Holds(other) || k.Holds(c) {
 		t.Error("did not look again for another")
 	}
-	if NewKeeper(Options{}).Holds(c) {
+	if NewSaver(Options{}).Holds(c) {
 		t.Error("without a folder")
 	}
 }

@@ -35,7 +35,7 @@ func (f Folder) Optimizer(step uint32, digest [32]byte) string {
 
 // SaveOptimizer writes the momentum that belongs to a model, for this client's next
 // process, and removes older ones.
-func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerKeeper, step uint32, digest [32]byte) error {
+func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerSaver, step uint32, digest [32]byte) error {
 	path := f.Optimizer(step, digest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerKeeper, 
 
 // RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
 // belongs to exactly this model. Found is false when there is none.
-func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerKeeper, step uint32, digest [32]byte) (found bool, err error) {
+func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver, step uint32, digest [32]byte) (found bool, err error) {
 	path := f.Optimizer(step, digest)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -31,7 +31,7 @@ type pending struct {
 // Ahead reports whether the model that was taken may be reported to the run. In the last epoch nobody
 // trains on, and who reports the final model and is killed then finds nobody to have it from: so it is
 // on the disk before. A disk that is full or slow delays the report, and does not prevent it.
-func (k *Keeper) Ahead(s *coordinator.State) bool {
+func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
 	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown || s.Progress.Step <= s.Config.TotalSteps {
 		return true
@@ -45,7 +45,7 @@ func (k *Keeper) Ahead(s *coordinator.State) bool {
 }
 
 // putAhead writes the model to a folder of its own, beside the work of the loop.
-func (k *Keeper) putAhead(m *Model, s *coordinator.State) {
+func (k *Saver) putAhead(m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
 	facts.Epoch++ // when it is recorded, the epoch is completed
 	dir := k.Folder.pending(m.Step)
@@ -94,7 +94,7 @@ func (f Folder) settle(step uint32, digest [32]byte) bool {
 }
 
 // clean removes pending checkpoints.
-func (k *Keeper) clean() {
+func (k *Saver) clean() {
 	if err := k.Folder.dropPending(); err != nil {
 		k.Log.Warn("clean up the checkpoint folder", "err", err)
 	}

@@ -33,7 +33,7 @@ type attempt struct {
 
 // save writes the model to the folder, beside the work of the loop. What failed before is given up: it
 // is of an earlier step.
-func (k *Keeper) save(a *attempt) {
+func (k *Saver) save(a *attempt) {
 	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
 	k.failed = nil
 	if k.Folder.Dir == "" {
@@ -64,7 +64,7 @@ func (k *Keeper) save(a *attempt) {
 }
 
 // saveFailed says what is wrong, and has the checkpoint saved later, unless another one is before.
-func (k *Keeper) saveFailed(a *attempt, dir string, err error) {
+func (k *Saver) saveFailed(a *attempt, dir string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
 	newest := "none of this run"
@@ -78,7 +78,7 @@ func (k *Keeper) saveFailed(a *attempt, dir string, err error) {
 }
 
 // tryAgain saves the newest checkpoint that could not be saved before, when it is time for that.
-func (k *Keeper) tryAgain() {
+func (k *Saver) tryAgain() {
 	if a := k.failed; a != nil && k.saves == 0 && !k.Tasks.Now().Before(a.next) {
 		k.save(a)
 	}
@@ -86,7 +86,7 @@ func (k *Keeper) tryAgain() {
 
 // SaveNow saves the newest checkpoint that could not be saved before, as the last thing that a client
 // does.
-func (k *Keeper) SaveNow() {
+func (k *Saver) SaveNow() {
 	a := k.failed
 	if a == nil || k.saves > 0 {
 		return
@@ -102,7 +102,7 @@ func (k *Keeper) SaveNow() {
 
 // write puts the checkpoint into its folder. When the disk is full, what is worth less makes room for it:
 // shared parts, optimizers of earlier steps, older checkpoints.
-func (k *Keeper) write(a *attempt, dir string) error {
+func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
 	k.Folder.settle(a.model.Step, a.model.Digest)

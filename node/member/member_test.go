@@ -129,7 +129,7 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Errorf("told: %+v", o)
 	}
 	path := filepath.Join(t.TempDir(), "optimizer")
-	if err := trainer.(env.OptimizerKeeper).SaveOptimizer(t.Context(), path); err != nil {
+	if err := trainer.(env.OptimizerSaver).SaveOptimizer(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	snapshot, err := trainer.Snapshot(t.Context())
@@ -140,7 +140,7 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 	if err != nil || o.forgotten != 1 {
 		t.Fatalf("built again: %v, %+v", err, o)
 	}
-	if err := again.(env.OptimizerKeeper).LoadOptimizer(t.Context(), path); err != nil {
+	if err := again.(env.OptimizerSaver).LoadOptimizer(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	round(t, f, again, 3)
@@ -322,15 +322,15 @@ func TestOptimizerIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeper := trainer.(env.OptimizerKeeper)
+		saver := trainer.(env.OptimizerSaver)
 		if i == 0 {
 			round(t, f, trainer, 1)
 			if model, err = trainer.Snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			err = keeper.SaveOptimizer(t.Context(), path)
+			err = saver.SaveOptimizer(t.Context(), path)
 		} else {
-			err = keeper.LoadOptimizer(t.Context(), path)
+			err = saver.LoadOptimizer(t.Context(), path)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -34,12 +34,12 @@ type Trainer struct {
 }
 
 var (
-	_ env.Trainer         = (*Trainer)(nil)
-	_ env.Auditor         = (*Trainer)(nil)
-	_ env.OptimizerKeeper = (*Trainer)(nil)
+	_ env.Trainer        = (*Trainer)(nil)
+	_ env.Auditor        = (*Trainer)(nil)
+	_ env.OptimizerSaver = (*Trainer)(nil)
 
-	_ env.Trainer         = (*Learner)(nil)
-	_ env.OptimizerKeeper = (*Learner)(nil)
+	_ env.Trainer        = (*Learner)(nil)
+	_ env.OptimizerSaver = (*Learner)(nil)
 
 	_ env.Trainer = (*dummy.Trainer)(nil)
 	_ env.Trainer = (*dummy.Audited)(nil)
@@ -149,7 +149,7 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	return t.Auditor.Recompute(ctx, x, batch)
 }
 
-// SaveOptimizer implements env.OptimizerKeeper.
+// SaveOptimizer implements env.OptimizerSaver.
 func (t *Learner) SaveOptimizer(ctx context.Context, path string) error {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *Learner) SaveOptimizer(ctx context.Context, path string) error {
 	return state.Write(path)
 }
 
-// LoadOptimizer implements env.OptimizerKeeper.
+// LoadOptimizer implements env.OptimizerSaver.
 func (t *Learner) LoadOptimizer(ctx context.Context, path string) error {
 	state, err := train.ReadOptimizerState(path)
 	if err != nil {

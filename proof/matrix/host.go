@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
@@ -115,7 +116,7 @@ func (h *host) awaits(ctx context.Context, address string, by *process.Process) 
 			return fmt.Errorf("it ended at its start: %w", by.Wait())
 		default:
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if pause.For(ctx, 50*time.Millisecond) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -233,13 +234,13 @@ func (h *host) serveData(ctx context.Context) error {
 func (h *host) fail(ctx context.Context) error {
 	if h.chain {
 		h.now.Signal(syscall.SIGSTOP)
-		pause(ctx, hostPause)
+		_ = pause.For(ctx, hostPause)
 		h.now.Signal(syscall.SIGCONT)
 		return nil
 	}
 	h.now.Signal(syscall.SIGKILL)
 	<-h.now.Ended()
-	pause(ctx, hostRestart)
+	_ = pause.For(ctx, hostRestart)
 	return h.start(ctx)
 }
 

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -18,18 +20,18 @@ const (
 	interrupt  = 130 // exit code of a program that Ctrl-C ended
 )
 
-// deed is something that happens when the run has come so far.
-type deed struct {
+// incident is something that happens when the run has come so far.
+type incident struct {
 	step uint32
 	do   func(ctx context.Context, step uint32) error
 }
 
-// deeds are what happens in the row, in order.
-func (p *play) deeds() (all []deed) {
+// incidents are what happens in the row, in order.
+func (p *play) incidents() (all []incident) {
 	steps, _ := p.row.steps()
 	at := func(feature, level string, part float64, do func(context.Context, uint32) error) {
 		if p.row.has(feature, level) {
-			all = append(all, deed{uint32(part * float64(steps)), do})
+			all = append(all, incident{uint32(part * float64(steps)), do})
 		}
 	}
 	at("late", "joins", 0.12, p.joinLate)
@@ -41,9 +43,9 @@ func (p *play) deeds() (all []deed) {
 	return all
 }
 
-// happen does the row's deeds, each when the first member has seen the run come so far.
+// happen does the row's incidents, each when the first member has seen the run come so far.
 func (p *play) happen(ctx context.Context) error {
-	todo := p.deeds()
+	todo := p.incidents()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.watch(watching, stop)
@@ -66,14 +68,14 @@ func (p *play) happen(ctx context.Context) error {
 		}
 	}
 	if len(todo) > 0 {
-		p.found("deeds", "the run ended, or stood still, before all that was to happen had: %d of %d deeds are left", len(todo), len(p.deeds()))
+		p.found("incidents", "the run ended, or stood still, before all that was to happen had: %d of %d incidents are left", len(todo), len(p.incidents()))
 	}
 	return nil
 }
 
 // watch calls stop when the first member has ended although nobody asked it to.
 func (p *play) watch(ctx context.Context, stop func()) {
-	for pause(ctx, time.Second) {
+	for pause.For(ctx, time.Second) == nil {
 		now, asked, _ := p.members[0].life()
 		select {
 		case <-now.Ended():
@@ -99,7 +101,7 @@ func (p *play) stopOne(ctx context.Context, step uint32) error {
 	now, _, _ := m.life()
 	now.Signal(syscall.SIGSTOP)
 	defer now.Signal(syscall.SIGCONT)
-	pause(ctx, stopFor)
+	_ = pause.For(ctx, stopFor)
 	return nil
 }
 
@@ -110,7 +112,7 @@ func (p *play) killOne(ctx context.Context, step uint32) error {
 	now, _, _ := m.life()
 	now.Signal(syscall.SIGKILL)
 	<-now.Ended()
-	pause(ctx, startAfter)
+	_ = pause.For(ctx, startAfter)
 	return m.start(ctx)
 }
 
@@ -177,27 +179,7 @@ func (p *play) ask(ctx context.Context, m *member) {
 func (p *play) starve(ctx context.Context) {
 	if p.row.has("starved", "busy") {
 		for range busyLoops {
-			go spin(ctx)
+			go process.Spin(ctx)
 		}
-	}
-}
-
-func spin(ctx context.Context) {
-	for n := 0; ; n++ {
-		if n%1_000_000 == 0 && ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// pause waits, and reports whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // TestAbandonedEpoch has seven of nine members vanish for good, one after the other, where min_clients is
@@ -15,13 +17,13 @@ func TestAbandonedEpoch(t *testing.T) {
 	ended, caught := 0, 0
 	for seed := uint64(1); seed <= 4; seed++ {
 		steps, violation := abandon(seed, false)
-		if violation != nil && violation.Assertion != Progress { // those that vanished have no final model
+		if violation != nil && violation.Assertion != check.Progress { // those that vanished have no final model
 			t.Errorf("seed %d: %v", seed, violation)
 		}
 		if steps < abandonedRounds {
 			ended++
 		}
-		if _, violation = abandon(seed, true); violation != nil && violation.Assertion == CommitKept {
+		if _, violation = abandon(seed, true); violation != nil && violation.Assertion == check.CommitKept {
 			caught++
 		}
 	}
@@ -35,8 +37,8 @@ const abandonedRounds = 400
 
 // abandon plays a run and returns how many rounds its first epoch had. A host that goes on takes all that
 // vanished for members that left in this round.
-func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
-	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: NoFaults}
+func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violation) {
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: scenario.NoFaults}
 	var w *world
 	o.rules = rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		before := s.RunState
@@ -57,7 +59,7 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *Violation) {
 		return changed
 	}}
 	w = longEpoch(o, 9)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.begin()
 	w.loop()
 	return rounds, w.violation
@@ -77,7 +79,7 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 	} {
 		for seed := uint64(1); seed <= 2; seed++ {
 			lost, violation := crashAndReturn(seed, c.apart, c.back)
-			if violation != nil && violation.Assertion != Progress { // who comes back after the end has no final model
+			if violation != nil && violation.Assertion != check.Progress { // who comes back after the end has no final model
 				t.Errorf("seed %d: %v", seed, violation)
 			}
 			t.Logf("seed %d: %d s apart, back %d s after the last: %d rounds lost", seed, c.apart, c.back, lost)
@@ -91,8 +93,8 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 // longEpoch plans a run of one epoch, of as many rounds as the run has, that begins once clients wait for it.
 func longEpoch(o Options, clients uint16) *world {
 	w := newWorld(o)
-	w.plan.faults = Crash
-	k := &w.plan.config
+	w.plan.Faults = scenario.Crash
+	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = uint32(o.Rounds), 0, uint32(o.Rounds), 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime = 20_000, 15_000, 10_000, 1000
 	k.InitMinClients, k.MinClients, k.WitnessNodes = clients, 1, 0
@@ -102,8 +104,8 @@ func longEpoch(o Options, clients uint16) *world {
 const abandonedReturns = 120 // rounds of that run's one epoch
 
 // crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
-func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Violation) {
-	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: NoFaults}
+func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *check.Violation) {
+	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: scenario.NoFaults}
 	var w *world
 	crashed := false
 	o.rules.tick = func(s *coordinator.State, now uint64, draw [32]byte) bool {
@@ -122,7 +124,7 @@ func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *Viol
 		return changed
 	}
 	w = longEpoch(o, 1)
-	defer w.workers.close()
+	defer w.workers.Close()
 	w.begin()
 	w.loop()
 	return lost, w.violation
@@ -156,7 +158,7 @@ func TestFallingBackWaits(t *testing.T) {
 		if lost, violation := fallBack(seed, rules{reports: true}); violation != nil || !lost {
 			t.Errorf("seed %d: fell back: %t, %v", seed, lost, violation)
 		}
-		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == CommitKept {
+		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == check.CommitKept {
 			found++
 		}
 	}
@@ -166,8 +168,8 @@ func TestFallingBackWaits(t *testing.T) {
 }
 
 // fallBack plays that run and reports whether it lost steps.
-func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
-	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: NoFaults, rules: host}
+func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
+	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: scenario.NoFaults, rules: host}
 	tick := host.tick
 	if tick == nil {
 		tick = (*coordinator.State).Tick
@@ -190,9 +192,9 @@ func fallBack(seed uint64, host rules) (lost bool, violation *Violation) {
 		return changed
 	}
 	w = newWorld(o)
-	defer w.workers.close()
-	w.plan.faults = Crash
-	k := &w.plan.config
+	defer w.workers.Close()
+	w.plan.Faults = scenario.Crash
+	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = 4, 0, 12, 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 60_000, 15_000, 10_000, 1000, 3000
 	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0

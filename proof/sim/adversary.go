@@ -8,6 +8,8 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -16,47 +18,15 @@ import (
 // than a client keeps.
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
-// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
-// lies about what it saw; trainers that do are at most an eighth of the clients for each
-// kind. Where there is a gang, which may be more of a committee, nobody else lies.
-func (w *world) appointLiars() {
-	n := len(w.machines)
-	for _, kind := range (w.plan.faults & liars &^ Gang).each() {
-		r := newRandom(w.options.Seed, "liars "+kind.String())
-		count := liarsOfAKind(n)
-		if kind == LyingWitness {
-			elected := min(int(w.plan.config.MinClients), coordinator.MaxWitnesses)
-			if nodes := int(w.plan.config.WitnessNodes); nodes > 0 {
-				elected = min(elected, nodes)
-			}
-			count = min(count, (elected-1)/3, 4)
-		}
-		if count == 0 {
-			continue
-		}
-		for _, i := range r.pick(n, 1+r.below(count)) {
-			w.machines[i].roles |= kind
-		}
-	}
-	if w.plan.faults&Gang != 0 {
-		w.appointGang()
-	}
-	for _, m := range w.machines {
-		if !m.honest() {
-			w.note('L', uint64(m.index), uint64(m.roles), func() string { return m.name() + " is a " + m.roles.String() })
-		}
-	}
-}
-
 // Submit implements env.Backend. A client that lies sends something else than its node wants.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if p.machine.lies(LyingWitness) {
+	if p.machine.Lies(scenario.LyingWitness) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.distort(honest)
 		case coordinator.ReportCheckpoint:
-			if p.world.lies.chance(400) {
-				honest.Digest[p.world.lies.below(32)] ^= 1
+			if p.world.lies.Chance(400) {
+				honest.Digest[p.world.lies.Below(32)] ^= 1
 				a = honest
 			}
 		}
@@ -66,13 +36,13 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			return err
 		}
 	}
-	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.honest() {
-		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.applied().digest(p.trainer.step)}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.Honest() {
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.applied().Digest(p.trainer.step)}
 		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}
 	}
-	if p.machine.lies(Gang) {
+	if p.machine.Lies(scenario.Gang) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:
 			a = p.conspiracy(honest)
@@ -83,7 +53,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			a = p.withhold(honest)
 		}
 	}
-	if p.machine.roles&(Gang|Slanderer) != 0 {
+	if p.machine.Roles&(scenario.Gang|scenario.Slanderer) != 0 {
 		switch honest := a.(type) {
 		case coordinator.Vote:
 			vote, votes := p.perverts(honest)
@@ -92,7 +62,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 			a = vote
 		case coordinator.Accuse:
-			if p.machine.lies(Gang) {
+			if p.machine.Lies(scenario.Gang) {
 				return backend.ErrDisconnected // it accuses whom it wants
 			}
 		}
@@ -103,21 +73,21 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 // equivocate makes a second result of the batch that message announces and sends each to
 // one half of the others. It reports whether it did.
 func (p *process) equivocate(message []byte) bool {
-	s, known := p.world.registry.opened[string(message)]
-	if !known || s.author != p.machine.id || p.trainer == nil {
+	s, known := p.world.registry.Open(message)
+	if !known || s.Author != p.machine.ID || p.trainer == nil {
 		return false
 	}
-	variant := byte(1 + p.world.lies.below(3))
-	other := newResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
-	if first := p.blobs[s.announcement.Blob]; len(first) > resultSize {
-		other = append(other, first[resultSize:]...)
+	variant := byte(1 + p.world.lies.Below(3))
+	other := model.NewResult(&p.trainer.model, s.Announcement.Step, s.Announcement.Batch, p.machine.ID, variant)
+	if first := p.blobs[s.Announcement.Blob]; len(first) > model.ResultSize {
+		other = append(other, first[model.ResultSize:]...)
 	}
 	hash, _ := p.Put(other)
-	a := s.announcement
+	a := s.Announcement
 	a.Blob, a.Size = hash, uint32(len(other))
 	second := p.Sign(a)
 	for to := range p.world.machines {
-		if p.world.lies.chance(500) {
+		if p.world.lies.Chance(500) {
 			p.gossip(to, message)
 		} else {
 			p.gossip(to, second)
@@ -131,12 +101,12 @@ func (p *process) equivocate(message []byte) bool {
 // hears of both.
 func (w *world) inform(liar *process, one, other []byte) {
 	proof, ok := wire.NewEquivocation(one, other)
-	informer := w.machines[w.lies.below(len(w.machines))]
-	if !ok || !informer.honest() {
+	informer := w.machines[w.lies.Below(len(w.machines))]
+	if !ok || !informer.Honest() {
 		return // others have to hear of it
 	}
 	w.after(second/2, func() {
-		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.index] {
+		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.Index] {
 			p.sendAside(proof)
 		}
 	})
@@ -155,7 +125,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 	r := p.world.lies
 	state := p.machine.history().state
 	proof.Claim = falseClaim(proof.Step)
-	switch r.below(8) {
+	switch r.Below(8) {
 	case 0: // saw nothing
 		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	case 1: // saw everything
@@ -163,15 +133,15 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 			proof.Commitments[i], proof.Participants[i] = ^uint64(0), ^uint64(0)
 		}
 	case 2:
-		proof.CommitmentsRoot[r.below(32)] ^= 1
+		proof.CommitmentsRoot[r.Below(32)] ^= 1
 	case 3:
-		proof.Replica[r.below(32)] ^= 1
+		proof.Replica[r.Below(32)] ^= 1
 	case 4: // as many bits as it may have
 		clear(proof.Commitments[:])
 		clear(proof.Participants[:])
 		if round := state.CurrentRound(); round != nil {
 			for range round.Assignments(state.Config) {
-				bit := r.below(2560)
+				bit := r.Below(2560)
 				proof.Commitments[bit/64] |= 1 << (bit % 64)
 			}
 			for _, id := range round.Members {
@@ -182,21 +152,21 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
 			for i, a := range round.Assignments(state.Config) {
-				known := p.world.registry.of(proof.Step, a.Batch, [32]byte(round.Members[a.Member]))
+				known := p.world.registry.Of(proof.Step, a.Batch, [32]byte(round.Members[a.Member]))
 				if len(known) > 0 && i%5 != 0 {
-					blob := known[len(known)-1].announcement.Blob
+					blob := known[len(known)-1].Announcement.Blob
 					proof.Commitments.Add(round.Seed, blob[:])
 				}
 			}
 		}
 	case 7: // what it had not committed to
-		proof.Reveal[r.below(32)] ^= 1
+		proof.Reveal[r.Below(32)] ^= 1
 	case 6: // the right root, and a filter for what hides the results of others
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
 			room := len(round.Assignments(state.Config)) // a filter may have no more bits
 			for _, m := range p.world.machines {
-				for i := 0; i < decoys && room > 0 && m.lies(HiddenResult); i++ {
+				for i := 0; i < decoys && room > 0 && m.Lies(scenario.HiddenResult); i++ {
 					blob := m.decoy(proof.Step, i)
 					proof.Commitments.Add(round.Seed, blob[:])
 					room--
@@ -209,24 +179,24 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 
 // decoy returns a commitment of nothing.
 func (m *machine) decoy(step uint32, number int) [32]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.index, step, number))
+	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.Index, step, number))
 }
 
 // hide announces two decoys in the place of the result that message announces to a quarter
 // of the others. It reports whether it did.
 func (p *process) hide(message []byte) bool {
-	s, known := p.world.registry.opened[string(message)]
-	if !known || s.author != p.machine.id {
+	s, known := p.world.registry.Open(message)
+	if !known || s.Author != p.machine.ID {
 		return false
 	}
-	p.hidden = s.announcement
+	p.hidden = s.Announcement
 	for to := range p.world.machines {
-		if !p.hidesFrom(to, s.announcement.Step) {
+		if !p.hidesFrom(to, s.Announcement.Step) {
 			p.gossip(to, message)
 			continue
 		}
 		for i := range 2 {
-			p.gossip(to, p.signDecoy(s.announcement, i))
+			p.gossip(to, p.signDecoy(s.Announcement, i))
 		}
 	}
 	return true
@@ -259,7 +229,7 @@ func (p *process) flood(state *coordinator.State) {
 // of clients that were not elected. It is called once for every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
-	if p.machine.lies(Gang) {
+	if p.machine.Lies(scenario.Gang) {
 		p.evict(state)
 		p.comeAndGo(state)
 		p.frame(state)
@@ -268,15 +238,15 @@ func (p *process) conspire(state *coordinator.State) {
 	if round == nil {
 		return
 	}
-	if p.machine.lies(FalseAccuser) && p.world.lies.chance(500) && len(round.Members) > 1 {
-		accused := round.Members[p.world.lies.below(len(round.Members))]
-		step := state.Progress.Step - uint32(p.world.lies.below(2))
+	if p.machine.Lies(scenario.FalseAccuser) && p.world.lies.Chance(500) && len(round.Members) > 1 {
+		accused := round.Members[p.world.lies.Below(len(round.Members))]
+		step := state.Progress.Step - uint32(p.world.lies.Below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
-		if accused != coordinator.ClientID(p.machine.id) { // it signed what its proof is made of
+		if accused != coordinator.ClientID(p.machine.ID) { // it signed what its proof is made of
 			p.sendAside(p.framing(accused, step))
 		}
 	}
-	if p.machine.lies(LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.chance(500) {
+	if p.machine.Lies(scenario.LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.Chance(500) {
 		proof := coordinator.WitnessRound{Step: round.Step}
 		for _, id := range round.Members {
 			proof.Participants.Add(round.Seed, id[:])
@@ -289,8 +259,8 @@ func (p *process) conspire(state *coordinator.State) {
 func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator.Equivocation {
 	batch := assign.BatchID{End: 1}
 	proof, _ := wire.NewEquivocation(
-		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
-		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
+		wire.SignAnnouncement(p.machine.Key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
+		wire.SignAnnouncement(p.machine.Key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
 	proof.Client = accused
 	return proof
 }

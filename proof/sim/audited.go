@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/proof/sim/model"
 )
 
 // audited is a trainer in a run with audits: behind each of its results comes one of a toy optimizer,
@@ -22,7 +23,7 @@ type audited struct {
 }
 
 func newAudited(t *trainer) *audited {
-	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.id}}}
+	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.ID}}}
 }
 
 // fingerprint names the weights.
@@ -52,12 +53,12 @@ func (a *audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 
 // Verify implements env.Trainer.
 func (a *audited) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
-	if err := a.trainer.Verify(payload[:min(len(payload), resultSize)], step, batch, owner); err != nil {
+	if err := a.trainer.Verify(payload[:min(len(payload), model.ResultSize)], step, batch, owner); err != nil {
 		return err
 	}
 	h, _, err := a.Decode(payload)
 	if err == nil && (h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != owner) {
-		err = errInvalidResult
+		err = model.ErrInvalidResult
 	}
 	return err
 }
@@ -96,21 +97,21 @@ func (a *audited) ResetOptimizer(context.Context) error {
 }
 
 // MaxResultSize implements env.Trainer.
-func (a *audited) MaxResultSize() int { return 2*resultSize + toy.MaxSize() }
+func (a *audited) MaxResultSize() int { return 2*model.ResultSize + toy.MaxSize() }
 
 // Precisions implements env.Auditor.
 func (*audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
 // Decode implements env.Auditor.
 func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
-	return a.Part.Decode(payload[min(len(payload), resultSize):])
+	return a.Part.Decode(payload[min(len(payload), model.ResultSize):])
 }
 
 // Recompute implements env.Auditor. It takes as long as a training.
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	a.takeBack()
 	p := a.process
-	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, err
 	}
 	for i, applied := range x.Applied {

@@ -2,10 +2,10 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 )
 
@@ -25,7 +25,7 @@ type request struct {
 
 // connected reports whether the client's connection to the host stands.
 func (w *world) connected(i int) bool {
-	return w.machines[i].history().connected(i)
+	return w.machines[i].history().Connected(i)
 }
 
 // Updates implements env.Backend; updates come by process.put instead.
@@ -34,9 +34,9 @@ func (p *process) Updates() <-chan backend.Update { return nil }
 // send sends a signed action to the host and waits for the answer.
 func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	w, m := p.world, p.machine
-	broken := !w.healed && w.links.chance(w.plan.dropPerMille/4)
-	mute := broken && w.links.chance(500) // the action arrives, its answer does not
-	if !w.connected(m.index) || broken && !mute {
+	broken := !w.healed && w.links.Chance(w.plan.DropPerMille/4)
+	mute := broken && w.links.Chance(500) // the action arrives, its answer does not
+	if !w.connected(m.Index) || broken && !mute {
 		if err := p.wait(ctx, w.now+disconnected); err != nil {
 			return err
 		}
@@ -45,20 +45,20 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	m.nonce = max(m.nonce+1, uint64(w.now))
 	r := &request{
 		from: m, nonce: m.nonce, action: a, process: p, mute: mute,
-		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
+		parking: &parking{worker: w.workers.Current(), ctx: ctx.(*taskContext)},
 	}
 	m.history().deliver(r, w.now+m.latency+w.extraDelay())
-	if other := w.other; other != nil && m.lies(Gang) {
+	if other := w.other; other != nil && m.Lies(scenario.Gang) {
 		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
 	}
-	if !w.healed && w.links.chance(w.plan.duplicatePerMille) {
+	if !w.healed && w.links.Chance(w.plan.DuplicatePerMille) {
 		again := &request{from: m, nonce: r.nonce, action: a}
-		m.history().deliver(again, w.now+w.links.between(0, 30*second))
+		m.history().deliver(again, w.now+w.links.Between(0, 30*second))
 	}
 	p.put(item{at: r.parking.ctx.limit(), parking: r.parking})
 	p.park(r.parking)
 	switch {
-	case !p.alive || w.workers.closing:
+	case !p.alive || w.workers.Closing():
 		return errStopped
 	case !r.done:
 		return context.DeadlineExceeded
@@ -68,7 +68,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 
 // sendAside submits an action that the node knows nothing of.
 func (p *process) sendAside(a coordinator.Action) {
-	p.world.workers.run(func() {
+	p.world.workers.Run(func() {
 		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
 		defer cancel()
 		_ = p.send(ctx, a) // refused, or not: the checker looks
@@ -83,39 +83,18 @@ func (r *request) answer(w *world, err error) {
 	}
 	if r.mute {
 		err = backend.ErrDisconnected
-	} else if !w.connected(p.machine.index) {
+	} else if !w.connected(p.machine.Index) {
 		return // its wait ends by itself
 	}
 	r.err, r.done = err, true
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
 }
 
-func describe(a coordinator.Action) string {
-	switch a := a.(type) {
-	case coordinator.Join:
-		return fmt.Sprintf("join of epoch %d", a.Epoch)
-	case coordinator.Ready:
-		return fmt.Sprintf("ready for epoch %d", a.Epoch)
-	case coordinator.Return:
-		return fmt.Sprintf("return into epoch %d", a.Epoch)
-	case coordinator.WitnessRound:
-		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
-	case coordinator.HealthCheck:
-		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
-	case coordinator.ReportCheckpoint:
-		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.ReportUpload:
-		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
-	case coordinator.Equivocation:
-		return fmt.Sprintf("proof of two results of step %d", a.Step)
-	case coordinator.Withdraw:
-		return "withdrawal"
-	case coordinator.Accuse:
-		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
-	case coordinator.Vote:
-		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
-	default:
-		return fmt.Sprintf("%T", a)
+// lost lets the process that waits for an answer notice that its connection is gone.
+func (r *request) lost() {
+	if p := r.process; p != nil && p.alive && !r.done {
+		r.err, r.done = backend.ErrDisconnected, true
+		p.put(item{at: p.world.now + disconnected, parking: r.parking})
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/trust.md anew")
@@ -15,7 +18,7 @@ var update = flag.Bool("update", false, "write the table of docs/trust.md anew")
 // churn is a run of an honest crowd of whom a share is killed in every epoch, and comes back.
 type churn struct {
 	world   *world
-	random  *random
+	random  *random.Source
 	percent int
 	atOnce  bool // all of them in one moment, else each at its own
 	span    int64
@@ -35,20 +38,20 @@ const (
 // measure runs the crowd and counts epochs that recorded no checkpoint.
 func (c *churn) measure(t *testing.T, seed uint64) {
 	t.Helper()
-	o := Options{Seed: seed, Clients: churnClients, Rounds: churnEpochs * churnRounds, Faults: NoFaults}
+	o := Options{Seed: seed, Clients: churnClients, Rounds: churnEpochs * churnRounds, Faults: scenario.NoFaults}
 	o.rules.tick = c.tick
 	w := newWorld(o)
-	defer w.workers.close()
-	w.plan.faults = Crash // what kill plays: nobody is there for whom a round would wait
-	k := &w.plan.config
+	defer w.workers.Close()
+	w.plan.Faults = scenario.Crash // what kill plays: nobody is there for whom a round would wait
+	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = churnRounds, 0, churnEpochs*churnRounds, 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 20_000, 15_000, 10_000, 1000, 3000
 	k.InitMinClients, k.MinClients, k.WitnessNodes, k.ProbationSteps = churnClients/3, churnClients/4, 0, 8
-	c.world, c.random, c.over = w, newRandom(seed, "churn"), false
+	c.world, c.random, c.over = w, random.New(seed, "churn"), false
 	w.begin()
 	w.loop()
 	c.lasted += w.now
-	if v := w.violation; v != nil && v.Assertion != Progress { // who came back late has no final model
+	if v := w.violation; v != nil && v.Assertion != check.Progress { // who came back late has no final model
 		t.Errorf("seed %d: %v", seed, v)
 	}
 }
@@ -74,11 +77,11 @@ func (c *churn) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 // back an epoch later.
 func (c *churn) kill() {
 	w := c.world
-	moment := c.random.between(0, c.span)
-	for _, i := range c.random.pick(churnClients, churnClients*c.percent/100) {
+	moment := c.random.Between(0, c.span)
+	for _, i := range c.random.Pick(churnClients, churnClients*c.percent/100) {
 		at := moment
 		if !c.atOnce {
-			at = c.random.between(0, c.span)
+			at = c.random.Between(0, c.span)
 		}
 		w.after(at, func() {
 			w.machines[i].crash()

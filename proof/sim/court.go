@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // result is what is audited: what a trainer sent in a step.
@@ -26,16 +27,14 @@ func (m *machine) chance(what string, step uint32, perMille uint32) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(what))
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, step), m.world.options.Seed))
-	_, _ = h.Write(m.id[:])
+	_, _ = h.Write(m.ID[:])
 	return uint32(h.Sum64()>>20)%1000 < perMille
 }
 
 // cheats reports whether the result that the machine sends of a step is not that of its batch.
 func (m *machine) cheats(step uint32) bool {
-	return m.roles&(CheatingTrainer|Gang) != 0 && m.chance("cheats", step, 500)
+	return m.Roles&(scenario.CheatingTrainer|scenario.Gang) != 0 && m.chance("cheats", step, 500)
 }
-
-func (w *world) machineOf(id coordinator.ClientID) *machine { return w.machines[w.index[[32]byte(id)]] }
 
 // refusesToOpen reports whether a process that is asked for an opening says that it has none.
 func (p *process) refusesToOpen(asker *process, request []byte) bool {
@@ -49,17 +48,17 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	if p.court.asked[r] == 0 {
 		p.court.asked[r] = p.world.now
 	}
-	switch own := r.trainer == coordinator.ClientID(m.id); {
-	case m.lies(Gang):
-		return !asker.machine.lies(Gang)
+	switch own := r.trainer == coordinator.ClientID(m.ID); {
+	case m.Lies(scenario.Gang):
+		return !asker.machine.Lies(scenario.Gang)
 	case !own:
 		return false
-	case m.lies(CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
+	case m.Lies(scenario.CheatingTrainer) && m.cheats(r.step) && m.chance("opens", r.step, 500):
 		return true
-	case m.lies(Silent):
+	case m.Lies(scenario.Silent):
 		return p.isSoSilent(asker, r)
-	case m.lies(Fleeing) && m.chance("flees", r.step, 500):
-		p.sendAside(coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+	case m.Lies(scenario.Fleeing) && m.chance("flees", r.step, 500):
+		p.sendAside(coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 		return true
 	}
 	return false
@@ -68,21 +67,21 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 // isSoSilent is how a trainer is silent: some open to nobody, some late, some to one half of those that
 // ask.
 func (p *process) isSoSilent(asker *process, r result) bool {
-	switch p.machine.index % 3 {
+	switch p.machine.Index % 3 {
 	case 0:
 		return true
 	case 1:
 		return p.world.now < p.court.asked[r]+20*second
 	default:
-		return (asker.machine.index+int(r.step))%2 == 1
+		return (asker.machine.Index+int(r.step))%2 == 1
 	}
 }
 
 // perverts returns the vote of a juror that does not care what is true: slanderers find everybody
 // guilty, the gang everybody that is not of it, and it blocks juries about its own.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
-	m, accused := p.machine, p.world.machineOf(v.Client)
-	v.Guilty = !m.lies(Gang) || !accused.lies(Gang)
+	m, accused := p.machine, p.world.cast.Of(v.Client)
+	v.Guilty = !m.Lies(scenario.Gang) || !accused.Lies(scenario.Gang)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
@@ -90,17 +89,17 @@ func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes boo
 // then one of its own, to be tried by accomplices or to keep others from trying it. Some are hasty.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
-	if m.roles&(Slanderer|Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
+	if m.Roles&(scenario.Slanderer|scenario.Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {
 		return
 	}
 	p.court.spoke = step
-	friendly := m.lies(Gang) && m.chance("friendly", step, 300)
+	friendly := m.Lies(scenario.Gang) && m.chance("friendly", step, 300)
 	var candidates []result
 	for i := range s.Epoch.Rounds {
 		round := &s.Epoch.Rounds[i]
 		for _, a := range p.world.draws.Assignments(round, s.Config) {
 			id := round.Members[a.Member]
-			if other := p.world.machineOf(id); other != m && (!m.lies(Gang) || other.lies(Gang) == friendly) {
+			if other := p.world.cast.Of(id); other != m.Member && (!m.Lies(scenario.Gang) || other.Lies(scenario.Gang) == friendly) {
 				candidates = append(candidates, result{round.Step, id})
 			}
 		}
@@ -108,7 +107,7 @@ func (p *process) slander(s *coordinator.State) {
 	if len(candidates) == 0 {
 		return
 	}
-	r := candidates[p.world.lies.below(len(candidates))]
+	r := candidates[p.world.lies.Below(len(candidates))]
 	fault := coordinator.FaultResult
 	if m.chance("fault", step, 500) {
 		fault = coordinator.FaultSilent

@@ -1,115 +1,73 @@
 package sim
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-)
+import "github.com/psyche-go/psyche/proof/sim/scenario"
 
-// Faults is a set of kinds of faults.
-type Faults uint32
-
-// The kinds of faults. Up to DataFailure they stop when the network heals; participants
-// that lie never stop.
-const (
-	Drop            Faults = 1 << iota // messages are lost, connections break
-	Delay                              // messages take seconds
-	Reorder                            // messages overtake each other
-	Duplicate                          // messages and actions arrive again, also much later
-	Partition                          // clients are cut off from each other or from the host
-	Crash                              // clients are killed and started again
-	HostCrash                          // the host is killed and started again
-	SlowDisk                           // the host's disk takes seconds
-	TornWrite                          // what the host was writing when it was killed is there in part
-	ClockJump                          // the host's clock jumps, forwards and backwards
-	Starve                             // the processors of some clients do nothing for seconds
-	DataFailure                        // no data server answers for seconds
-	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of members that were not elected
-	SilentTrainer                      // trains nothing
-	InvalidResult                      // announces what is no result
-	Equivocation                       // announces two results, each to half of the others
-	FalseAccuser                       // accuses honest members
-	HiddenResult                       // announces others to some in the place of its result, and many when the round is over
-	Gang                               // nearly a third of the members play every role together: they evict, and replace the model
-	GangHost                           // the host is of the gang: it leaves out, withdraws, turns its clock, and shows two histories
-	CheatingTrainer                    // sends what an audit stops, and opens it or not
-	Silent                             // opens its results to nobody, late, or to some only
-	Fleeing                            // leaves when it is asked to open a result, and comes back
-	Slanderer                          // accuses anybody of anything, and finds everybody guilty
-	AllFaults       Faults = 1<<iota - 1
-	NoFaults        Faults = 0
-	HonestFaults           = AllFaults &^ liars // what can go wrong where nobody lies
-)
-
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
-	auditLiars
-
-// auditLiars are those of whom audits and trials are.
-const auditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
-
-var faultNames = []string{
-	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
-	"clock-jump", "starve", "data-failure", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
-	"hidden-result", "gang", "gang-host", "cheating-trainer", "silent", "fleeing", "slanderer",
-}
-
-// ErrUnknownFault says that a list of faults has a name that there is not.
-var ErrUnknownFault = errors.New("unknown fault")
-
-// ParseFaults reads "all", "honest", "none", or names separated by commas.
-func ParseFaults(text string) (Faults, error) {
-	switch text {
-	case "all":
-		return AllFaults, nil
-	case "honest":
-		return HonestFaults, nil
-	case "none", "":
-		return NoFaults, nil
+// strike lets a fault happen, unless the network has healed before.
+func (w *world) strike(f scenario.Fault) {
+	if w.healed {
+		return
 	}
-	var set Faults
-next:
-	for name := range strings.SplitSeq(text, ",") {
-		for i, known := range faultNames {
-			if name == known {
-				set |= 1 << i
-				continue next
-			}
+	w.Note('F', uint64(f.Kind), uint64(f.Until), func() string { return "fault " + f.Describe() })
+	switch f.Kind {
+	case scenario.Partition:
+		w.partition(f)
+	case scenario.Crash:
+		for _, i := range f.Clients {
+			w.machines[i].crash()
+			w.after(f.Until-f.At, func() { w.machines[i].start() })
 		}
-		return 0, fmt.Errorf("%w %q: there are all, honest, none, %s", ErrUnknownFault, name, strings.Join(faultNames, ", "))
+	case scenario.HostCrash:
+		w.host.crash(w.plan.Faults&scenario.TornWrite != 0)
+		w.after(f.Until-f.At, w.host.start)
+	case scenario.TornWrite:
+		w.host.crash(true)
+		w.after(f.Until-f.At, w.host.start)
+	case scenario.ClockJump:
+		w.host.offset += f.Jump
+	case scenario.Starve:
+		for _, i := range f.Clients {
+			w.machines[i].starved = max(w.machines[i].starved, f.Until)
+		}
+	case scenario.DataFailure:
+		w.dataDown = max(w.dataDown, f.Until)
 	}
-	return set, nil
 }
 
-// String returns what ParseFaults reads.
-func (f Faults) String() string {
-	switch f {
-	case NoFaults:
-		return "none"
-	case AllFaults:
-		return "all"
-	case HonestFaults:
-		return "honest"
+func (w *world) partition(f scenario.Fault) {
+	counts := w.cutHost
+	if f.FromP2P {
+		counts = w.cut
 	}
-	return strings.Join(f.names(), ",")
+	for _, i := range f.Clients {
+		counts[i]++
+	}
+	w.after(f.Until-f.At, func() {
+		if w.healed {
+			return // healing has joined everything
+		}
+		for _, i := range f.Clients {
+			counts[i]--
+		}
+		w.host.reconnected()
+	})
+	w.host.reconnected()
 }
 
-func (f Faults) names() []string {
-	var names []string
-	for i, name := range faultNames {
-		if f&(1<<i) != 0 {
-			names = append(names, name)
+// heal ends all faults but lies.
+func (w *world) heal() {
+	if w.healed {
+		return
+	}
+	w.healed = true
+	clear(w.cut)
+	clear(w.cutHost)
+	w.Note('H', 0, 0, func() string { return "faults stop" })
+	w.host.start()
+	for _, m := range w.machines {
+		if w.now >= w.plan.StartOf(m.Index, 0) {
+			m.start()
 		}
 	}
-	return names
-}
-
-// each returns the kinds of the set one by one.
-func (f Faults) each() []Faults {
-	var kinds []Faults
-	for i := range faultNames {
-		if kind := Faults(1 << i); f&kind != 0 {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
+	w.host.reconnected()
+	w.host.checker.Healed()
 }

@@ -3,68 +3,14 @@ package sim
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"net/netip"
 	"slices"
 	"strconv"
 
-	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/wire"
 )
-
-// appointGang chooses the gang. What single liars do its members do as well, each by itself.
-func (w *world) appointGang() {
-	r := newRandom(w.options.Seed, "gang")
-	gang := r.pick(len(w.machines), gangSize(len(w.machines), w.plan.config))
-	for _, m := range w.machines {
-		m.roles = 0
-	}
-	for n, i := range gang {
-		w.machines[i].roles, w.machines[i].network = Gang, gangNetwork
-		if n < w.plan.crew.equivocators {
-			w.machines[i].roles |= Equivocation
-		}
-		for _, kind := range (w.plan.faults & (Equivocation | HiddenResult | InvalidResult)).each() {
-			if r.chance(300) {
-				w.machines[i].roles |= kind
-			}
-		}
-	}
-}
-
-// gangNetwork is from where all of the gang connect. Others have networks that nobody counts.
-const gangNetwork = 1
-
-// recruit makes more keys of the gang, which begin when the run has begun.
-func (w *world) recruit(r *random) {
-	for range w.plan.crew.spare {
-		m := w.newMachine(r)
-		m.roles, m.network = Gang, gangNetwork
-	}
-}
-
-// origin is from where a client connects, and how many seats those may have that do from there.
-func (m *machine) origin() core.Origin {
-	if m.network != gangNetwork {
-		return core.Origin{}
-	}
-	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.crew.size}
-}
-
-// fromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
-func (w *world) fromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
-	there := make(map[coordinator.ClientID]bool)
-	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
-		for i := range clients {
-			id := clients[i].ID
-			if at, known := w.index[identity.ID(id)]; known && w.machines[at].network == gangNetwork {
-				there[id] = true
-			}
-		}
-	}
-	return there
-}
 
 // scheme is what a gang is after in an epoch.
 type scheme int
@@ -78,18 +24,7 @@ const (
 
 // schemeOf returns what the gang is after in an epoch.
 func (w *world) schemeOf(epoch uint32) scheme {
-	return one(newRandom(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
-}
-
-// gangElected returns how many of the gang witness a round.
-func (w *world) gangElected(round *coordinator.Round, config coordinator.Config) int {
-	elected := 0
-	for _, member := range round.ElectedWitnesses(config) {
-		if i, known := w.index[[32]byte(round.Members[member])]; known && w.machines[i].lies(Gang) {
-			elected++
-		}
-	}
-	return elected
+	return random.One(random.New(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
 }
 
 // conspiracy is what a witness of the gang makes of an honest proof. Where the gang is more of
@@ -99,7 +34,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	s := p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
 	proof.Claim = falseClaim(proof.Step)
-	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
+	switch p.world.lies.Below(6) { // to choose what audits look at, or to be heard without a say in it
 	case 0:
 		proof.Reveal[0] ^= 1
 	case 1:
@@ -108,14 +43,14 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	if round == nil {
 		return proof
 	}
-	elected := p.world.gangElected(round, s.Config)
+	elected := p.world.cast.GangElected(round, s.Config)
 	if elected <= int(round.WitnessesElected)-int(round.WitnessesNeeded) {
 		return proof
 	}
 	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal, Claim: proof.Claim}
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
-		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(Gang) {
+		if p.world.cast.InGang(id) {
 			own.Participants.Add(round.Seed, id[:])
 		}
 	}
@@ -129,7 +64,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 // by then what honest members revealed.
 func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 	grinding := p.world.schemeOf(ready.Epoch) == grinds
-	if grinding && p.machine.index%3 == 0 || p.world.lies.chance(300) {
+	if grinding && p.machine.Index%3 == 0 || p.world.lies.Chance(300) {
 		ready.Reveal[0] ^= 1
 	}
 	return ready
@@ -140,7 +75,7 @@ func (p *process) dawdle() int64 {
 	if p.world.schemeOf(p.machine.history().state.Progress.Epoch) != dawdles {
 		return 0
 	}
-	return p.world.lies.between(2*second, 4*second)
+	return p.world.lies.Between(2*second, 4*second)
 }
 
 // gangModel is the digest that all of the gang report after a step.
@@ -153,7 +88,7 @@ func gangModel(step uint32) [32]byte {
 func (p *process) evict(state *coordinator.State) {
 	var accused []coordinator.ClientID
 	for _, id := range state.Accusable() {
-		if i, known := p.world.index[[32]byte(id)]; known && !p.world.machines[i].lies(Gang) {
+		if m := p.world.cast.Find([32]byte(id)); m != nil && !m.Lies(scenario.Gang) {
 			accused = append(accused, id)
 		}
 	}
@@ -166,13 +101,13 @@ func (p *process) evict(state *coordinator.State) {
 // never theirs, as often as they are let. Some leave when they have revealed, as if that took it back.
 func (p *process) comeAndGo(state *coordinator.State) {
 	aim := p.world.schemeOf(state.Progress.Epoch)
-	me := coordinator.ClientID(p.machine.id)
+	me := coordinator.ClientID(p.machine.ID)
 	member, ok := state.Member(me)
 	healthy := ok && member.State == coordinator.Healthy
 	switch {
-	case p.machine.index%2 != 0:
+	case p.machine.Index%2 != 0:
 	case state.RunState == coordinator.Warmup && aim == grinds && healthy && slices.Contains(state.Epoch.Ready, me),
-		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.chance(500):
+		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.Chance(500):
 		p.sendAside(coordinator.Withdraw{Client: me})
 	case state.RunState == coordinator.RoundTrain && !healthy:
 		p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
@@ -181,36 +116,23 @@ func (p *process) comeAndGo(state *coordinator.State) {
 
 // frame makes a false proof that an honest member signed two results.
 func (p *process) frame(state *coordinator.State) {
-	registry := &p.world.registry
-	for _, s := range registry.byStep[state.Progress.Step] {
-		victim := p.world.machines[p.world.index[s.author]]
-		if !victim.honest() || !p.world.lies.chance(100) {
+	for _, s := range p.world.registry.OfStep(state.Progress.Step) {
+		victim := p.world.cast.Find(s.Author)
+		if !victim.Honest() || !p.world.lies.Chance(100) {
 			continue
 		}
-		other := s.announcement
+		other := s.Announcement
 		other.Blob[0] ^= 1
-		forged := wire.SignAnnouncement(p.machine.key, other)
-		copy(forged[1:], victim.id[:])
-		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.key, s.announcement), forged); ok {
+		forged := wire.SignAnnouncement(p.machine.Key, other)
+		copy(forged[1:], victim.ID[:])
+		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.Key, s.Announcement), forged); ok {
 			p.sendAside(proof)
 		}
 		return
 	}
 }
 
-// overrun reports whether the gang has a third of an epoch's first members or more: then the
-// protocol promises nothing, and the plan of the run is wrong.
-func (w *world) overrun(members []coordinator.Client) bool {
-	gang := 0
-	for i := range members {
-		if at, known := w.index[[32]byte(members[i].ID)]; known && w.machines[at].lies(Gang) {
-			gang++
-		}
-	}
-	return gang > 0 && 3*gang >= len(members)
-}
-
 // hides reports whether the gang keeps the records of one history from clients that are shown the other.
 func (p *process) hides(other *process) bool {
-	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
+	return p.machine.history() != other.machine.history() && (p.machine.Lies(scenario.Gang) || other.machine.Lies(scenario.Gang))
 }

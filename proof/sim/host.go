@@ -12,6 +12,11 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/disk"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
@@ -20,13 +25,13 @@ import (
 // host is the host of the run: its core, a disk, and connections, all of which fail.
 type host struct {
 	world   *world
-	checker *checker
+	checker *check.Checker
 	up      bool
 	life    int // counts starts
 	core    *core.Host
 	state   *coordinator.State // the core's
-	disk    disk
-	random  *random
+	disk    disk.Disk
+	random  *random.Source
 	draws   *hashchain.Chain // kept beside the journal
 	offset  int64            // of its clock, milliseconds
 
@@ -45,25 +50,25 @@ type host struct {
 
 func newHost(w *world) *host {
 	var secret [32]byte
-	random := newRandom(w.options.Seed, "host")
-	binary.LittleEndian.PutUint64(secret[:], random.next())
+	source := random.New(w.options.Seed, "host")
+	binary.LittleEndian.PutUint64(secret[:], source.Next())
 	h := &host{
-		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)+1),
+		world: w, random: source, draws: hashchain.New(secret, int(w.plan.Config.TotalSteps)+1),
 		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
-	h.checker = newChecker(w, h)
+	h.checker = check.New(&w.view, h)
 	return h
 }
 
 // clock returns the host's time in Unix milliseconds.
 func (h *host) clock() uint64 {
-	t := clockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
+	t := scenario.ClockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
 	return uint64(max(t, 1))
 }
 
 // now returns the time as the host sees it.
 func (h *host) now() core.Now {
-	return core.Now{Time: clockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
+	return core.Now{Time: scenario.ClockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
 }
 
 // start starts the host unless it runs: it reads its journal, or begins the run.
@@ -78,16 +83,16 @@ func (h *host) start() {
 	var log *follow.Follower
 	if h.life == 1 {
 		log = h.begin()
-		h.checker.drawn, h.checker.secrets = log.State.DrawCommitment, secretsOf(&log.State)
+		h.checker.Begins(&log.State)
 	} else {
-		var actions []signature
+		var actions []disk.Signature
 		var err error
-		log, actions, err = h.disk.replay(&w.rules)
-		h.checker.replayed(log, actions, err)
+		log, actions, err = h.Replay()
+		h.checker.Replayed(log, actions, err)
 		if err != nil {
 			return
 		}
-		w.note('h', uint64(h.life), uint64(len(actions)), func() string {
+		w.Note('h', uint64(h.life), uint64(len(actions)), func() string {
 			return fmt.Sprintf("host starts in %v of step %d", log.State.RunState, log.State.Progress.Step)
 		})
 	}
@@ -96,27 +101,29 @@ func (h *host) start() {
 		w.rules.times(&times)
 	}
 	h.open(log, times)
-	h.checker.restarted()
+	h.checker.Restarted()
 	h.wake(0)
 }
 
 // begin begins the run.
 func (h *host) begin() *follow.Follower {
-	g := coordinator.Genesis{RunID: runID, Host: hostID, Config: h.world.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
+	g := coordinator.Genesis{RunID: scenario.RunID, Host: scenario.HostID, Config: h.world.plan.Config, Model: model.Definition(), Draws: h.draws.Commitment()}
 	state, err := g.State()
 	if err != nil {
 		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
 	}
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(hostKey, [32]byte{}, state.AppendTo(nil)))
-	if err == nil {
-		h.disk.add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
-		h.disk.synced()
-		log, err := follow.Begin(genesis)
-		if err == nil {
-			return log
-		}
+	genesis, err := follow.NewGenesis(scenario.HostKey, [32]byte{}, &state)
+	if err != nil {
+		panic("sim: the genesis of a simulated run: " + err.Error())
 	}
-	panic("sim: the genesis of a simulated run: " + err.Error())
+	record := follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil)
+	h.disk.Add(record)
+	h.disk.Synced()
+	_, log, err := follow.BeginWith(record)
+	if err != nil {
+		panic("sim: the genesis of a simulated run: " + err.Error())
+	}
+	return log
 }
 
 // open takes up a log.
@@ -124,7 +131,9 @@ func (h *host) open(log *follow.Follower, times core.Times) {
 	h.state = &log.State
 	h.core = core.New(log, h.now(), core.Options{
 		Times: times, Draws: h.draws,
-		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(hostID, nonce, a) },
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return disk.Unsigned(scenario.HostID, nonce, a)
+		},
 		Connection: h.connection,
 		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
 		Acted:      h.acted,
@@ -142,20 +151,17 @@ func (h *host) crash(torn bool) {
 	w := h.world
 	h.up = false
 	there := 0
-	if n := len(h.disk.writing); n > 0 {
+	if n := len(h.disk.Writing); n > 0 {
 		if torn {
-			there = w.faults.below(n + 1)
-		} else if w.faults.chance(500) {
+			there = w.faults.Below(n + 1)
+		} else if w.faults.Chance(500) {
 			there = n
 		}
 	}
-	h.checker.crashed(h.base, &h.disk, there)
-	h.disk.cut(there)
+	h.checker.Crashed(h.base, &h.disk, there)
+	h.disk.Cut(there)
 	for _, r := range slices.Concat(h.inbox, h.waiting) {
-		if p := r.process; p != nil && p.alive && !r.done {
-			r.err, r.done = backend.ErrDisconnected, true
-			p.put(item{at: w.now + disconnected, parking: r.parking})
-		}
+		r.lost()
 	}
 	h.inbox, h.waiting = nil, nil
 }
@@ -168,7 +174,7 @@ func (h *host) wake(after int64) {
 	h.world.after(after, func() {
 		switch {
 		case !h.up || h.alarm != alarm:
-		case after < beat || h.core.Due(h.now()) <= 0:
+		case after < scenario.Beat || h.core.Due(h.now()) <= 0:
 			h.step()
 		default:
 			h.sleep()
@@ -180,14 +186,14 @@ func (h *host) wake(after int64) {
 // have been set.
 func (h *host) sleep() {
 	if h.up && !h.writing {
-		h.wake(int64(h.core.Sleep(h.now(), time.Duration(beat))))
+		h.wake(int64(h.core.Sleep(h.now(), time.Duration(scenario.Beat))))
 	}
 }
 
 // reconnected is called when connections have come or gone.
 func (h *host) reconnected() {
 	if h.up {
-		h.checker.cutOff()
+		h.checker.CutOff()
 		h.changed = true
 		h.wake(0)
 	}
@@ -196,19 +202,15 @@ func (h *host) reconnected() {
 // deliver lets a request arrive at a time.
 func (h *host) deliver(r *request, at int64) {
 	w := h.world
-	w.events.order++
-	r.at, r.order = at, w.events.order
-	w.events.put(event{at: at, call: func() {
-		if !h.up || r.process != nil && !h.connected(r.from.index) {
-			if p := r.process; p != nil && p.alive && !r.done {
-				r.err, r.done = backend.ErrDisconnected, true
-				p.put(item{at: w.now + disconnected, parking: r.parking})
-			}
+	r.at, r.order = at, w.events.Next()
+	w.events.Put(at, func() {
+		if !h.up || r.process != nil && !h.Connected(r.from.Index) {
+			r.lost()
 			return
 		}
 		h.inbox = append(h.inbox, r)
 		h.step()
-	}})
+	})
 }
 
 // step has the core do what came and what is due, and then writes, publishes and answers.
@@ -220,7 +222,7 @@ func (h *host) step() {
 	if h.wantsFork() {
 		h.fork()
 	}
-	h.checker.looks()
+	h.checker.Looks()
 	requests := h.inbox
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
@@ -230,19 +232,19 @@ func (h *host) step() {
 			r.answer(w, errProof)
 		default:
 			h.waiting = append(h.waiting, r)
-			h.checker.arrives(r.from)
-			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.id), r.nonce, r.action), w.rules.from(h, r.action, r.from.origin()))
+			h.checker.Arrives(r.from.Member)
+			h.core.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
 		}
 	}
 	h.scheme()
 	h.core.Tick(h.now())
 	records, err := h.core.Ready()
 	if err != nil {
-		h.checker.violate(NodeSound, "the host cannot go on: %v", err)
+		h.checker.Violate(check.NodeSound, "the host cannot go on: %v", err)
 		return
 	}
 	for _, r := range records {
-		h.disk.add(r.Payload)
+		h.disk.Add(r.Payload)
 	}
 	switch {
 	case len(records) == 0:
@@ -259,15 +261,15 @@ func (h *host) step() {
 func (h *host) write(then func()) {
 	h.writing = true
 	life := h.life
-	delay := h.random.between(second/1000, 5*second/1000)
+	delay := h.random.Between(second/1000, 5*second/1000)
 	if !h.world.healed {
-		delay = h.random.between(second/1000, h.world.plan.diskMost)
+		delay = h.random.Between(second/1000, h.world.plan.DiskMost)
 	}
 	h.world.after(delay, func() {
 		if h.life != life || !h.up {
 			return
 		}
-		h.disk.synced()
+		h.disk.Synced()
 		h.writing = false
 		h.rebase()
 		then()
@@ -281,7 +283,7 @@ func (h *host) advance() { h.core.Advance(h.now(), h) }
 // show sends what was published to every connected client that does not have it.
 func (h *host) show() {
 	for i, m := range h.world.machines {
-		if h.update != nil && m.history() == h && h.connected(i) && h.sent[i] != h.version {
+		if h.update != nil && m.history() == h && h.Connected(i) && h.sent[i] != h.version {
 			h.send(m.process)
 		}
 	}
@@ -306,11 +308,11 @@ func (h *host) rebase() {
 // acted sees what became of an action.
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
-	w.note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
-		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), h.checker.nameOf(from), orAccepted(err))
+	w.Note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+		return fmt.Sprintf("host: %s of %s: %s", check.Describe(a.Action), h.checker.NameOf(from), orAccepted(err))
 	})
 	if err == nil {
-		h.checker.accepted(h.state, from, a.Nonce, a.Action)
+		h.checker.Accepted(h.state, from, a.Nonce, a.Action)
 	}
 }
 
@@ -319,12 +321,12 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	if h.wantsFork() || h.stalls() {
 		return false
 	}
-	before := markOf(s)
+	before := check.MarkOf(s)
 	if !h.world.rules.doTick(s, now, draw) {
-		h.checker.settled(s, now)
+		h.checker.Settled(s, now)
 		return false
 	}
-	h.checker.ticked(s, before, now)
+	h.checker.Ticked(s, before, now)
 	return true
 }
 
@@ -333,12 +335,12 @@ func (h *host) moved(before coordinator.RunState) {
 	w, s := h.world, h.state
 	if s.RunState == coordinator.RoundTrain {
 		head := h.core.Log().Head()
-		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(hostKey, [32]byte{})
-		if s.Progress.Step >= w.plan.healStep {
+		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(scenario.HostKey, [32]byte{})
+		if s.Progress.Step >= w.plan.HealStep {
 			w.after(0, w.heal)
 		}
 	}
-	w.note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
+	w.Note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
 		return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before, s.RunState,
 			s.Progress.Epoch, s.Progress.Step, len(s.Epoch.Clients), len(s.Pending))
 	})
@@ -346,14 +348,14 @@ func (h *host) moved(before coordinator.RunState) {
 
 // withdraw takes a client out of the run.
 func (h *host) withdraw(m *machine) {
-	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 }
 
 // Answer implements core.Outlet.
 func (h *host) Answer(i int, err error) {
 	r := h.waiting[i]
 	if err == nil {
-		h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce, r.action)
+		h.checker.Acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
 	}
 	r.answer(h.world, err)
 	if i == len(h.waiting)-1 {
@@ -375,22 +377,22 @@ func (h *host) Publish(u core.Update) {
 	h.version++
 	state := u.State.Clone()
 	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
-	h.checker.published(h.core.Log().Head().Index)
+	h.checker.Published(h.Records())
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
 func (h *host) greet(p *process) {
-	h.sent[p.machine.index] = 0
+	h.sent[p.machine.Index] = 0
 	h.reconnected()
 }
 
 // send sends the newest update. Updates of one connection keep their order.
 func (h *host) send(p *process) {
-	h.sent[p.machine.index] = h.version
+	h.sent[p.machine.Index] = h.version
 	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
 	p.updateAt = at
 	p.put(item{at: at, update: h.update})
-	if !p.machine.honest() {
+	if !p.machine.Honest() {
 		p.conspire(h.update.State)
 	}
 }
@@ -406,19 +408,42 @@ var errProof = errors.New("it does not prove that two results were signed")
 
 // connection reports whether a key's connection stands, and from where it comes.
 func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
-	i, known := h.world.index[id]
-	if !known || !h.connected(i) {
+	m := h.world.cast.Find(id)
+	if m == nil || !h.Connected(m.Index) {
 		return from, false
 	}
-	return h.world.machines[i].origin(), true
+	return h.world.origin(m), true
 }
 
-// connected reports whether a client's connection stands and this is the history that it is shown.
+// Connected reports whether a client's connection stands and this is the history that it is shown.
 // The gang acts in all of them.
-func (h *host) connected(i int) bool {
+func (h *host) Connected(i int) bool {
 	w := h.world
 	m := w.machines[i]
-	return h.up && (m.history() == h || m.lies(Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+	return h.up && (m.history() == h || m.Lies(scenario.Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
+}
+
+// State implements check.Host.
+func (h *host) State() *coordinator.State { return h.state }
+
+// Base implements check.Host.
+func (h *host) Base() *coordinator.State { return h.base }
+
+// Records implements check.Host.
+func (h *host) Records() uint64 { return h.core.Log().Head().Index }
+
+// Start implements check.Host.
+func (h *host) Start(step uint32) wire.Head { return h.starts[step] }
+
+// Holds implements check.Host.
+func (h *host) Holds() bool { return h.core.Holds() }
+
+// Idle implements check.Host.
+func (h *host) Idle() bool { return h.up && !h.writing }
+
+// Replay implements check.Host.
+func (h *host) Replay() (log *follow.Follower, actions []disk.Signature, err error) {
+	return h.disk.Replay(h.world.rules.redo)
 }
 
 // startsOf returns the heads at the starts of a state's rounds.

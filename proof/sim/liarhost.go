@@ -2,11 +2,12 @@ package sim
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -28,35 +29,35 @@ const (
 )
 
 func (h *host) schemeOf(epoch uint32) int {
-	return newRandom(h.world.options.Seed, "host "+strconv.Itoa(int(epoch))).below(hostSchemes)
+	return random.New(h.world.options.Seed, "host "+strconv.Itoa(int(epoch))).Below(hostSchemes)
 }
 
 // leavesOut reports whether the host forgets an action of an honest client.
 func (h *host) leavesOut(r *request) bool {
-	if !h.world.plan.hostLies() || !r.from.honest() || h.lying.asked != 0 {
+	if !h.world.plan.HostLies() || !r.from.Honest() || h.lying.asked != 0 {
 		return false
 	}
 	aim := h.schemeOf(h.state.Progress.Epoch)
 	switch r.action.(type) {
 	case coordinator.Ready:
-		return aim == leavesReadies && h.random.chance(700)
+		return aim == leavesReadies && h.random.Chance(700)
 	case coordinator.WitnessRound, coordinator.HealthCheck, coordinator.ReportCheckpoint, coordinator.Equivocation:
-		return aim == leavesWords && h.random.chance(500)
+		return aim == leavesWords && h.random.Chance(500)
 	}
 	return false
 }
 
 // scheme does what a host of the gang does beside its office.
 func (h *host) scheme() {
-	if !h.world.plan.hostLies() || h.lying.asked != 0 {
+	if !h.world.plan.HostLies() || h.lying.asked != 0 {
 		return
 	}
 	switch h.schemeOf(h.state.Progress.Epoch) {
 	case bends:
 		h.bend()
 	case turnsClock:
-		if h.random.chance(20) {
-			h.offset += h.random.between(0, 15_000)
+		if h.random.Chance(20) {
+			h.offset += h.random.Between(0, 15_000)
 		}
 	}
 }
@@ -80,8 +81,8 @@ func (h *host) bend() {
 		h.lying.withdrawn, h.lying.count = h.state.Progress.Epoch+1, 0
 	}
 	for range 4 {
-		m := h.world.machines[h.random.below(h.world.plan.clients)]
-		if !m.honest() || m.history() != h || h.lying.count >= mostWithdrawn {
+		m := h.world.machines[h.random.Below(h.world.plan.Clients)]
+		if !m.Honest() || m.history() != h || h.lying.count >= mostWithdrawn {
 			continue
 		}
 		if elected := h.foresee(m); elected > best {
@@ -99,7 +100,7 @@ func (h *host) bend() {
 func (h *host) foresee(without *machine) int {
 	next := h.state.Clone()
 	if without != nil {
-		if err := next.Apply(hostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.id)}); err != nil {
+		if err := next.Apply(scenario.HostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.ID)}); err != nil {
 			return -1
 		}
 	}
@@ -107,18 +108,18 @@ func (h *host) foresee(without *machine) int {
 	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.state.Progress.Step {
 		return -1
 	}
-	return h.world.gangElected(next.CurrentRound(), next.Config)
+	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
 }
 
 // stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
 // third: then nothing is promised. It is honest until enough others are there.
 func (h *host) stalls() bool {
-	if !h.world.plan.hostLies() || h.state.RunState != coordinator.WaitingForMembers {
+	if !h.world.plan.HostLies() || h.state.RunState != coordinator.WaitingForMembers {
 		return false
 	}
 	next := h.state.Clone()
 	next.Tick(h.clock(), [32]byte{})
-	if next.RunState != coordinator.Warmup || !h.world.overrun(next.Epoch.Clients) {
+	if next.RunState != coordinator.Warmup || !h.world.cast.Overrun(next.Epoch.Clients) {
 		h.lying.asked = 0
 		return false
 	}
@@ -140,7 +141,7 @@ func (h *host) stalled() bool {
 func (h *host) wantsFork() bool {
 	w, s := h.world, h.state
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
-	if !h.world.plan.hostLies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
+	if !h.world.plan.HostLies() || w.other != nil || w.now < w.plan.Crew.ForkAt || !running || !s.CurrentRound().HasQuorum() {
 		return false
 	}
 	_, goesOn := s.NextRound()
@@ -152,29 +153,29 @@ func (h *host) wantsFork() bool {
 // differ by one member.
 func (h *host) fork() {
 	w, log := h.world, h.core.Log()
-	r := newRandom(w.options.Seed, "fork")
+	r := random.New(w.options.Seed, "fork")
 	other := *h
 	w.other = &other
-	other.disk = h.disk.clone()
+	other.disk = h.disk.Clone()
 	other.inbox, other.update = nil, nil
 	other.sent = make([]uint64, len(h.sent))
-	other.starts, other.random = maps.Clone(h.starts), newRandom(w.options.Seed, "host of another history")
-	other.checker = h.checker.clone(&other)
+	other.starts, other.random = maps.Clone(h.starts), random.New(w.options.Seed, "host of another history")
+	other.checker = h.checker.Clone(&other)
 	times := core.DefaultTimes
 	times.RestartGrace = 0 // it goes on
 	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
 	for _, m := range w.machines {
-		if m.honest() && r.chance(450) {
+		if m.Honest() && r.Chance(450) {
 			m.shown = &other
 		}
 	}
-	w.note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
-	divides, victim := r.chance(400), w.machines[r.below(w.plan.clients)]
+	w.Note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
+	divides, victim := r.Chance(400), w.machines[r.Below(w.plan.Clients)]
 	for _, m := range w.machines {
 		switch {
-		case divides && m.honest() && m.shown == nil:
+		case divides && m.Honest() && m.shown == nil:
 			other.withdraw(m)
-		case divides && m.honest():
+		case divides && m.Honest():
 			h.withdraw(m)
 		case !divides && m == victim:
 			other.withdraw(m)
@@ -183,9 +184,4 @@ func (h *host) fork() {
 	h.wake(0)
 	other.wake(0)
 	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
-}
-
-// clone returns a disk with the same journal.
-func (d *disk) clone() disk {
-	return disk{durable: slices.Clone(d.durable), last: d.last, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
 }

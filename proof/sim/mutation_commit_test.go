@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // commitMutations break the rules of commit points.
 var commitMutations = []mutation{
-	{"a commit point is forgotten when its epoch ends", commitForgotten(true), AllFaults, []Assertion{CommitKept}, 50},
-	{"a commit point before the checkpoint is forgotten", commitForgotten(false), AllFaults, []Assertion{CommitKept}, 0},
-	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), AllFaults, []Assertion{CommitKept}, 0},
-	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), AllFaults, []Assertion{CommitKept, CheckpointTrue}, 0},
-	{"an epoch falls back to the origin though members hold the model", fallsTooFar, AllFaults, []Assertion{CommitKept}, 0},
+	{"a commit point is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
+	{"a commit point before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
+	{"a report counts twice", commitOf(func(reports, quorum int) bool { return 2*reports >= quorum }), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
+	{"one report is a commit point", commitOf(func(reports, _ int) bool { return reports > 0 }), scenario.AllFaults, []check.Assertion{check.CommitKept, check.CheckpointTrue}, 0},
+	{"an epoch falls back to the origin though members hold the model", fallsTooFar, scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 }
 
 // TestCommitPoints lets members report models while rounds run: all that is asserted holds, and commit
@@ -33,7 +35,7 @@ func TestCommitPoints(t *testing.T) {
 			}
 			return err
 		}
-		if result := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: AllFaults, rules: r}); result.Violation != nil {
+		if result := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: scenario.AllFaults, rules: r}); result.Violation != nil {
 			t.Errorf("seed %d: %v", seed, result.Violation)
 		}
 	}
@@ -83,7 +85,7 @@ func commitOf(enough func(reports, quorum int) bool) func() rules {
 			}
 			model := coordinator.Recorded{Step: report.Step - 1, Digest: report.Digest}
 			count := len(slices.DeleteFunc(s.Reporters(model.Step), func(c coordinator.Client) bool { return c.Report != model }))
-			if s.Epoch.Commit.Step < model.Step && enough(count, quorumOf(s.HealthyCount())) {
+			if s.Epoch.Commit.Step < model.Step && enough(count, check.QuorumOf(s.HealthyCount())) {
 				s.Epoch.Commit = model
 			}
 			return nil

@@ -6,38 +6,40 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // courtFaults are those under which members are tried.
-const courtFaults = CheatingTrainer | Silent | Slanderer
+const courtFaults = scenario.CheatingTrainer | scenario.Silent | scenario.Slanderer
 
 // courtMutations break the rules of audits and trials.
 var courtMutations = []mutation{
-	{"half of a jury ejects", halfEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}, 0},
-	{"an accusation ejects", accusationEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}, 0},
-	{"results of the running round are tried", admitsAccusation(coordinator.ErrWrongStep), courtFaults, []Assertion{FairlyTried, Invariants}, 0},
-	{"members on probation accuse, and who complained too often", admitsAccusation(coordinator.ErrNotElected), courtFaults, []Assertion{FairlyTried}, 0},
-	{"results are tried twice, and members accuse as many as they like", admitsAccusation(coordinator.ErrDuplicate), courtFaults, []Assertion{FairlyTried, Invariants}, 0},
-	{"the jury is known when somebody is accused", juryIsKnown, courtFaults, []Assertion{FairlyTried}, 0},
-	{"the accuser judges", accuserJudges, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
-	{"who is on no jury votes", anybodyVotes, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
-	{"jurors vote as often as they like", votesAgain, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
-	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}, 0},
-	{"who said that somebody is silent is ejected", complaintsEject, courtFaults | Drop, []Assertion{FairlyTried, NobodyFramed}, 0},
-	{"complaints are not counted", complaintsAreForgotten, courtFaults, []Assertion{FairlyTried}, 0},
-	{"complaints are for ever", complaintsStay, courtFaults, []Assertion{FairlyTried}, 0},
-	{"juries that do not agree eject", undecidedEjects, courtFaults | Drop, []Assertion{FairlyTried, NobodyFramed}, 31},
-	{"trials end with the epoch", trialsEndWithTheEpoch, courtFaults, []Assertion{FairlyTried}, 0},
-	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []Assertion{FairlyTried}, 35},
-	{"trials of who left end", leavingEndsTrials, courtFaults | Fleeing, []Assertion{FairlyTried}, 0},
-	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
-	{"a member that returns is on probation again", returnsYoung, courtFaults | Fleeing, []Assertion{SeatsFair}, 0},
-	{"what witnesses reveal is not looked at", falseWitnessReveals, AllFaults, []Assertion{AuditsRight}, 0},
-	{"what witnesses reveal changes nothing", noChallenge, AllFaults, []Assertion{AuditsRight}, 0},
-	{"the audit seed does not depend on the next draw", challengeIsKnown, AllFaults, []Assertion{AuditsRight}, 0},
-	{"who does not train is late", idleAreLate, courtFaults, []Assertion{NotFramed}, 0},
-	{"who is silent once is accused", func() rules { return rules{impatient: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
-	{"openings are kept for a round", func() rules { return rules{forgets: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
+	{"half of a jury ejects", halfEjects, courtFaults, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 0},
+	{"an accusation ejects", accusationEjects, courtFaults, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 0},
+	{"results of the running round are tried", admitsAccusation(coordinator.ErrWrongStep), courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
+	{"members on probation accuse, and who complained too often", admitsAccusation(coordinator.ErrNotElected), courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"results are tried twice, and members accuse as many as they like", admitsAccusation(coordinator.ErrDuplicate), courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
+	{"the jury is known when somebody is accused", juryIsKnown, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"the accuser judges", accuserJudges, courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
+	{"who is on no jury votes", anybodyVotes, courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
+	{"jurors vote as often as they like", votesAgain, courtFaults, []check.Assertion{check.FairlyTried, check.Invariants}, 0},
+	{"who accused wrongly stays", slanderIsFree, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"who said that somebody is silent is ejected", complaintsEject, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 0},
+	{"complaints are not counted", complaintsAreForgotten, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"complaints are for ever", complaintsStay, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"juries that do not agree eject", undecidedEjects, courtFaults | scenario.Drop, []check.Assertion{check.FairlyTried, check.NobodyFramed}, 31},
+	{"trials end with the epoch", trialsEndWithTheEpoch, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"trials last six rounds, however short", trialsEndSoon, courtFaults, []check.Assertion{check.FairlyTried}, 35},
+	{"trials of who left end", leavingEndsTrials, courtFaults | scenario.Fleeing, []check.Assertion{check.FairlyTried}, 0},
+	{"who was ejected joins again at once", ejectedJoin, courtFaults, []check.Assertion{check.FairlyTried}, 0},
+	{"a member that returns is on probation again", returnsYoung, courtFaults | scenario.Fleeing, []check.Assertion{check.SeatsFair}, 0},
+	{"what witnesses reveal is not looked at", falseWitnessReveals, scenario.AllFaults, []check.Assertion{check.AuditsRight}, 0},
+	{"what witnesses reveal changes nothing", noChallenge, scenario.AllFaults, []check.Assertion{check.AuditsRight}, 0},
+	{"the audit seed does not depend on the next draw", challengeIsKnown, scenario.AllFaults, []check.Assertion{check.AuditsRight}, 0},
+	{"who does not train is late", idleAreLate, courtFaults, []check.Assertion{check.NotFramed}, 0},
+	{"who is silent once is accused", func() rules { return rules{impatient: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
+	{"openings are kept for a round", func() rules { return rules{forgets: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
 }
 
 // onApply changes what an action has done, or its refusal.

@@ -68,7 +68,7 @@ func anyNetwork() rules {
 func countsConnected() rules {
 	return rules{origin: func(h *host, a coordinator.Action, from core.Origin) core.Origin {
 		there := 0
-		for id := range h.world.fromNetwork(h.state) {
+		for id := range h.world.cast.FromNetwork(h.state) {
 			if member, ok := h.state.Member(id); ok && member.State == coordinator.Healthy || h.state.IsPending(id) {
 				there++
 			}

@@ -10,77 +10,81 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // mutation breaks one rule.
 type mutation struct {
 	name   string
 	rules  func() rules
-	faults Faults
-	want   []Assertion // any of these
-	first  uint64      // the seed to begin with, where earlier ones are known not to show it; else 0
+	faults scenario.Faults
+	want   []check.Assertion // any of these
+	first  uint64            // the seed to begin with, where earlier ones are known not to show it; else 0
 }
 
 // mutations break one rule each. The checker has to notice every one within a thousand
 // seeds; which one it was is in the test's log.
 var mutations = []mutation{
-	{"the quorum is half of the witnesses", quorumIsHalf, AllFaults, []Assertion{Invariants, QuorumOrTime}, 0},
-	{"the round ends with half of the witnesses", endsWithHalf, AllFaults, []Assertion{QuorumOrTime}, 0},
-	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}, 31},
-	{"the last results of an epoch are not applied", lastRoundDropped, AllFaults, []Assertion{CountedRight}, 0},
-	{"the data index does not advance", dataIndexBy(0), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
-	{"the data index advances twice", dataIndexBy(2), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
-	{"witnesses need not be elected", anybodyWitnesses, AllFaults, []Assertion{OnlyElected}, 0},
-	{"the newest claim is everybody's", newestClaim, AllFaults, []Assertion{ClaimsKept}, 0},
-	{"claims are forgotten", noClaims, AllFaults, []Assertion{ClaimsKept}, 0},
-	{"nonces are not looked at", noNonces, AllFaults, []Assertion{NotReplayed}, 0},
-	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}, 0},
-	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue}, 0},
-	{"acknowledged before it is on the disk", finishes(answerEarly), AllFaults, []Assertion{NothingLost, ShownFirst}, 0},
-	{"nothing is synced", finishes(neverSync), AllFaults, []Assertion{NothingLost}, 0},
-	{"published before it is on the disk", finishes(publishEarly), AllFaults, []Assertion{NothingLost}, 0},
-	{"answered before it is published", finishes(answerFirst), AllFaults, []Assertion{ShownFirst}, 0},
-	{"a gone member is withdrawn too early", graceOf(5 * time.Second), AllFaults, []Assertion{Patient}, 0},
-	{"a gone member is withdrawn too late", graceOf(20 * time.Second), AllFaults, []Assertion{Patient}, 0},
-	{"RoundWitness waits for nobody", witnessWaitsForNobody, AllFaults, []Assertion{QuorumOrTime}, 0},
-	{"RoundWitness lasts its whole time", witnessLastsItsTime, AllFaults, []Assertion{InTime}, 0},
-	{"waits are a hundredth of their time", waitsAreShort, AllFaults, []Assertion{QuorumOrTime}, 0},
-	{"waits last a second too long", waitsLastLonger, AllFaults, []Assertion{InTime}, 0},
-	{"the host sleeps too long", sleepsTooLong, AllFaults, []Assertion{InTime}, 41},
-	{"the batch seed is fresh", batchSeedIsFresh, AllFaults, []Assertion{SeedsRight}, 0},
-	{"the witness seed is known a round before", witnessSeedIsKnown, AllFaults, []Assertion{SeedsRight}, 0},
-	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}, 0},
-	{"the host begins a round with a draw that suits it", otherDraw, AllFaults, []Assertion{SeedsRight}, 0},
-	{"what is revealed is not looked at", falseReveals, Gang, []Assertion{SeedsRight}, 0},
-	{"what members reveal changes nothing", noReveals, AllFaults, []Assertion{SeedsRight}, 0},
-	{"results are made from other models", func() rules { return rules{trains: func(m *model) { m[1]++ }} }, AllFaults, []Assertion{TrainedRight}, 0},
-	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}, 0},
-	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}, 0},
-	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}, 32},
-	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}, 264},
-	{"findings drop more than a third", anyNumberDropped, SilentTrainer | InvalidResult, []Assertion{NotFramed}, 19},
-	{"proofs of two results are not verified", func() rules { return rules{unproved: true} }, Gang, []Assertion{Ejected}, 0},
-	{"two results are forgiven", forgiven, Gang, []Assertion{Ejected}, 0},
-	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected, FairlyTried}, 8},
-	{"one network takes all seats", anyNetwork, Gang, []Assertion{SeatsFair}, 0},
-	{"seats of who left for a while are free", countsConnected, Gang, []Assertion{SeatsFair}, 0},
-	{"who leaves takes back what it revealed", takesBack, Gang, []Assertion{SeedsRight}, 0},
-	{"newcomers have seats as they came", firstCome, Gang, []Assertion{SeatsFair}, 9},
-	{"who knows the draw is drawn with the others", lateDrawn, Gang, []Assertion{SeatsFair}, 9},
-	{"witnesses wait for the last result", func() rules { return rules{holdsProofs: true} }, Gang, []Assertion{NoPaceSetter}, 0},
-	{"who is told of two histories goes on", func() rules { return rules{deaf: true} }, GangHost, []Assertion{OneHistory}, 20},
-	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}, 0},
-	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}, 0},
-	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}, 0},
-	{"who returns is on time", returnsOnTime, Gang, []Assertion{OwnSeat}, 4},
-	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat, SeatsFair}, 5},
-	{"anybody returns", anybodyReturns, AllFaults, []Assertion{OwnSeat, Invariants}, 7},
-	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}, 0},
-	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}, 0},
-	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}, 0},
-	{"who was dropped is on probation anew", droppedIsNew, AllFaults, []Assertion{SeatsFair}, 0},
-	{"an epoch takes everybody that waits", everybodySeated, Crash | Partition, []Assertion{SeatsFair, SeedsRight}, 0},
-	{"who returns has lost its seat", returningWaits, AllFaults, []Assertion{SeatsFair}, 0},
+	{"the quorum is half of the witnesses", quorumIsHalf, scenario.AllFaults, []check.Assertion{check.Invariants, check.QuorumOrTime}, 0},
+	{"the round ends with half of the witnesses", endsWithHalf, scenario.AllFaults, []check.Assertion{check.QuorumOrTime}, 0},
+	{"the first result to arrive counts", firstCounts, scenario.AllFaults, []check.Assertion{check.CountedRight}, 31},
+	{"the last results of an epoch are not applied", lastRoundDropped, scenario.AllFaults, []check.Assertion{check.CountedRight}, 0},
+	{"the data index does not advance", dataIndexBy(0), scenario.AllFaults, []check.Assertion{check.Invariants, check.DataContinuous}, 0},
+	{"the data index advances twice", dataIndexBy(2), scenario.AllFaults, []check.Assertion{check.Invariants, check.DataContinuous}, 0},
+	{"witnesses need not be elected", anybodyWitnesses, scenario.AllFaults, []check.Assertion{check.OnlyElected}, 0},
+	{"the newest claim is everybody's", newestClaim, scenario.AllFaults, []check.Assertion{check.ClaimsKept}, 0},
+	{"claims are forgotten", noClaims, scenario.AllFaults, []check.Assertion{check.ClaimsKept}, 0},
+	{"nonces are not looked at", noNonces, scenario.AllFaults, []check.Assertion{check.NotReplayed}, 0},
+	{"accusations are believed", accusationsBelieved, scenario.AllFaults, []check.Assertion{check.NotFramed}, 0},
+	{"one report is a checkpoint", oneReport, scenario.AllFaults, []check.Assertion{check.CheckpointTrue}, 0},
+	{"acknowledged before it is on the disk", finishes(answerEarly), scenario.AllFaults, []check.Assertion{check.NothingLost, check.ShownFirst}, 0},
+	{"nothing is synced", finishes(neverSync), scenario.AllFaults, []check.Assertion{check.NothingLost}, 0},
+	{"published before it is on the disk", finishes(publishEarly), scenario.AllFaults, []check.Assertion{check.NothingLost}, 0},
+	{"answered before it is published", finishes(answerFirst), scenario.AllFaults, []check.Assertion{check.ShownFirst}, 0},
+	{"a gone member is withdrawn too early", graceOf(5 * time.Second), scenario.AllFaults, []check.Assertion{check.Patient}, 0},
+	{"a gone member is withdrawn too late", graceOf(20 * time.Second), scenario.AllFaults, []check.Assertion{check.Patient}, 0},
+	{"RoundWitness waits for nobody", witnessWaitsForNobody, scenario.AllFaults, []check.Assertion{check.QuorumOrTime}, 0},
+	{"RoundWitness lasts its whole time", witnessLastsItsTime, scenario.AllFaults, []check.Assertion{check.InTime}, 0},
+	{"waits are a hundredth of their time", waitsAreShort, scenario.AllFaults, []check.Assertion{check.QuorumOrTime}, 0},
+	{"waits last a second too long", waitsLastLonger, scenario.AllFaults, []check.Assertion{check.InTime}, 0},
+	{"the host sleeps too long", sleepsTooLong, scenario.AllFaults, []check.Assertion{check.InTime}, 41},
+	{"the batch seed is fresh", batchSeedIsFresh, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
+	{"the witness seed is known a round before", witnessSeedIsKnown, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
+	{"the chain does not go on", chainStands, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
+	{"the host begins a round with a draw that suits it", otherDraw, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
+	{"what is revealed is not looked at", falseReveals, scenario.Gang, []check.Assertion{check.SeedsRight}, 0},
+	{"what members reveal changes nothing", noReveals, scenario.AllFaults, []check.Assertion{check.SeedsRight}, 0},
+	{"results are made from other models", func() rules { return rules{trains: func(m *model.Model) { m[1]++ }} }, scenario.AllFaults, []check.Assertion{check.TrainedRight}, 0},
+	{"a result is applied twice", appliedTwice, scenario.AllFaults, []check.Assertion{check.OnceOnly}, 0},
+	{"what was foreseen stays in the model", func() rules { return rules{keeps: true} }, scenario.AllFaults, []check.Assertion{check.OnceOnly, check.SameReplica}, 0},
+	{"one committee drops", oneCommitteeDrops, scenario.AllFaults, []check.Assertion{check.NotFramed}, 0},
+	{"who is denied by few is dropped", fewDrop, scenario.Gang, []check.Assertion{check.NotFramed}, 32},
+	{"everybody may be slow", everybodySlow, scenario.Gang, []check.Assertion{check.NotFramed}, 264},
+	{"findings drop more than a third", anyNumberDropped, scenario.SilentTrainer | scenario.InvalidResult, []check.Assertion{check.NotFramed}, 19},
+	{"proofs of two results are not verified", func() rules { return rules{unproved: true} }, scenario.Gang, []check.Assertion{check.Ejected}, 0},
+	{"two results are forgiven", forgiven, scenario.Gang, []check.Assertion{check.Ejected}, 0},
+	{"who was ejected comes back at once", ejectedReturns, scenario.Gang, []check.Assertion{check.Ejected, check.FairlyTried}, 8},
+	{"one network takes all seats", anyNetwork, scenario.Gang, []check.Assertion{check.SeatsFair}, 0},
+	{"seats of who left for a while are free", countsConnected, scenario.Gang, []check.Assertion{check.SeatsFair}, 0},
+	{"who leaves takes back what it revealed", takesBack, scenario.Gang, []check.Assertion{check.SeedsRight}, 0},
+	{"newcomers have seats as they came", firstCome, scenario.Gang, []check.Assertion{check.SeatsFair}, 9},
+	{"who knows the draw is drawn with the others", lateDrawn, scenario.Gang, []check.Assertion{check.SeatsFair}, 9},
+	{"witnesses wait for the last result", func() rules { return rules{holdsProofs: true} }, scenario.Gang, []check.Assertion{check.NoPaceSetter}, 0},
+	{"who is told of two histories goes on", func() rules { return rules{deaf: true} }, scenario.GangHost, []check.Assertion{check.OneHistory}, 20},
+	{"late members stay late", lateForEver, scenario.AllFaults, []check.Assertion{check.NotFramed, check.Invariants}, 0},
+	{"late members are waited for", lateAwaited, scenario.AllFaults, []check.Assertion{check.InTime}, 0},
+	{"the last result is waited for", lastAwaited, scenario.AllFaults, []check.Assertion{check.InTime}, 0},
+	{"who returns is on time", returnsOnTime, scenario.Gang, []check.Assertion{check.OwnSeat}, 4},
+	{"members return for ever", returnsForEver, scenario.Gang | scenario.Drop, []check.Assertion{check.OwnSeat, check.SeatsFair}, 5},
+	{"anybody returns", anybodyReturns, scenario.AllFaults, []check.Assertion{check.OwnSeat, check.Invariants}, 7},
+	{"the few that are left record a checkpoint", fewRecord, scenario.Gang, []check.Assertion{check.CheckpointTrue}, 0},
+	{"results of members on probation count", probationCounts, scenario.AllFaults, []check.Assertion{check.SeatsFair}, 0},
+	{"new members need no probation", noProbation, scenario.AllFaults, []check.Assertion{check.SeatsFair}, 0},
+	{"who was dropped is on probation anew", droppedIsNew, scenario.AllFaults, []check.Assertion{check.SeatsFair}, 0},
+	{"an epoch takes everybody that waits", everybodySeated, scenario.Crash | scenario.Partition, []check.Assertion{check.SeatsFair, check.SeedsRight}, 0},
+	{"who returns has lost its seat", returningWaits, scenario.AllFaults, []check.Assertion{check.SeatsFair}, 0},
 }
 
 func TestCheckerCatchesMutations(t *testing.T) {
@@ -94,14 +98,14 @@ func TestCheckerCatchesMutations(t *testing.T) {
 			for seed := first; seed < first+1000; seed++ {
 				o := Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()}
 				switch m.faults {
-				case Gang, GangHost:
+				case scenario.Gang, scenario.GangHost:
 					o.Clients, o.Rounds = 40, 8
-				case SilentTrainer | InvalidResult:
+				case scenario.SilentTrainer | scenario.InvalidResult:
 					o.Clients = 4 // of whom two bring nothing
-				case Crash | Partition:
+				case scenario.Crash | scenario.Partition:
 					o.Clients = 5 // of which more come late than an epoch may take
 				}
-				if m.faults&courtFaults == courtFaults && m.faults != AllFaults || m.faults == HonestFaults {
+				if m.faults&courtFaults == courtFaults && m.faults != scenario.AllFaults || m.faults == scenario.HonestFaults {
 					o.Rounds = 10
 				}
 				r := Run(o)
@@ -164,14 +168,14 @@ func firstCounts() rules {
 	return rules{
 		verified: func(p *process, step uint32, batch assign.BatchID, payload []byte) {
 			k := key{p, step, batch}
-			if _, known := first[k]; !known && len(payload) >= resultSize {
+			if _, known := first[k]; !known && len(payload) >= model.ResultSize {
 				first[k] = payload
 			}
 		},
 		payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
 			payloads = slices.Clone(payloads)
 			for i, payload := range payloads {
-				_, batch, _ := readHeader(payload)
+				_, batch, _ := model.ReadHeader(payload)
 				if earlier := first[key{p, step, batch}]; earlier != nil && !bytes.Equal(earlier, payload) {
 					payloads[i] = earlier
 				}
@@ -445,7 +449,7 @@ func lateAwaited() rules {
 		if s.RunState == coordinator.RoundWitness && now < s.StateStart+s.Config.RoundWitnessTime {
 			round := s.CurrentRound()
 			for i := range round.Members {
-				if isSilent(s, round, i) {
+				if check.IsSilent(s, round, i) {
 					return false
 				}
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 	"lukechampine.com/blake3"
@@ -31,7 +33,7 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 	if w.healed {
 		return delay, false
 	}
-	if (w.cut[from] > 0) != (w.cut[to] > 0) || w.links.chance(w.plan.dropPerMille) {
+	if (w.cut[from] > 0) != (w.cut[to] > 0) || w.links.Chance(w.plan.DropPerMille) {
 		return 0, true
 	}
 	return delay + w.extraDelay(), false
@@ -40,20 +42,20 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 // peer returns the process of a client when it and p talk to each other.
 func (p *process) peer(to int) *process {
 	other := p.world.machines[to].process
-	if other == nil || !p.friends[to] || !other.friends[p.machine.index] {
+	if other == nil || !p.friends[to] || !other.friends[p.machine.Index] {
 		return nil
 	}
 	return other
 }
 
 // Addrs implements env.Peers.
-func (p *process) Addrs() []string { return []string{"/sim/" + strconv.Itoa(p.machine.index)} }
+func (p *process) Addrs() []string { return []string{"/sim/" + strconv.Itoa(p.machine.Index)} }
 
 // SetMembers implements env.Peers.
 func (p *process) SetMembers(peers []backend.Peer) {
 	clear(p.friends)
 	for _, peer := range peers {
-		p.friends[p.world.index[peer.ID]] = true
+		p.friends[p.world.cast.Find(peer.ID).Index] = true
 	}
 }
 
@@ -62,10 +64,10 @@ func (p *process) Bytes() (sent, received uint64) { return 0, 0 }
 
 // Publish implements env.Gossip.
 func (p *process) Publish(_ context.Context, message []byte) error {
-	if p.machine.lies(Equivocation) && p.equivocate(message) {
+	if p.machine.Lies(scenario.Equivocation) && p.equivocate(message) {
 		return nil
 	}
-	if p.machine.lies(HiddenResult) && p.hide(message) {
+	if p.machine.Lies(scenario.HiddenResult) && p.hide(message) {
 		return nil
 	}
 	for to := range p.world.machines {
@@ -81,20 +83,58 @@ func (p *process) gossip(to int, message []byte) {
 		return
 	}
 	copies := 1
-	if !p.world.healed && p.world.links.chance(p.world.plan.duplicatePerMille) {
+	if !p.world.healed && p.world.links.Chance(p.world.plan.DuplicatePerMille) {
 		copies = 2
 	}
 	for range copies {
-		delay, lost := p.world.reach(p.machine.index, to)
+		delay, lost := p.world.reach(p.machine.Index, to)
 		if !lost {
-			p.machine.history().checker.told(p, other, message, delay)
+			p.world.told(p, other, message, delay)
 			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
 				continue
 			}
-			other.put(item{at: p.world.now + delay, from: p.machine.index, message: message})
+			other.put(item{at: p.world.now + delay, from: p.machine.Index, message: message})
 		}
 	}
 }
+
+// told notes that an announcement reaches a client in some time. One that names another start of the
+// running round than the client was shown proves a fork: an honest client ends with that.
+func (w *world) told(from, to *process, message []byte, delay int64) {
+	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
+		return
+	}
+	s, known := w.registry.Open(message)
+	h := to.machine.history()
+	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.Announcement.Step {
+		return
+	}
+	own, other := h.starts[s.Announcement.Step], s.Announcement.Start
+	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
+		return
+	}
+	step := own.Step
+	knows := func() bool { return to.newest != nil && to.newest.Progress.Step >= step }
+	known = knows()
+	var look func()
+	look = func() {
+		switch idle := to.machine.starved - (w.now - forkNoticed); {
+		case !to.alive || to.ended:
+		case !known: // what the host shows it had not come
+			known = knows()
+			w.after(forkNoticed, look)
+		case !w.healed && idle > 0: // its processor did nothing in that time
+			w.after(idle, look)
+		default:
+			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
+		}
+	}
+	w.after(delay+forkNoticed, look)
+}
+
+// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
+// tell others.
+const forkNoticed = 5 * second
 
 // Subscribe implements env.Gossip.
 func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, message []byte) error) error {
@@ -105,9 +145,9 @@ func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, mes
 // roundTrip waits for an answer of another client and returns the client's process as it
 // is then.
 func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, error) {
-	w, to := p.world, p.world.index[id]
-	there, lost := w.reach(p.machine.index, to)
-	back, alsoLost := w.reach(to, p.machine.index)
+	w, to := p.world, p.world.cast.Find(id).Index
+	there, lost := w.reach(p.machine.Index, to)
+	back, alsoLost := w.reach(to, p.machine.Index)
 	until := w.now + there + back
 	if lost = lost || alsoLost; lost {
 		until = w.now + requestTimeout
@@ -123,7 +163,7 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 		lost = w.isStarved(to)
 	}
 	other := p.peer(to)
-	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.index] > 0) != (w.cut[to] > 0) {
+	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.Index] > 0) != (w.cut[to] > 0) {
 		return nil, errUnreachable
 	}
 	return other, nil
@@ -135,7 +175,7 @@ func (w *world) isStarved(i int) bool { return !w.healed && w.now < w.machines[i
 // Request implements env.Requests.
 func (p *process) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
 	if protocol == exchange.PushProtocol {
-		return nil, p.push(ctx, p.world.index[to], request)
+		return nil, p.push(ctx, p.world.cast.Find(to).Index, request)
 	}
 	other, err := p.roundTrip(ctx, to)
 	if err != nil {
@@ -145,9 +185,9 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	if handle == nil {
 		return nil, errUnreachable
 	}
-	response, err := handle(ctx, p.machine.id, request)
+	response, err := handle(ctx, p.machine.ID, request)
 	if protocol == auditor.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
-		if p.world.rules.impatient && p.machine.honest() {
+		if p.world.rules.impatient && p.machine.Honest() {
 			p.sendAside(coordinator.Accuse{Step: binary.LittleEndian.Uint32(request[32:]), Client: coordinator.ClientID(request), Fault: coordinator.FaultSilent})
 		}
 		return nil, errNotHeld
@@ -160,10 +200,10 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 
 // push brings another client a result, which takes one way.
 func (p *process) push(ctx context.Context, to int, request []byte) error {
-	if p.machine.lies(Equivocation) || p.machine.lies(HiddenResult) { // who gets what is decided as it is gossiped
+	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // who gets what is decided as it is gossiped
 		return errUnreachable
 	}
-	delay, lost := p.world.reach(p.machine.index, to)
+	delay, lost := p.world.reach(p.machine.Index, to)
 	if lost {
 		_ = p.wait(ctx, p.world.now+requestTimeout)
 		return errUnreachable
@@ -172,7 +212,7 @@ func (p *process) push(ctx context.Context, to int, request []byte) error {
 	if other == nil || p.hides(other) || p.world.rules.deaf && p.machine.history() != other.machine.history() {
 		return errUnreachable
 	}
-	other.put(item{at: p.world.now + delay, from: p.machine.index, push: request})
+	other.put(item{at: p.world.now + delay, from: p.machine.Index, push: request})
 	return nil
 }
 
@@ -223,40 +263,29 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
-	p.machine.history().checker.announces(p.machine, a)
-	s := statement{p.machine.id, a, p.blobs[a.Blob]}
-	registry := &p.world.registry
-	of := authored{p.machine.id, a}
-	raw, again := registry.raws[of]
-	if !again {
-		raw = wire.SignAnnouncement(p.machine.key, a)
-		registry.raws[of] = raw
-	}
-	if _, known := registry.opened[string(raw)]; !known {
-		registry.opened[string(raw)] = s
-		registry.byStep[a.Step] = append(registry.byStep[a.Step], s)
-	}
-	p.world.note('R', uint64(p.machine.index), uint64(a.Step), func() string {
-		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.name(), a.Step, a.Batch)
+	p.machine.history().checker.Announces(p.machine.Member, a)
+	raw := p.world.registry.Sign(p.machine.Key, a, p.blobs[a.Blob])
+	p.world.Note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
+		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.Name(), a.Step, a.Batch)
 	})
 	return raw
 }
 
 // Open implements env.Announcements.
 func (p *process) Open(raw []byte, _ [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
-	s, known := p.world.registry.opened[string(raw)]
+	s, known := p.world.registry.Open(raw)
 	if !known {
 		return identity.ID{}, wire.ResultAnnouncement{}, errForged
 	}
-	return s.author, s.announcement, nil
+	return s.Author, s.Announcement, nil
 }
 
 // Prove implements env.Announcements. A proof goes into the journal: it is of real signatures.
 func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 	var signed [2][]byte
 	for i, raw := range [2][]byte{first, second} {
-		s := p.world.registry.opened[string(raw)]
-		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.author]].key, s.announcement)
+		s, _ := p.world.registry.Open(raw)
+		signed[i] = wire.SignAnnouncement(p.world.cast.Find(s.Author).Key, s.Announcement)
 	}
 	return wire.NewEquivocation(signed[0], signed[1])
 }

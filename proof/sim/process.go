@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -13,38 +12,32 @@ import (
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
 const (
-	heartbeat    = second             // at most so long a client sleeps
 	maxTurns     = 16                 // of a client's loop before its tasks' answers wait for the next wake
 	disconnected = second * 20 / 1000 // until a broken connection is noticed
 )
 
 // machine is the place of one client, and what stays when the client is killed.
 type machine struct {
+	*cast.Member
 	world     *world
-	index     int
-	key       identity.Key
-	id        identity.ID
-	roles     Faults // how it lies
-	random    *random
+	random    *random.Source
 	starved   int64 // until when its processor does nothing
 	trainTime int64 // the longest
 	quantum   int64 // least time between two wakes
 	latency   int64 // to anybody
-	network   int   // that it connects from; 0: one that nobody counts
 	nonce     uint64
 	process   *process // nil while there is none
 	shown     *host    // whose history it is shown; nil: that of all
 }
-
-func (m *machine) lies(kind Faults) bool { return m.roles&kind != 0 }
-
-// honest reports whether the checker holds the machine to everything.
-func (m *machine) honest() bool { return m.roles == 0 }
 
 // history returns the host as the client knows it.
 func (m *machine) history() *host {
@@ -69,6 +62,7 @@ type process struct {
 	ready  []func() // what tasks returned for the node's loop
 	wakeAt int64    // 0: not scheduled
 	woke   int64    // last time
+	awake  func()   // wakes it
 	spare  []item
 
 	listen   func(from identity.ID, message []byte) error
@@ -76,7 +70,6 @@ type process struct {
 	blobs    map[[32]byte][]byte
 	friends  []bool                  // per client: whether this one talks to it
 	updateAt int64                   // when the newest update arrives: updates do not overtake each other
-	applied  uint32                  // step that was applied and whose replica hash is not compared yet
 	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
 	newest   *coordinator.State      // that it got
 	court    court
@@ -105,11 +98,12 @@ func (m *machine) start() {
 		friends:  make([]bool, len(m.world.machines)),
 		court:    newCourt(),
 	}
-	p.root = &taskContext{process: p}
+	p.root, p.awake = &taskContext{process: p}, func() { p.wake(p.world.now) }
 	m.process = p
-	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
+	m.history().checker.Loaded(m.Member)
+	m.world.Note('S', uint64(m.Index), 0, func() string { return m.Name() + " starts" })
 	node, err := client.New(client.Options{
-		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
+		Key: m.Key, RunID: scenario.RunID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
 			if run.Audited {
@@ -119,8 +113,8 @@ func (m *machine) start() {
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-			initial := initialModel()
-			return initial.snapshot(), nil
+			initial := model.Initial()
+			return initial.Snapshot(), nil
 		},
 		Logger: m.logger(),
 	})
@@ -158,7 +152,7 @@ type lines struct{ machine *machine }
 
 func (l lines) Write(b []byte) (int, error) {
 	w := l.machine.world
-	w.trace = append(w.trace, w.stamp(l.machine.name()+" says "+strings.TrimSpace(string(b))))
+	w.trace = append(w.trace, w.stamp(l.machine.Name()+" says "+strings.TrimSpace(string(b))))
 	return len(b), nil
 }
 
@@ -178,12 +172,18 @@ func (m *machine) crash() {
 	m.history().reconnected()
 }
 
-func (m *machine) name() string { return "client " + strconv.Itoa(m.index) }
+// Member implements check.Client.
+func (p *process) Member() *cast.Member { return p.machine.Member }
+
+// Replica implements check.Client.
+func (p *process) Replica() (hash [32]byte, step uint32, ok bool) { return p.node.Replica() }
+
+// Model implements check.Client.
+func (p *process) Model() (digest [32]byte, step uint32, ok bool) { return p.node.Model() }
 
 // put adds something to the inbox.
 func (p *process) put(it item) {
-	p.world.events.order++
-	it.order = p.world.events.order
+	it.order = p.world.events.Next()
 	p.inbox = append(p.inbox, it)
 	p.schedule(it.at)
 }
@@ -196,7 +196,7 @@ func (p *process) schedule(at int64) {
 		return
 	}
 	p.wakeAt = at
-	p.world.events.put(event{at: at, process: p})
+	p.world.events.Put(at, p.awake)
 }
 
 // wake handles everything that is due, as the loop of client.Node.Run would.
@@ -222,7 +222,7 @@ func (p *process) wake(now int64) {
 		p.ready = nil
 		ended, err := p.node.Step(update, ready)
 		update = nil
-		p.machine.history().checker.stepped(p)
+		p.machine.history().checker.Stepped(p)
 		if ended {
 			p.end(err)
 			return
@@ -231,7 +231,7 @@ func (p *process) wake(now int64) {
 			break
 		}
 	}
-	next := now + heartbeat
+	next := now + scenario.Heartbeat
 	if len(p.ready) > 0 {
 		next = now
 	}
@@ -267,9 +267,9 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		case it.update != nil:
 			update = it.update
 		case it.push != nil:
-			_, _ = p.handlers[exchange.PushProtocol](context.Background(), p.world.machines[it.from].id, it.push)
+			_, _ = p.handlers[exchange.PushProtocol](context.Background(), p.world.machines[it.from].ID, it.push)
 		default:
-			_ = p.listen(p.world.machines[it.from].id, it.message)
+			_ = p.listen(p.world.machines[it.from].ID, it.message)
 		}
 	}
 	clear(due)
@@ -283,11 +283,11 @@ func (p *process) receive(now int64) (update *backend.Update) {
 // end notes that the client has left the run by itself. It stays to answer its peers.
 func (p *process) end(err error) {
 	p.ended = true
-	p.world.note('E', uint64(p.machine.index), 0, func() string {
+	p.world.Note('E', uint64(p.machine.Index), 0, func() string {
 		if err != nil {
-			return p.machine.name() + " ends: " + err.Error()
+			return p.machine.Name() + " ends: " + err.Error()
 		}
-		return p.machine.name() + " ends"
+		return p.machine.Name() + " ends"
 	})
-	p.machine.history().checker.ended(p, err)
+	p.machine.history().checker.Ended(p, err)
 }

@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"fmt"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -18,6 +21,7 @@ type rules struct {
 	deaf        bool // clients do not hear of other histories
 	impatient   bool // a member that is asked for an opening once in vain is accused
 	forgets     bool // openings are kept for one round
+	keeps       bool // what was foreseen stays in the model when it does not come true
 	reports     bool // honest members report a model with each witness proof, though they do not keep it
 	// origin changes from where the host thinks that an action comes.
 	origin func(h *host, a coordinator.Action, from core.Origin) core.Origin
@@ -28,7 +32,7 @@ type rules struct {
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
 	// trains changes what a client makes a result from.
-	trains func(m *model)
+	trains func(m *model.Model)
 	// verified sees every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
 }
@@ -65,4 +69,15 @@ func (r *rules) doTick(s *coordinator.State, now uint64, draw [32]byte) bool {
 		return r.tick(s, now, draw)
 	}
 	return s.Tick(now, draw)
+}
+
+// redo does to a state what a record did.
+func (r *rules) redo(s *coordinator.State, record follow.Record) error {
+	if a := record.Action; record.Kind == follow.KindAction {
+		return r.doApply(s, coordinator.ClientID(a.From), a.Nonce, a.Action)
+	}
+	if !r.doTick(s, record.Now, record.Draw) {
+		return fmt.Errorf("%w: a tick without effect", follow.ErrRecord)
+	}
+	return nil
 }

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -30,7 +32,7 @@ type Summary struct {
 // Failure is a run that broke an assertion.
 type Failure struct {
 	Options   Options // Faults are those that happened
-	Violation *Violation
+	Violation *check.Violation
 }
 
 // RunSeeds runs every seed, each in one goroutine, until all are done, one breaks an
@@ -83,7 +85,7 @@ func (s *Summary) add(o Options, r Result) {
 	s.Events += r.Events
 	s.Virtual += r.Virtual
 	if r.Violation != nil && (s.Failure == nil || o.Seed < s.Failure.Options.Seed) {
-		if o.Faults != HonestFaults { // its runs have other configurations
+		if o.Faults != scenario.HonestFaults { // its runs have other configurations
 			o.Faults = r.Faults
 		}
 		s.Failure = &Failure{o, r.Violation}

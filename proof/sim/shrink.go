@@ -49,7 +49,7 @@ func (f Failure) smaller() []Options {
 			list = append(list, next)
 		}
 	}
-	for _, kind := range o.Faults.each() {
+	for _, kind := range o.Faults.Each() {
 		next := o
 		next.Faults &^= kind
 		list = append(list, next)

@@ -8,18 +8,19 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // TestSeeds runs a few seeds with each set of faults.
 func TestSeeds(t *testing.T) {
 	for _, test := range []struct {
-		faults  Faults
+		faults  scenario.Faults
 		clients int
 		seeds   uint64
 	}{
-		{NoFaults, 8, 5}, {AllFaults, 8, 30}, {AllFaults, 24, 2}, {AllFaults, 2, 20}, {NoFaults, 64, 1},
-		{HiddenResult | LyingWitness, 16, 15}, // neither does harm without the other
-		{HonestFaults, 8, 60}, {HonestFaults, 24, 4}, {auditLiars, 12, 10},
+		{scenario.NoFaults, 8, 5}, {scenario.AllFaults, 8, 30}, {scenario.AllFaults, 24, 2}, {scenario.AllFaults, 2, 20}, {scenario.NoFaults, 64, 1},
+		{scenario.HiddenResult | scenario.LyingWitness, 16, 15}, // neither does harm without the other
+		{scenario.HonestFaults, 8, 60}, {scenario.HonestFaults, 24, 4}, {scenario.AuditLiars, 12, 10},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +36,7 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range AllFaults.each() {
+	for _, kind := range scenario.AllFaults.Each() {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
 			summary, err := RunSeeds(t.Context(), SeedOptions{
@@ -62,16 +63,16 @@ func TestCheatsAreFound(t *testing.T) {
 	t.Parallel()
 	convicted := make(map[coordinator.Fault]int)
 	for seed := uint64(1); seed <= 60; seed++ {
-		w := newWorld(Options{Seed: seed, Clients: 12, Rounds: 16, Faults: CheatingTrainer | Silent})
+		w := newWorld(Options{Seed: seed, Clients: 12, Rounds: 16, Faults: scenario.CheatingTrainer | scenario.Silent})
 		w.begin()
 		w.loop()
 		if w.violation != nil {
 			t.Errorf("seed %d: %v", seed, w.violation)
 		}
-		for fault, count := range w.convicted {
+		for fault, count := range w.host.checker.Convicted {
 			convicted[fault] += count
 		}
-		w.workers.close()
+		w.workers.Close()
 	}
 	t.Logf("ejected: %v", convicted)
 	if convicted[coordinator.FaultResult] < 8 || convicted[coordinator.FaultSilent] < 2 {
@@ -83,7 +84,7 @@ func TestCheatsAreFound(t *testing.T) {
 // same time, with and without a trace.
 func TestSameSeedSameRun(t *testing.T) {
 	const seeds = 4
-	options := Options{Clients: 10, Rounds: 4, Faults: AllFaults}
+	options := Options{Clients: 10, Rounds: 4, Faults: scenario.AllFaults}
 	want := make(map[uint64]uint64)
 	for seed := uint64(1); seed <= seeds; seed++ {
 		options.Seed = seed
@@ -123,7 +124,7 @@ func TestSameSeedSameRun(t *testing.T) {
 }
 
 func TestShrinkFindsSmallerRun(t *testing.T) {
-	o := Options{Seed: 1, Clients: 12, Rounds: 4, Faults: AllFaults, rules: dataIndexBy(2)()}
+	o := Options{Seed: 1, Clients: 12, Rounds: 4, Faults: scenario.AllFaults, rules: dataIndexBy(2)()}
 	r := Run(o)
 	if r.Violation == nil {
 		t.Fatal("the mutation was not caught")
@@ -133,7 +134,7 @@ func TestShrinkFindsSmallerRun(t *testing.T) {
 	if again.Violation == nil || again.Violation.Assertion != r.Violation.Assertion {
 		t.Fatalf("the smaller run breaks %v", again.Violation)
 	}
-	if small.Options.Clients > 3 || small.Options.Faults != NoFaults || small.Options.Rounds > 1 {
+	if small.Options.Clients > 3 || small.Options.Faults != scenario.NoFaults || small.Options.Rounds > 1 {
 		t.Errorf("not small: %s", small.Options.Command())
 	}
 	if len(again.Trace) == 0 {
@@ -157,21 +158,10 @@ func TestRunSeedsStops(t *testing.T) {
 	}
 }
 
-func TestFaultsText(t *testing.T) {
-	for _, f := range []Faults{NoFaults, AllFaults, HonestFaults, Drop, Drop | TornWrite | FalseAccuser} {
-		if got, err := ParseFaults(f.String()); err != nil || got != f {
-			t.Errorf("%v: got %v, %v", f, got, err)
-		}
-	}
-	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, ErrUnknownFault) {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestLastStepAppliedInTheNextEpoch has a client that was cut off during Cooldown and
 // applies the epoch's last step when the next epoch runs already, which is right.
 func TestLastStepAppliedInTheNextEpoch(t *testing.T) {
-	faults, err := ParseFaults("drop,duplicate,partition,slow-disk,invalid-result")
+	faults, err := scenario.ParseFaults("drop,duplicate,partition,slow-disk,invalid-result")
 	if err != nil {
 		t.Fatal(err)
 	}

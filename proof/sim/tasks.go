@@ -3,7 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
-	"iter"
+	"github.com/psyche-go/psyche/proof/sim/coroutine"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"math"
 	"time"
 )
@@ -11,65 +12,9 @@ import (
 // errStopped ends the tasks of a client that was killed.
 var errStopped = errors.New("process was killed")
 
-// worker is a coroutine that runs one task after another.
-type worker struct {
-	next  func() (struct{}, bool)
-	stop  func()
-	yield func(struct{}) bool
-	task  func()
-}
-
-// workers runs tasks as coroutines: a task runs until it waits or ends, then whoever
-// started or resumed it goes on.
-type workers struct {
-	all, idle []*worker
-	current   *worker
-	closing   bool
-}
-
-// run starts a task and returns when it waits for the first time or has ended.
-func (ws *workers) run(task func()) {
-	var w *worker
-	if n := len(ws.idle); n > 0 {
-		w, ws.idle = ws.idle[n-1], ws.idle[:n-1]
-	} else {
-		w = &worker{}
-		w.next, w.stop = iter.Pull(func(yield func(struct{}) bool) {
-			w.yield = yield
-			for {
-				w.task()
-				w.task = nil
-				ws.idle = append(ws.idle, w)
-				if !yield(struct{}{}) {
-					return
-				}
-			}
-		})
-		ws.all = append(ws.all, w)
-	}
-	w.task = task
-	ws.resume(w)
-}
-
-// resume lets a waiting worker go on until it waits again.
-func (ws *workers) resume(w *worker) {
-	previous := ws.current
-	ws.current = w
-	w.next()
-	ws.current = previous
-}
-
-// close ends all tasks.
-func (ws *workers) close() {
-	ws.closing = true
-	for _, w := range ws.all {
-		w.stop()
-	}
-}
-
 // parking is the wait of one task. Several things may end it; the first one does.
 type parking struct {
-	worker *worker
+	worker *coroutine.Worker
 	ctx    *taskContext
 	done   bool
 }
@@ -85,7 +30,7 @@ type taskContext struct {
 
 func (c *taskContext) Deadline() (time.Time, bool) {
 	limit := c.limit()
-	return clockStart.Add(time.Duration(limit)), limit != math.MaxInt64
+	return scenario.ClockStart.Add(time.Duration(limit)), limit != math.MaxInt64
 }
 
 func (*taskContext) Done() <-chan struct{} { return nil }
@@ -125,7 +70,7 @@ func (c *taskContext) isUnder(other *taskContext) bool {
 }
 
 // Now implements env.Runtime.
-func (p *process) Now() time.Time { return clockStart.Add(time.Duration(p.world.now)) }
+func (p *process) Now() time.Time { return scenario.ClockStart.Add(time.Duration(p.world.now)) }
 
 // WithCancel implements env.Runtime.
 func (p *process) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
@@ -155,7 +100,7 @@ func (p *process) cancel(c *taskContext) {
 
 // Run implements env.Runtime.
 func (p *process) Run(task func() (proceed func())) {
-	p.world.workers.run(func() {
+	p.world.workers.Run(func() {
 		if proceed := task(); p.alive {
 			p.ready = append(p.ready, proceed)
 		}
@@ -169,13 +114,13 @@ func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
 	wait = func(ctx context.Context) error {
 		c := ctx.(*taskContext)
 		for !told {
-			if !p.alive || p.world.workers.closing {
+			if !p.alive || p.world.workers.Closing() {
 				return errStopped
 			}
 			if err := c.Err(); err != nil {
 				return err
 			}
-			waiting = &parking{worker: p.world.workers.current, ctx: c}
+			waiting = &parking{worker: p.world.workers.Current(), ctx: c}
 			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // telling and cancelling bring it forward
 			p.park(waiting)
 		}
@@ -201,7 +146,7 @@ func (p *process) Each(ctx context.Context, limit, count int, do func(ctx contex
 			i := next
 			next++
 			running++
-			p.world.workers.run(func() {
+			p.world.workers.Run(func() {
 				if err := do(child, i); err != nil && first == nil {
 					first = err
 					p.cancel(child)
@@ -215,10 +160,10 @@ func (p *process) Each(ctx context.Context, limit, count int, do func(ctx contex
 		if running == 0 {
 			continue
 		}
-		if !p.alive || p.world.workers.closing {
+		if !p.alive || p.world.workers.Closing() {
 			return errStopped
 		}
-		waiting = &parking{worker: p.world.workers.current, ctx: child}
+		waiting = &parking{worker: p.world.workers.Current(), ctx: child}
 		p.park(waiting)
 		waiting = nil
 	}
@@ -229,18 +174,18 @@ func (p *process) Each(ctx context.Context, limit, count int, do func(ctx contex
 // its process ends, which it returns as an error.
 func (p *process) wait(ctx context.Context, until int64) error {
 	c := ctx.(*taskContext)
-	if !p.alive || p.world.workers.closing {
+	if !p.alive || p.world.workers.Closing() {
 		return errStopped
 	}
 	if err := c.Err(); err != nil {
 		return err
 	}
 	limit := c.limit()
-	at := &parking{worker: p.world.workers.current, ctx: c}
+	at := &parking{worker: p.world.workers.Current(), ctx: c}
 	p.put(item{at: min(until, limit), parking: at})
 	p.park(at)
 	switch {
-	case !p.alive || p.world.workers.closing:
+	case !p.alive || p.world.workers.Closing():
 		return errStopped
 	case until > limit:
 		return context.DeadlineExceeded
@@ -256,7 +201,7 @@ func (p *process) wait(ctx context.Context, until int64) error {
 // park suspends the running task until an item with this parking is handled.
 func (p *process) park(at *parking) {
 	p.parked = append(p.parked, at)
-	at.worker.yield(struct{}{})
+	at.worker.Wait()
 	at.done = true
 }
 
@@ -266,5 +211,5 @@ func (p *process) unpark(at *parking) {
 		return
 	}
 	at.done = true
-	p.world.workers.resume(at.worker)
+	p.world.workers.Resume(at.worker)
 }

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"os"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 // pollInterval is how often Follow looks for new lines.
@@ -60,7 +62,7 @@ func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 				if over {
 					return
 				}
-				wait(ctx)
+				_ = pause.For(ctx, pollInterval)
 				continue
 			}
 			if !yield(e, err) || err != nil {
@@ -81,17 +83,7 @@ func openWhenThere(ctx context.Context, path string) (*os.File, error) {
 		if over {
 			return nil, ctx.Err()
 		}
-		wait(ctx)
-	}
-}
-
-// wait lets one poll interval pass, or returns early when ctx is done.
-func wait(ctx context.Context) {
-	timer := time.NewTimer(pollInterval)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		_ = pause.For(ctx, pollInterval)
 	}
 }
 

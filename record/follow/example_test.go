@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(authority, [32]byte{7}, first.AppendTo(nil)))
+	genesis, err := follow.NewGenesis(authority, [32]byte{7}, &first)
 	if err != nil {
 		log.Fatal(err)
 	}

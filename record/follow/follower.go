@@ -50,6 +50,16 @@ func BeginWith(payload []byte) (Record, *Follower, error) {
 	return record, f, err
 }
 
+// Take does what the next record of a log did, as Apply. Before the first record, with which a run begins, log
+// is nil.
+func Take(log *Follower, payload []byte) (Record, *Follower, error) {
+	if log == nil {
+		return BeginWith(payload)
+	}
+	record, err := log.Apply(payload)
+	return record, log, err
+}
+
 // Resume returns a Follower at a place of the log of which the caller knows that it leads to the
 // state. Starts are the heads at the starts of its newest rounds, as far as they are known.
 func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head) *Follower {

@@ -40,6 +40,11 @@ func SignGenesis(key identity.Key, salt [saltSize]byte, state []byte) []byte {
 	return append(raw, body...)
 }
 
+// NewGenesis begins a run with a state in the name of a key.
+func NewGenesis(key identity.Key, salt [saltSize]byte, state *coordinator.State) (Genesis, error) {
+	return OpenGenesis(SignGenesis(key, salt, state.AppendTo(nil)))
+}
+
 // OpenGenesis verifies the signature and returns the parts, which alias raw. The state is not
 // decoded. The error wraps ErrGenesis.
 func OpenGenesis(raw []byte) (Genesis, error) {

@@ -14,12 +14,12 @@ type Book struct {
 	member  coordinator.ClientID
 	receipt Receipt
 	head    [32]byte
-	step    uint32 // of the newest round that was running
-	waiting []gift // counted, and in no recorded model yet
+	step    uint32         // of the newest round that was running
+	waiting []contribution // counted, and in no recorded model yet
 }
 
-// gift is a result of the member that counted.
-type gift struct {
+// contribution is a result of the member that counted.
+type contribution struct {
 	step   uint32
 	tokens uint64
 }
@@ -101,7 +101,7 @@ func (b *Book) count(step uint32, s *coordinator.State) {
 	r.Last = step
 	r.Rounds++
 	r.Tokens += own
-	b.waiting = append(b.waiting, gift{step, own})
+	b.waiting = append(b.waiting, contribution{step, own})
 }
 
 // keep moves what counted into the newest model that the run recorded. What is in none when the next epoch
@@ -117,7 +117,7 @@ func (b *Book) keep(s *coordinator.State) {
 	}
 	if step > r.ModelStep {
 		r.ModelStep, r.Model = step, hex.EncodeToString(digest[:])
-		b.waiting = slices.DeleteFunc(b.waiting, func(g gift) bool {
+		b.waiting = slices.DeleteFunc(b.waiting, func(g contribution) bool {
 			if g.step <= step {
 				r.InModel++
 				r.TokensInModel += g.tokens

@@ -49,6 +49,13 @@ func SignAction(key identity.Key, run [32]byte, nonce uint64, a coordinator.Acti
 	return seal(key, DomainAction, appendAction(body, a))
 }
 
+// Signer returns what signs actions for a run as SignAction does, and gives them as OpenAction would.
+func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Action) SignedAction {
+	return func(nonce uint64, a coordinator.Action) SignedAction {
+		return SignedAction{From: key.ID(), Nonce: nonce, Action: a, Raw: SignAction(key, run, nonce, a)}
+	}
+}
+
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
 // ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {

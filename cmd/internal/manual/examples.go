@@ -43,18 +43,3 @@ func find(node *kong.Node, words []string) *kong.Node {
 	}
 	return nil
 }
-
-// Arguments splits an example as a shell would, where the only quotes are single ones.
-func Arguments(example string) []string {
-	quoted := false
-	words := strings.FieldsFunc(example, func(r rune) bool {
-		if r == '\'' {
-			quoted = !quoted
-		}
-		return r == ' ' && !quoted
-	})
-	for i := range words {
-		words[i] = strings.ReplaceAll(words[i], "'", "")
-	}
-	return words
-}

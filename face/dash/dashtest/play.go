@@ -276,7 +276,7 @@ func Write(path string, o Options) error {
 	for member := range o.Members {
 		keys[id(member)] = Key(member)
 	}
-	genesis, err := follow.OpenGenesis(follow.SignGenesis(Key(-1), [32]byte{1}, first.AppendTo(nil)))
+	genesis, err := follow.NewGenesis(Key(-1), [32]byte{1}, &first)
 	if err != nil {
 		return errors.Join(err, j.Close())
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
 )
@@ -123,7 +124,7 @@ func (l *Log) Run(ctx context.Context) {
 		}
 		l.options.Logger.Warn("the history of a run stands still", "log", l.options.Path, "error", err, "again", delay)
 		l.trouble(err.Error())
-		if !pause(ctx, delay) {
+		if pause.For(ctx, delay) != nil {
 			return
 		}
 	}
@@ -146,7 +147,7 @@ func (l *Log) follow(ctx context.Context) error {
 		if state, ok := r.state(); ok && (changed || l.View().State == nil) {
 			l.publish(state, r)
 		}
-		ending := !pause(ctx, l.options.Poll)
+		ending := pause.For(ctx, l.options.Poll) != nil
 		if ending || changed && time.Since(kept) >= l.options.KeepEvery {
 			kept = time.Now()
 			l.save(r)
@@ -211,18 +212,6 @@ func (l *Log) save(r reader) {
 	defer l.mu.RUnlock()
 	if err := r.keep(&l.history); err != nil {
 		l.options.Logger.Warn("the history was not kept; the next start makes it again from the journal", "history", l.options.Keep, "error", err)
-	}
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

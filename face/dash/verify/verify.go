@@ -71,14 +71,9 @@ func (v *Verifier) Write(p []byte) (int, error) { return v.to.Write(p) }
 func (v *Verifier) Records() int { return int(v.records.Load()) }
 
 // take verifies a record.
-func (v *Verifier) take(payload []byte) (err error) {
-	var record follow.Record
-	if v.log == nil {
-		record, v.log, err = follow.BeginWith(payload)
-	} else {
-		record, err = v.log.Apply(payload)
-	}
-	if err != nil {
+func (v *Verifier) take(payload []byte) error {
+	record, log, err := follow.Take(v.log, payload)
+	if v.log = log; err != nil {
 		return err
 	}
 	if record.Kind == follow.KindAction || record.Kind == follow.KindGenesis {

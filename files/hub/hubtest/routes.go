@@ -167,8 +167,7 @@ func (s *Server) pathsInfo(w http.ResponseWriter, r *http.Request, repo *repo) {
 		return
 	}
 	var ask struct{ Paths []string }
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		fail(w, http.StatusBadRequest, "", err.Error())
+	if !asks(w, r, &ask) {
 		return
 	}
 	entries := []map[string]any{}
@@ -230,8 +229,7 @@ func (s *Server) preupload(w http.ResponseWriter, r *http.Request, _ *repo) {
 			Size int64
 		}
 	}
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		fail(w, http.StatusBadRequest, "", err.Error())
+	if !asks(w, r, &ask) {
 		return
 	}
 	files := []map[string]any{}

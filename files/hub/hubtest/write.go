@@ -18,6 +18,15 @@ import (
 	"time"
 )
 
+// asks reads what a request asks for, or refuses it.
+func asks(w http.ResponseWriter, r *http.Request, ask any) bool {
+	err := json.NewDecoder(r.Body).Decode(ask)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "", err.Error())
+	}
+	return err == nil
+}
+
 // lfsBatch says where to put each object: in one piece, or in parts.
 func (s *Server) lfsBatch(w http.ResponseWriter, r *http.Request, _ *repo) {
 	var ask struct {
@@ -27,8 +36,7 @@ func (s *Server) lfsBatch(w http.ResponseWriter, r *http.Request, _ *repo) {
 			Size int64
 		}
 	}
-	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil {
-		fail(w, http.StatusBadRequest, "", err.Error())
+	if !asks(w, r, &ask) {
 		return
 	}
 	objects := []map[string]any{}

@@ -116,7 +116,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 // take gets the weights by the names that published checkpoints give them.
 func (m *DeepSeek) take(source *weights.Source) {
 	c := m.config
-	outer := outerShapes(c)
+	outer := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
 	m.embedding = source.Take("model.embed_tokens.weight", outer["model.embed_tokens.weight"]...)
 	for i := range c.NumHiddenLayers {
 		m.blocks = append(m.blocks, m.takeLayer(source, i))
@@ -130,7 +130,7 @@ func (m *DeepSeek) take(source *weights.Source) {
 
 func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 	c, shapes := m.config, layerShapes(m.config, i)
-	layer := func(name string) *torch.Tensor { return source.Take(layerName(i, name), shapes[name]...) }
+	layer := func(name string) *torch.Tensor { return source.Take(weights.InLayer(i, name), shapes[name]...) }
 	b := block{norm: layer("post_attention_layernorm.weight"), attention: attention{
 		norm:   layer("input_layernorm.weight"),
 		keysA:  layer("self_attn.kv_a_proj_with_mqa.weight"),
@@ -150,7 +150,7 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 	}
 	b.experts = &mixture{gate: layer("mlp.gate.weight")}
 	if c.v3() {
-		b.experts.correction = source.TakeBuffer(layerName(i, correctionName), shapes[correctionName]...)
+		b.experts.correction = source.TakeBuffer(weights.InLayer(i, correctionName), shapes[correctionName]...)
 	}
 	if c.Experts.Shared > 0 {
 		b.experts.shared = feedForward(layer, "mlp.shared_experts.")
@@ -229,7 +229,7 @@ func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.
 	cos, sin := m.rotations(s, 0, positions)
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
 			b := &m.blocks[i]
 			y, unequal := m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
 			if x = s.Lift(y); unequal != nil {

@@ -27,12 +27,12 @@ func Init(c Config, seed uint64) []safetensors.Tensor {
 			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
 		}
 	}
-	for name, shape := range outerShapes(c) {
+	for name, shape := range weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings) {
 		add(name, shape)
 	}
 	for i := range c.NumHiddenLayers {
 		for name, shape := range layerShapes(c, i) {
-			add(layerName(i, name), shape)
+			add(weights.InLayer(i, name), shape)
 		}
 		if !c.sparse(i) {
 			continue
@@ -62,7 +62,7 @@ func NumParameters(c Config) int64 {
 		}
 		return total
 	}
-	total := count(outerShapes(c))
+	total := count(weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings))
 	for i := range c.NumHiddenLayers {
 		total += count(layerShapes(c, i))
 		if c.sparse(i) {
@@ -72,23 +72,8 @@ func NumParameters(c Config) int64 {
 	return total
 }
 
-func layerName(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
-
 func expertName(layer, expert int, name string) string {
 	return fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", layer, expert, name)
-}
-
-// outerShapes gives the shapes of the tensors that belong to no layer.
-func outerShapes(c Config) map[string][]int64 {
-	vocabulary, hidden := int64(c.VocabSize), int64(c.HiddenSize)
-	all := map[string][]int64{
-		"model.embed_tokens.weight": {vocabulary, hidden},
-		"model.norm.weight":         {hidden},
-	}
-	if !c.TieWordEmbeddings {
-		all["lm_head.weight"] = []int64{vocabulary, hidden}
-	}
-	return all
 }
 
 // layerShapes gives those of a layer, but for its experts.

@@ -23,7 +23,7 @@ const (
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	tables := make([]string, c.NumHiddenLayers)
 	for i := range tables {
-		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+		tables[i] = weights.InLayer(i, "self_attn.rotary_emb.inv_freq")
 	}
 	tensors = unstacked(c, weights.Without(tensors, tables...))
 	if !c.TieWordEmbeddings {

@@ -1,7 +1,6 @@
 package llama
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,22 +41,13 @@ func NumParameters(c Config) int64 {
 	return total
 }
 
-func layerName(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
-
 // shapes gives the shape of every parameter by its name in a checkpoint.
 func shapes(c Config) map[string][]int64 {
-	vocabulary, hidden := int64(c.VocabSize), int64(c.HiddenSize)
-	all := map[string][]int64{
-		"model.embed_tokens.weight": {vocabulary, hidden},
-		"model.norm.weight":         {hidden},
-	}
-	if !c.TieWordEmbeddings {
-		all["lm_head.weight"] = []int64{vocabulary, hidden}
-	}
+	all := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
 	for i := range c.NumHiddenLayers {
 		for _, shapes := range []map[string][]int64{attentionShapes(c), normShapes(c), biasShapes(c), feedForwardShapes(c, i)} {
 			for name, shape := range shapes {
-				all[layerName(i, name)] = shape
+				all[weights.InLayer(i, name)] = shape
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	tables := make([]string, c.NumHiddenLayers)
 	for i := range tables {
-		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+		tables[i] = weights.InLayer(i, "self_attn.rotary_emb.inv_freq")
 	}
 	tensors = weights.Without(tensors, tables...)
 	if !c.TieWordEmbeddings {
@@ -119,11 +119,11 @@ func (m *Llama) take(source *weights.Source) {
 	get := func(name string) *torch.Tensor { return source.Take(name, next[name]...) }
 	m.embedding = get("model.embed_tokens.weight")
 	for i := range m.config.NumHiddenLayers {
-		layer := func(name string) *torch.Tensor { return get(layerName(i, name)) }
+		layer := func(name string) *torch.Tensor { return get(weights.InLayer(i, name)) }
 		together := func(names ...string) []*torch.Tensor {
 			wanted := make([]weights.Matrix, len(names))
 			for j, name := range names {
-				full := layerName(i, name)
+				full := weights.InLayer(i, name)
 				wanted[j] = weights.Matrix{Name: full, Rows: next[full][0], Columns: next[full][1]}
 			}
 			return source.TakeTogether(wanted...)
@@ -214,7 +214,7 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			x = m.feedForwardBlock(s, b, x, m.options.Recompute)
 			continue
 		}
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
 			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at), m.options.Recompute))
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -86,7 +87,7 @@ func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 		return t
 	}
 	for l := range m.blocks {
-		b, name := &m.blocks[l], func(rest string) string { return layerName(l, rest) }
+		b, name := &m.blocks[l], func(rest string) string { return weights.InLayer(l, rest) }
 		own := block{layer: b.layer, attention: torch.AttentionWeights{
 			Norm:   whole(name("input_layernorm.weight"), b.attention.Norm),
 			Query:  part(name("self_attn.q_proj.weight"), b.attention.Query, 0),

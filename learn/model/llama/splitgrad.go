@@ -18,7 +18,7 @@ type pass struct {
 	halves [][]half // of each half layer, of each shard
 }
 
-// half is what a shard keeps of half a layer for the way back.
+// half is what a shard keeps of half a layer for the backward pass.
 type half struct{ in, out *torch.Tensor }
 
 // Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T]

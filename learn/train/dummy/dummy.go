@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
@@ -128,14 +129,10 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 
 // wait takes as long as a training.
 func (t *Trainer) wait(ctx context.Context) error {
-	timer := time.NewTimer(t.delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if pause.For(ctx, t.delay) != nil {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // Verify checks that a payload is a result of that step, batch and trainer.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
@@ -143,7 +144,7 @@ func (p *play) endWhenFinished(ctx context.Context) {
 		log, err := os.ReadFile(filepath.Join(p.dir, memberName(i), eventsFile))
 		if err == nil && bytes.Contains(log, finished) {
 			i++
-		} else if !pause(ctx, time.Second) {
+		} else if pause.For(ctx, time.Second) != nil {
 			return
 		}
 	}

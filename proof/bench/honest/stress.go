@@ -6,6 +6,9 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
+	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
 const (
@@ -22,7 +25,7 @@ func (p *play) stress(ctx context.Context) {
 		switch what {
 		case "busy":
 			for range busyLoops {
-				go spin(ctx)
+				go process.Spin(ctx)
 			}
 		case "stop":
 			go p.stopping(ctx)
@@ -32,42 +35,21 @@ func (p *play) stress(ctx context.Context) {
 	}
 }
 
-// spin uses a core.
-func spin(ctx context.Context) {
-	for n := 0; ; n++ {
-		if n%1_000_000 == 0 && ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// pause waits, and reports whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // stopping stops the first member for some seconds, again and again.
 func (p *play) stopping(ctx context.Context) {
-	for pause(ctx, stopEvery-stopFor) {
+	for pause.For(ctx, stopEvery-stopFor) == nil {
 		p.mu.Lock()
 		member := p.members[0]
 		p.mu.Unlock()
 		member.Signal(syscall.SIGSTOP)
-		pause(ctx, stopFor)
+		_ = pause.For(ctx, stopFor)
 		member.Signal(syscall.SIGCONT)
 	}
 }
 
 // killing kills one member after the other, and starts it again.
 func (p *play) killing(ctx context.Context) {
-	for i := 0; pause(ctx, killEvery); i = (i + 1) % len(p.members) {
+	for i := 0; pause.For(ctx, killEvery) == nil; i = (i + 1) % len(p.members) {
 		p.mu.Lock()
 		select {
 		case <-p.members[i].Ended(): // the run is over
@@ -78,7 +60,7 @@ func (p *play) killing(ctx context.Context) {
 		member := p.members[i]
 		member.Signal(syscall.SIGKILL)
 		<-member.Ended()
-		pause(ctx, startAfter)
+		_ = pause.For(ctx, startAfter)
 		again, err := p.startMember(ctx, i)
 		if err == nil {
 			p.members[i] = again

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"time"
 
@@ -33,22 +31,7 @@ const (
 
 // readRows reads the file that lists the rows.
 func readRows(path string) ([]row, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read rows: %w", err)
-	}
-	var file struct {
-		Row []row `toml:"row"`
-	}
-	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file); err != nil {
-		return nil, fmt.Errorf("read rows: %s: %w", path, err)
-	}
-	for i, r := range file.Row {
-		if err := r.check(); err != nil {
-			return nil, fmt.Errorf("read rows: %s: row %d, %q: %w", path, i+1, r.Name, err)
-		}
-	}
-	return file.Row, nil
+	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
 
 func (r row) check() error {

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/net/secure"
 	"github.com/psyche-go/psyche/record/backend"
@@ -55,10 +56,9 @@ type Host struct {
 
 // branch is one history of the run.
 type branch struct {
-	core    *core.Host
+	core    memory.Prompt
 	log     *follow.Follower // the core's
 	records [][]byte
-	answer  error // to the newest action
 	omitted bool
 }
 
@@ -100,7 +100,7 @@ func (h *Host) begin(salt byte) (*branch, error) {
 	}
 	draws := hashchain.New([32]byte{salt}, 1<<10)
 	state.DrawCommitment = draws.Commitment()
-	g, err := follow.OpenGenesis(follow.SignGenesis(h.key, [32]byte{salt}, state.AppendTo(nil)))
+	g, err := follow.NewGenesis(h.key, [32]byte{salt}, &state)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +108,16 @@ func (h *Host) begin(salt byte) (*branch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &branch{log: log, core: core.New(log, h.now(), core.Options{
-		Times: core.Times{WithdrawGrace: -1}, Draws: draws,
-		Connection: func(identity.ID) (from core.Origin, live bool) { return from, true },
-	})}, nil
+	b := &branch{log: log}
+	b.core = memory.Prompt{
+		Host: core.New(log, h.now(), core.Options{
+			Times: core.Times{WithdrawGrace: -1}, Draws: draws,
+			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true },
+		}),
+		Keep: func(r core.Record) { b.records = append(b.records, r.Payload) },
+		Show: func(core.Update) {}, // push shows what there is
+	}
+	return b, nil
 }
 
 func (h *Host) now() core.Now {
@@ -126,24 +132,6 @@ func (h *Host) nowOf(i int, now core.Now) core.Now {
 	}
 	return now
 }
-
-// finish takes in what the core of a branch did.
-func (b *branch) finish(now core.Now) {
-	records, err := b.core.Ready()
-	if err != nil {
-		panic(err)
-	}
-	for _, r := range records {
-		b.records = append(b.records, r.Payload)
-	}
-	b.core.Advance(now, b)
-}
-
-// Publish implements core.Outlet: push shows what there is.
-func (b *branch) Publish(core.Update) {}
-
-// Answer implements core.Outlet.
-func (b *branch) Answer(_ int, err error) { b.answer = err }
 
 // Addr returns where it listens.
 func (h *Host) Addr() string { return h.listener.Addr().String() }
@@ -251,9 +239,8 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 			continue
 		}
 		now := h.nowOf(i, now)
-		b.core.Submit(now, action, core.Origin{})
-		b.finish(now)
-		if refused, ok := errors.AsType[coordinator.Code](b.answer); ok && i == 0 {
+		err = b.core.Submit(now, action, core.Origin{})
+		if refused, ok := errors.AsType[coordinator.Code](err); ok && i == 0 {
 			code = refused
 		}
 	}
@@ -289,8 +276,9 @@ func (h *Host) step(n uint64) (hangUp bool) {
 	now := h.now()
 	for i, b := range h.branches {
 		now := h.nowOf(i, now)
-		b.core.Tick(now)
-		b.finish(now)
+		if _, err := b.core.Tick(now); err != nil {
+			panic(err)
+		}
 	}
 	if begun := h.branches[0].log.State.Progress.Step; !h.lied && begun >= h.options.After {
 		hangUp = h.lie()

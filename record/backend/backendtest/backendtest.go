@@ -353,7 +353,9 @@ func testDuplicateKey(t *testing.T, f *fixture) {
 	a.submit(coordinator.Join{}) // the first one has not noticed
 }
 
-func testWithdraw(t *testing.T, f *fixture) {
+// oneOfTwoCloses has two clients join, of whom the second closes its backend, and returns the first.
+func (f *fixture) oneOfTwoCloses(t *testing.T) *client {
+	t.Helper()
 	a, b := f.connect(t, 1), f.connect(t, 2)
 	a.submit(coordinator.Join{})
 	b.submit(coordinator.Join{})
@@ -361,19 +363,18 @@ func testWithdraw(t *testing.T, f *fixture) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return a
+}
+
+func testWithdraw(t *testing.T, f *fixture) {
+	a := f.oneOfTwoCloses(t)
 	a.await("only one", pending(a.id))
 }
 
 func testComeBack(t *testing.T, f *fixture) {
-	a, b := f.connect(t, 1), f.connect(t, 2)
-	a.submit(coordinator.Join{})
-	b.submit(coordinator.Join{})
-	a.await("both", pending(a.id, b.id))
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	a := f.oneOfTwoCloses(t)
 	a.await("only one", pending(a.id))
-	b = f.connect(t, 2)
+	b := f.connect(t, 2)
 	b.submit(coordinator.Join{})
 	a.await("both again", pending(a.id, b.id))
 }
@@ -391,14 +392,8 @@ func testTwoBackends(t *testing.T, f *fixture) {
 
 // testStays is for hosts that do not notice that a client is gone.
 func testStays(t *testing.T, f *fixture) {
-	a, b := f.connect(t, 1), f.connect(t, 2)
-	a.submit(coordinator.Join{})
-	b.submit(coordinator.Join{})
-	a.await("both", pending(a.id, b.id))
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b = f.connect(t, 2)
+	a := f.oneOfTwoCloses(t)
+	b := f.connect(t, 2)
 	b.await("both, as before", pending(a.id, b.id))
 	if err := b.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, coordinator.ErrDuplicate) {
 		t.Fatalf("error %v, want ErrDuplicate", err)

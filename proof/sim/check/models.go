@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"slices"
@@ -7,16 +7,16 @@ import (
 )
 
 // reported checks an accepted report, and the commit point that it may have made.
-func (c *checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {
+func (c *Checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {
 	r, model := &c.reports, coordinator.Recorded{Step: a.Step - 1, Digest: a.Digest}
 	if a.Step > s.Progress.Step || a.Step <= s.Epoch.StartStep || s.RunState == coordinator.Cooldown && a.Step != s.Progress.Step {
-		c.violate(CheckpointTrue, "%s reports the model of step %d in %v of step %d", c.nameOf(from), model.Step, s.RunState, s.Progress.Step)
+		c.Violate(CheckpointTrue, "%s reports the model of step %d in %v of step %d", c.NameOf(from), model.Step, s.RunState, s.Progress.Step)
 	}
 	switch {
 	case model == r.commit:
 		r.holds[from] = true
 	case model.Step <= max(r.said[from].Step, r.commit.Step):
-		c.violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.nameOf(from), model.Step, r.said[from].Step, r.commit.Step)
+		c.Violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.NameOf(from), model.Step, r.said[from].Step, r.commit.Step)
 	default:
 		r.said[from] = model
 		if s.RunState != coordinator.Cooldown && r.enough(s, model) {
@@ -28,11 +28,11 @@ func (c *checker) reported(s *coordinator.State, from coordinator.ClientID, a co
 		}
 	}
 	if s.Epoch.Commit != r.commit {
-		c.violate(CommitKept, "the commit point is of step %d (%x), the reports make that of step %d (%x)",
+		c.Violate(CommitKept, "the commit point is of step %d (%x), the reports make that of step %d (%x)",
 			s.Epoch.Commit.Step, s.Epoch.Commit.Digest[:4], r.commit.Step, r.commit.Digest[:4])
 	}
 	if want, known := c.chain.digest(r.commit.Step); known && r.commit.Step != 0 && want != r.commit.Digest {
-		c.violate(CheckpointTrue, "step %d: %x is the commit point, the counted results make %x", r.commit.Step, r.commit.Digest[:4], want[:4])
+		c.Violate(CheckpointTrue, "step %d: %x is the commit point, the counted results make %x", r.commit.Step, r.commit.Digest[:4], want[:4])
 	}
 }
 
@@ -49,17 +49,17 @@ func (r *reports) enough(s *coordinator.State, model coordinator.Recorded) bool 
 			}
 		}
 	}
-	return count >= quorumOf(voters) && 3*count >= s.Seats()
+	return count >= QuorumOf(voters) && 3*count >= s.Seats()
 }
 
 // epochOver checks the checkpoint that an epoch left, and who holds it.
-func (c *checker) epochOver(s *coordinator.State, before stateMark) {
+func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 	c.outvoted = c.isOutvoted(before.members)
 	checkpoint, r := s.Model.Checkpoint, &c.reports
 	recorded := coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}
 	if checkpoint == before.checkpoint {
 		if r.commit.Step != 0 {
-			c.violate(CommitKept, "nothing was recorded after step %d, there is a commit point of step %d", before.step-1, r.commit.Step)
+			c.Violate(CommitKept, "nothing was recorded after step %d, there is a commit point of step %d", before.step-1, r.commit.Step)
 		}
 		return
 	}
@@ -70,23 +70,23 @@ func (c *checker) epochOver(s *coordinator.State, before stateMark) {
 		}
 	}
 	if recorded != r.commit && 3*count < before.seats { // those of a commit point were counted when it was made
-		c.violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", count, before.seats, checkpoint.Step)
+		c.Violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", count, before.seats, checkpoint.Step)
 	}
 	if checkpoint.Step != before.step-1 && recorded != r.commit {
-		c.violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d, the commit point is of step %d", checkpoint.Step, before.step-1, r.commit.Step)
+		c.Violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d, the commit point is of step %d", checkpoint.Step, before.step-1, r.commit.Step)
 	}
 	if want, known := c.chain.digest(checkpoint.Step); known && want != checkpoint.Digest {
-		c.violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
+		c.Violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
 	}
 	c.held(s, before, recorded)
 }
 
 // held checks what the state says that those hold that go on to the next epoch: the model that was
 // recorded, and a commit point before it, which is known by then as an earlier model.
-func (c *checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
+func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
 	r := &c.reports
 	if r.commit.Step != 0 && r.commit != recorded && !slices.Contains(s.Earlier, r.commit) {
-		c.violate(CommitKept, "the commit point of step %d is forgotten with the end of its epoch", r.commit.Step)
+		c.Violate(CommitKept, "the commit point of step %d is forgotten with the end of its epoch", r.commit.Step)
 	}
 	for _, m := range before.members {
 		i := slices.IndexFunc(s.Pending, func(p coordinator.Client) bool { return p.ID == m.ID })
@@ -98,26 +98,26 @@ func (c *checker) held(s *coordinator.State, before stateMark, recorded coordina
 			holds = r.holds[m.ID]
 		}
 		if p := &s.Pending[i]; p.HoldsModel != holds || r.commit != recorded && r.holds[m.ID] && p.HoldsEarlier != r.commit.Step {
-			c.violate(CommitKept, "%s holds the model of step %d: %v, and that of step %d; it reported that of step %d, the commit point is of step %d",
-				c.nameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
+			c.Violate(CommitKept, "%s holds the model of step %d: %v, and that of step %d; it reported that of step %d, the commit point is of step %d",
+				c.NameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
 		}
 	}
 }
 
 // fellBack checks that an epoch goes on from the newest model that there is: the checkpoint if a member
 // holds it, else the newest of those that members hold or that were uploaded.
-func (c *checker) fellBack(s *coordinator.State, before stateMark) {
+func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	after := s.Model.Checkpoint
 	c.reports = reportsOf(s)
 	if after == before.checkpoint {
 		return
 	}
 	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < s.Config.WarmupTime {
-		c.violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
+		c.Violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
 	}
 	if !slices.ContainsFunc(before.waited, func(m coordinator.Client) bool { return m.ProbationUntil != 0 || m.HoldsModel }) &&
 		!slices.ContainsFunc(before.uploads, func(u coordinator.Upload) bool { return u.Step == after.Step }) {
-		c.violate(CommitKept, "strangers alone let the run fall back from step %d to step %d", before.checkpoint.Step, after.Step)
+		c.Violate(CommitKept, "strangers alone let the run fall back from step %d to step %d", before.checkpoint.Step, after.Step)
 	}
 	for _, m := range before.waited {
 		if _, seated := s.Member(m.ID); !seated {
@@ -125,12 +125,12 @@ func (c *checker) fellBack(s *coordinator.State, before stateMark) {
 		}
 		known := slices.ContainsFunc(before.earlier, func(r coordinator.Recorded) bool { return r.Step == m.HoldsEarlier })
 		if m.HoldsModel || known && m.HoldsEarlier > after.Step {
-			c.violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.nameOf(m.ID))
+			c.Violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.NameOf(m.ID))
 		}
 	}
 	for _, u := range before.uploads {
 		if u.Tries < coordinator.MaxUploadTries && u.Step > after.Step {
-			c.violate(CommitKept, "the run falls back from step %d to step %d, that of step %d lies at %s", before.checkpoint.Step, after.Step, u.Step, u.Place)
+			c.Violate(CommitKept, "the run falls back from step %d to step %d, that of step %d lies at %s", before.checkpoint.Step, after.Step, u.Step, u.Place)
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package sim
+// Package check says what has to hold in a simulated run, and checks at every step that it does, by a book
+// of its own: it shares no rule with what it checks.
+package check
 
 import (
 	"errors"
@@ -8,6 +10,10 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/disk"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -15,17 +21,20 @@ import (
 // left of the running phase, then the longest that rounds and epochs can last.
 const slack = 120 * second
 
-// accepted checks an action that the host has accepted.
-func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
-	name := signature{from, nonce}
+// Begins notes what a run begins with.
+func (c *Checker) Begins(s *coordinator.State) { c.drawn, c.secrets = s.DrawCommitment, secretsOf(s) }
+
+// Accepted checks an action that the host has accepted.
+func (c *Checker) Accepted(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
+	name := disk.Signature{From: from, Nonce: nonce}
 	if c.actions[name] {
-		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.nameOf(from), nonce)
+		c.Violate(NotReplayed, "%s of %s with nonce %d", Describe(a), c.NameOf(from), nonce)
 	}
 	c.actions[name] = true
 	c.promised(name, a)
 	switch a.(type) {
 	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation:
-		c.pace.left = c.world.now
+		c.pace.left = c.run.Now()
 	}
 	switch a := a.(type) {
 	case coordinator.Join:
@@ -56,10 +65,10 @@ func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonc
 
 // witnessed checks that an accepted witness was elected, by its position in the shuffle,
 // and that it is there once.
-func (c *checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
+func (c *Checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	round := s.CurrentRound()
 	if round == nil {
-		c.violate(OnlyElected, "a witness outside rounds")
+		c.Violate(OnlyElected, "a witness outside rounds")
 		return
 	}
 	if c.votedStep != round.Step {
@@ -68,19 +77,19 @@ func (c *checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	member := slices.Index(round.Members, from)
 	elected := member >= 0 && assign.Position(uint32(member), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
 	if !elected || slices.Contains(c.voted, from) {
-		c.violate(OnlyElected, "%s in step %d, elected: %v", c.nameOf(from), round.Step, elected)
+		c.Violate(OnlyElected, "%s in step %d, elected: %v", c.NameOf(from), round.Step, elected)
 	}
 	c.voted = append(c.voted, from)
 }
 
 // accused checks that whoever was dropped is missing from the witnesses' proofs.
-func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
+func (c *Checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 	round := s.RoundOfStep(a.Step)
 	if round == nil || a.Step != s.Progress.Step-1 {
-		c.violate(NotFramed, "a health check of step %d in step %d", a.Step, s.Progress.Step)
+		c.Violate(NotFramed, "a health check of step %d in step %d", a.Step, s.Progress.Step)
 		return
 	}
-	quorum := quorumOf(electedOf(round, s.Config))
+	quorum := QuorumOf(electedOf(round, s.Config))
 	for _, id := range a.Clients {
 		held := 0
 		for i := range round.Witnesses {
@@ -90,22 +99,22 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 		}
 		silent := electedOf(round, s.Config) - len(round.Witnesses)
 		if held+silent >= quorum || len(round.Witnesses) < quorum {
-			c.violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
-				c.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
+			c.Violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
+				c.NameOf(id), a.Step, held, len(round.Witnesses), quorum)
 		}
 		c.judged(s, a.Step, id, len(round.Witnesses)-held >= quorum)
 	}
 	c.mostJudged(s)
 }
 
-// ticked checks what a tick did.
-func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
+// Ticked checks what a tick did.
+func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	c.courtsTick(now)
 	if s.RunState == before.runState {
 		return
 	}
 	if err := s.Check(); err != nil {
-		c.violate(Invariants, "%v → %v: %v", before.runState, s.RunState, err)
+		c.Violate(Invariants, "%v → %v: %v", before.runState, s.RunState, err)
 		return
 	}
 	past := uint64(0)
@@ -122,7 +131,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.RoundWitness:
 		c.punctual(before, past, s.Config.RoundWitnessTime)
 		if silent := c.silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
-			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
+			c.Violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
 		c.challenged(s, before.step)
@@ -147,44 +156,44 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
-		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
+		c.Violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
 	}
 }
 
 // roundTrained checks the end of RoundTrain.
-func (c *checker) roundTrained(s *coordinator.State, past uint64) {
+func (c *Checker) roundTrained(s *coordinator.State, past uint64) {
 	if past >= s.Config.MaxRoundTrainTime {
 		return
 	}
 	round := s.CurrentRound()
-	quorum := quorumOf(electedOf(round, s.Config))
+	quorum := QuorumOf(electedOf(round, s.Config))
 	if len(round.Witnesses) < quorum && !outOfReach(s, round, quorum) {
-		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d ms with %d witnesses, quorum %d",
+		c.Violate(QuorumOrTime, "RoundTrain of step %d ended after %d ms with %d witnesses, quorum %d",
 			round.Step, past, len(round.Witnesses), quorum)
 	}
 }
 
 // roundBegins checks data and step of a new round.
-func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
+func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	round := s.CurrentRound()
 	if round.Step != c.nextStep {
-		c.violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
+		c.Violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
 	}
-	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, simSeqLen) {
-		c.violate(DataContinuous, "step %d begins at %d with %d sequences, not at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
+	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, scenario.SeqLen) {
+		c.Violate(DataContinuous, "step %d begins at %d with %d sequences, not at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
 	}
 	at, assignments := c.nextData, round.Assignments(s.Config)
 	for _, a := range assignments {
 		if a.Batch.Start != at || a.Batch.End <= at {
-			c.violate(DataContinuous, "step %d: batch %v does not begin at %d", round.Step, a.Batch, at)
+			c.Violate(DataContinuous, "step %d: batch %v does not begin at %d", round.Step, a.Batch, at)
 		}
 		at = a.Batch.End
 	}
 	if at != c.nextData+uint64(round.BatchSize) {
-		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
+		c.Violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
-	c.pace = pace{step: round.Step, began: c.world.now, announced: make(map[coordinator.ClientID]int64)}
+	c.pace = pace{step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64)}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.juriesDrawn(round)
@@ -195,14 +204,14 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 }
 
 // roundOver takes note of a round whose witnesses are all there.
-func (c *checker) roundOver(s *coordinator.State, before stateMark) {
+func (c *Checker) roundOver(s *coordinator.State, before stateMark) {
 	round := s.RoundOfStep(before.step)
-	quorum := quorumOf(electedOf(round, s.Config))
+	quorum := QuorumOf(electedOf(round, s.Config))
 	if s.RunState == coordinator.RoundTrain && len(round.Witnesses) < quorum {
-		c.violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
+		c.Violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
 	}
 	if there := presentOf(s); s.RunState == coordinator.RoundTrain && 3*there < s.Seats() {
-		c.violate(CommitKept, "the epoch goes on in step %d with %d of its %d first members: nothing can be recorded", s.Progress.Step, there, s.Seats())
+		c.Violate(CommitKept, "the epoch goes on in step %d with %d of its %d first members: nothing can be recorded", s.Progress.Step, there, s.Seats())
 	}
 	c.chain.extend(round, s.Config)
 }
@@ -219,77 +228,81 @@ func presentOf(s *coordinator.State) int {
 	return there
 }
 
-// applied checks what an honest client has just made part of its model.
-func (c *checker) applied(p *process, step uint32, payloads [][]byte, again *assign.BatchID) {
-	c.world.note('P', uint64(p.machine.index), uint64(step), func() string {
-		return fmt.Sprintf("%s applies step %d: %d results", p.machine.name(), step, len(payloads))
+// Loaded notes that a client begins anew, with a model that it was given.
+func (c *Checker) Loaded(m *cast.Member) { c.applying[m.Index] = 0 }
+
+// Applied checks what an honest client has just made part of its model, which now has some weights.
+func (c *Checker) Applied(p Client, step uint32, payloads [][]byte, again *assign.BatchID, weights *model.Model) {
+	c.run.Note('P', uint64(p.Member().Index), uint64(step), func() string {
+		return fmt.Sprintf("%s applies step %d: %d results", p.Member().Name(), step, len(payloads))
 	})
-	if !p.machine.honest() {
+	if !p.Member().Honest() {
 		return
 	}
-	p.applied = step
+	c.applying[p.Member().Index] = step
 	if again != nil {
-		c.violate(OnceOnly, "%s applies batch %v in step %d", p.machine.name(), *again, step)
+		c.Violate(OnceOnly, "%s applies batch %v in step %d", p.Member().Name(), *again, step)
 	}
-	c.chain.compare(p, step, payloads)
+	c.chain.compare(p.Member(), step, payloads, weights)
 }
 
-// stepped compares the replica hash of an honest client that has just applied a step.
-func (c *checker) stepped(p *process) {
-	hash, step, ok := p.node.Replica()
-	if !ok || p.applied == 0 || step != p.applied || !p.machine.honest() {
+// Stepped compares the replica hash of an honest client that has just applied a step.
+func (c *Checker) Stepped(p Client) {
+	hash, step, ok := p.Replica()
+	applied := &c.applying[p.Member().Index]
+	if !ok || *applied == 0 || step != *applied || !p.Member().Honest() {
 		return
 	}
-	p.applied = 0
+	*applied = 0
 	first, known := c.replicas[step]
 	if !known {
 		c.replicas[step] = hash
 	} else if first != hash {
 		ours, theirs := hash, first // they escape only here
-		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.name(), ours[:4], step, theirs[:4])
+		c.Violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.Member().Name(), ours[:4], step, theirs[:4])
 	}
 }
 
-// ended checks a client that has left the run.
-func (c *checker) ended(p *process, err error) {
+// Ended checks a client that has left the run.
+func (c *Checker) Ended(p Client, err error) {
 	var lie *follow.Lie
-	switch finished := c.host.base.RunState == coordinator.Finished; {
-	case !p.machine.honest():
+	switch finished := c.host.Base().RunState == coordinator.Finished; {
+	case !p.Member().Honest():
 	case errors.As(err, &lie):
 		c.deceived(p, lie)
 	case err != nil:
-		c.violate(NodeSound, "%s: %v", p.machine.name(), err)
+		c.Violate(NodeSound, "%s: %v", p.Member().Name(), err)
 	case !finished:
-		c.violate(NodeSound, "%s ended before the run", p.machine.name())
+		c.Violate(NodeSound, "%s ended before the run", p.Member().Name())
 	}
-	for _, m := range c.world.machines {
-		if m.honest() && (m.process == nil || !m.process.ended) {
+	for _, m := range c.run.Cast.Members {
+		if m.Honest() && !c.run.HasEnded(m.Index) {
 			return
 		}
 	}
-	c.world.over = true
+	c.run.End()
 }
 
-// crashed works out what a host that starts again has to find: the durable state and
+// Crashed works out what a host that starts again has to find: the durable state and
 // those records that were written whole.
-func (c *checker) crashed(base *coordinator.State, d *disk, there int) {
+func (c *Checker) Crashed(base *coordinator.State, d *disk.Disk, there int) {
 	expected := base.Clone()
 	c.lostActions = nil
 	length := 0
-	for _, payload := range d.records {
+	for _, payload := range d.Records {
 		length += entryOverhead + len(payload)
-		r, err := decodeRecord(payload)
+		r, err := disk.DecodeRecord(payload)
 		if err == nil && length <= there {
-			err = c.world.rules.redo(&expected, r)
+			err = c.run.Redo(&expected, r)
 		} else if r.Kind == follow.KindAction {
-			c.lostActions = append(c.lostActions, signature{coordinator.ClientID(r.Action.From), r.Action.Nonce})
+			c.lostActions = append(c.lostActions, disk.Signature{From: coordinator.ClientID(r.Action.From), Nonce: r.Action.Nonce})
 		}
 		if err != nil {
-			c.violate(ReplayEqual, "%v", err)
+			c.Violate(ReplayEqual, "%v", err)
 		}
 	}
-	if length != len(d.writing) {
-		c.violate(ReplayEqual, "%d bytes are written, the records have %d", len(d.writing), length)
+	if length != len(d.Writing) {
+		c.Violate(ReplayEqual, "%d bytes are written, the records have %d", len(d.Writing), length)
 	}
 	c.expectation = &expected
 }
@@ -297,47 +310,47 @@ func (c *checker) crashed(base *coordinator.State, d *disk, there int) {
 // entryOverhead is what the journal adds to a record: length, hash before, check, hash.
 const entryOverhead = 4 + 32 + 4 + 32
 
-// replayed checks what a host that starts has found.
-func (c *checker) replayed(log *follow.Follower, actions []signature, err error) {
+// Replayed checks what a host that starts has found.
+func (c *Checker) Replayed(log *follow.Follower, actions []disk.Signature, err error) {
 	if err != nil {
-		c.violate(ReplayEqual, "%v", err)
+		c.Violate(ReplayEqual, "%v", err)
 		return
 	}
 	s := &log.State
 	c.survived(log.Head().Index)
 	if c.expectation != nil && s.Hash() != c.expectation.Hash() {
-		c.violate(ReplayEqual, "in %v of step %d, expected %v of step %d",
+		c.Violate(ReplayEqual, "in %v of step %d, expected %v of step %d",
 			s.RunState, s.Progress.Step, c.expectation.RunState, c.expectation.Progress.Step)
 	}
 	c.expectation = nil
 	for _, name := range c.lostActions {
 		delete(c.actions, name)
 	}
-	found := make(map[signature]bool, len(actions))
+	found := make(map[disk.Signature]bool, len(actions))
 	for _, name := range actions {
 		found[name] = true
 	}
-	for _, m := range c.world.machines { // in an order that does not depend on the map
-		c.lost(coordinator.ClientID(m.id), found)
+	for _, m := range c.run.Cast.Members { // in an order that does not depend on the map
+		c.lost(coordinator.ClientID(m.ID), found)
 	}
 	c.rewind(s)
 }
 
 // lost looks for acknowledged actions of a client that are not in the journal.
-func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
+func (c *Checker) lost(id coordinator.ClientID, found map[disk.Signature]bool) {
 	least := uint64(0)
 	for name := range c.acked {
-		if name.from == id && !found[name] && (least == 0 || name.nonce < least) {
-			least = name.nonce
+		if name.From == id && !found[name] && (least == 0 || name.Nonce < least) {
+			least = name.Nonce
 		}
 	}
 	if least != 0 {
-		c.violate(NothingLost, "the action of %s with nonce %d", c.nameOf(id), least)
+		c.Violate(NothingLost, "the action of %s with nonce %d", c.NameOf(id), least)
 	}
 }
 
 // rewind takes back what the checker noted of a state that nobody ever saw.
-func (c *checker) rewind(s *coordinator.State) {
+func (c *Checker) rewind(s *coordinator.State) {
 	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
@@ -360,85 +373,81 @@ func (c *checker) rewind(s *coordinator.State) {
 	}
 }
 
-// healed notes when faults stopped.
-func (c *checker) healed() {
-	c.healedAt = c.world.now
-	c.healedStep = c.host.state.Progress.Step
+// Healed notes when faults stopped.
+func (c *Checker) Healed() {
+	c.healedAt = c.run.Now()
+	c.healedStep = c.host.State().Progress.Step
 }
 
-// deadline is the time by which the run has to be over.
-func (c *checker) deadline() int64 {
-	if !c.world.healed {
+// Deadline is the time by which the run has to be over.
+func (c *Checker) Deadline() int64 {
+	if !c.run.Healed() {
 		return 1 << 62
 	}
-	k := c.world.plan.config
+	k := c.run.Plan.Config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
 	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
 	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
 	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second/1000
 }
 
-// tooLate is called when the run is not over in time.
-func (c *checker) tooLate() {
-	if c.world.plan.hostLies() {
+// TooLate is called when the run is not over in time.
+func (c *Checker) TooLate() {
+	if c.run.Plan.HostLies() {
 		return // it can stop its run
 	}
-	s := c.host.state
-	if s.RunState == coordinator.WaitingForMembers && c.world.plan.clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
+	s := c.host.State()
+	if s.RunState == coordinator.WaitingForMembers && c.run.Plan.Clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
 		return // it waits for as many as there are with those that were rightly ejected
 	}
 	waiting := ""
-	for _, m := range c.world.machines {
-		if m.honest() && (m.process == nil || !m.process.ended) {
-			waiting += " " + strconv.Itoa(m.index)
+	for _, m := range c.run.Cast.Members {
+		if m.Honest() && !c.run.HasEnded(m.Index) {
+			waiting += " " + strconv.Itoa(m.Index)
 		}
 	}
-	c.violate(Progress, "faults stopped at %.0f s in step %d; the run is in %v of step %d of %d; clients that have not ended:%s",
+	c.Violate(Progress, "faults stopped at %.0f s in step %d; the run is in %v of step %d of %d; clients that have not ended:%s",
 		float64(c.healedAt)/float64(second), c.healedStep, s.RunState, s.Progress.Step, s.Config.TotalSteps, waiting)
 }
 
 // replays checks that the journal gives the state that the host has.
-func (c *checker) replays() {
-	if h := c.host; h.up && !h.writing {
-		log, actions, err := h.disk.replay(&c.world.rules)
-		c.expectation = h.base
-		c.replayed(log, actions, err)
+func (c *Checker) replays() {
+	if h := c.host; h.Idle() {
+		log, actions, err := h.Replay()
+		c.expectation = h.Base()
+		c.Replayed(log, actions, err)
 	}
 }
 
-// finish checks the end of a run.
-func (c *checker) finish() {
-	if c.world.violation != nil {
-		return
-	}
-	w := c.world
-	h := c.host
-	if h.world.plan.hostLies() {
+// Finish checks the end of a run.
+func (c *Checker) Finish() {
+	h := c.host.State()
+	if c.run.Plan.HostLies() {
 		c.replays()
 		return
 	}
-	if h.state.RunState != coordinator.Finished {
-		c.tooLate()
+	if h.RunState != coordinator.Finished {
+		c.TooLate()
 		return
 	}
 	c.replays()
-	checkpoint := h.state.Model.Checkpoint
-	if checkpoint.Step != h.state.Config.TotalSteps {
+	checkpoint := h.Model.Checkpoint
+	if checkpoint.Step != h.Config.TotalSteps {
 		if c.outvoted {
 			return
 		}
-		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.state.Config.TotalSteps)
+		c.Violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.Config.TotalSteps)
 	}
-	for _, m := range w.machines {
-		if !m.honest() {
+	for _, m := range c.run.Cast.Members {
+		if !m.Honest() {
 			continue
 		}
-		digest, step, ok := m.process.node.Model()
-		if !c.admitted[coordinator.ClientID(m.id)] {
+		digest, step, ok := c.run.Client(m.Index).Model()
+		if !c.admitted[coordinator.ClientID(m.ID)] {
 			continue // it was started when the run was as good as over, or full: members give it nothing
 		}
 		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
-			c.violate(Progress, "%s does not hold the final model: it has that of step %d", m.name(), step)
+			c.Violate(Progress, "%s does not hold the final model: it has that of step %d", m.Name(), step)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestDepotKeepsWhateverItWeighs: what does not fit into memory lies on the disk until it is dropped.
-func TestDepotKeepsWhateverItWeighs(t *testing.T) {
+// TestPayloadsAreKeptWhateverTheyWeigh: what does not fit into memory lies on the disk until it is dropped.
+func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "folder")
-	d := newDepot(parent, 100)
+	d := newPayloadStore(parent, 100)
 	hash := func(i int) [32]byte { return [32]byte{byte(i)} }
 	data := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 40) }
 	for i := range 10 {
@@ -31,7 +31,7 @@ func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 		}
 	}
 	files := func() int {
-		found, err := filepath.Glob(filepath.Join(parent, depotPattern, "*"))
+		found, err := filepath.Glob(filepath.Join(parent, payloadPattern, "*"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 	if err := d.Close(); err != nil || files() != 0 {
 		t.Errorf("%d files are left: %v", files(), err)
 	}
-	left := newDepot(parent, 0)
+	left := newPayloadStore(parent, 0)
 	if err := errors.Join(left.Put(hash(1), data(1)), sweep(parent)); err != nil || files() != 0 {
 		t.Errorf("%d files of a killed process are left: %v", files(), err)
 	}

@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"crypto/sha256"
@@ -58,7 +58,7 @@ func (c *courts) complain(t *tried) {
 
 // courtAction checks an accepted action of trials, and that nobody was ejected but by a vote that
 // decides.
-func (c *checker) courtAction(s *coordinator.State, from coordinator.ClientID, a coordinator.Action) {
+func (c *Checker) courtAction(s *coordinator.State, from coordinator.ClientID, a coordinator.Action) {
 	switch a := a.(type) {
 	case coordinator.Accuse:
 		c.accuses(s, from, a)
@@ -69,8 +69,8 @@ func (c *checker) courtAction(s *coordinator.State, from coordinator.ClientID, a
 }
 
 // accuses checks an accusation, and notes it.
-func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
-	accuser, accused := c.nameOf(from), c.nameOf(a.Client)
+func (c *Checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
+	accuser, accused := c.NameOf(from), c.NameOf(a.Client)
 	open, of, slots := 0, 0, uint8(0)
 	for _, t := range c.courts.trials {
 		if t.accuser == from || t.accused == a.Client && t.step == a.Step {
@@ -89,14 +89,14 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 	fresh := s.Config.ProbationSteps > 0 && c.probation[from] > s.Progress.Step
 	switch {
 	case !running(s.RunState) || a.Step == 0 || a.Step >= s.Progress.Step:
-		c.violate(FairlyTried, "%s accuses %s of its result of step %d in %v of step %d", accuser, accused, a.Step, s.RunState, s.Progress.Step)
+		c.Violate(FairlyTried, "%s accuses %s of its result of step %d in %v of step %d", accuser, accused, a.Step, s.RunState, s.Progress.Step)
 	case !ok || member.State != coordinator.Healthy || fresh || from == a.Client || c.courts.complaints[from] >= mostComplaints:
-		c.violate(FairlyTried, "%s may not accuse %s; a member: %t, on probation: %t, %d complaints", accuser, accused, ok, fresh, c.courts.complaints[from])
+		c.Violate(FairlyTried, "%s may not accuse %s; a member: %t, on probation: %t, %d complaints", accuser, accused, ok, fresh, c.courts.complaints[from])
 	case open > 0 || of >= mostTrialsOf || len(c.courts.trials) >= mostTrials || s.Progress.Epoch < c.courts.kept[a.Client]:
-		c.violate(FairlyTried, "%s accuses %s for step %d, which is on trial %d times; one of these, or one that the accuser began: %t; there are %d trials; ejected: %t",
+		c.Violate(FairlyTried, "%s accuses %s for step %d, which is on trial %d times; one of these, or one that the accuser began: %t; there are %d trials; ejected: %t",
 			accuser, accused, a.Step, of, open > 0, len(c.courts.trials), s.Progress.Epoch < c.courts.kept[a.Client])
 	case c.honest(from) && c.honest(a.Client):
-		c.violate(HonestSafe, "%s accuses %s in step %d, fault %s of step %d", accuser, accused, s.Progress.Step, a.Fault, a.Step)
+		c.Violate(HonestSafe, "%s accuses %s in step %d, fault %s of step %d", accuser, accused, s.Progress.Step, a.Fault, a.Step)
 	}
 	c.courts.trials = append(c.courts.trials, &tried{
 		slot: slot, accused: a.Client, accuser: from, fault: a.Fault, step: a.Step, since: s.Progress.Step, sinceTime: s.StateStart,
@@ -105,18 +105,18 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 }
 
 // votes checks a vote, and what it decides.
-func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coordinator.Vote) {
-	juror, accused := c.nameOf(from), c.nameOf(a.Client)
+func (c *Checker) votes(s *coordinator.State, from coordinator.ClientID, a coordinator.Vote) {
+	juror, accused := c.NameOf(from), c.NameOf(a.Client)
 	t := c.courts.of(a.Client, a.Step)
 	if t == nil || !slices.Contains(t.jury, from) {
-		c.violate(FairlyTried, "%s votes on %s in step %d", juror, accused, s.Progress.Step)
+		c.Violate(FairlyTried, "%s votes on %s in step %d", juror, accused, s.Progress.Step)
 		return
 	}
 	if _, voted := t.votes[from]; voted {
-		c.violate(FairlyTried, "%s votes twice on %s", juror, accused)
+		c.Violate(FairlyTried, "%s votes twice on %s", juror, accused)
 	}
 	if a.Guilty && c.honest(from) && c.honest(a.Client) {
-		c.violate(HonestSafe, "%s finds %s guilty, fault %s of step %d", juror, accused, t.fault, t.step)
+		c.Violate(HonestSafe, "%s finds %s guilty, fault %s of step %d", juror, accused, t.fault, t.step)
 	}
 	t.votes[from] = a.Guilty
 	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
@@ -135,22 +135,22 @@ func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 }
 
 // sentence notes that a client is ejected, and checks that it deserves it.
-func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
+func (c *Checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 	if c.honest(id) {
-		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.nameOf(id), c.nameOf(t.accuser), c.nameOf(t.accused), t.fault, t.step)
+		c.Violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.NameOf(id), c.NameOf(t.accuser), c.NameOf(t.accused), t.fault, t.step)
 	}
-	c.world.convicted[t.fault]++
-	if c.host.state.Progress.Epoch >= c.courts.kept[id] { // else it is out already
+	c.Convicted[t.fault]++
+	if c.host.State().Progress.Epoch >= c.courts.kept[id] { // else it is out already
 		c.courts.kept[id] = until
 	}
 }
 
 // ejections checks that those are kept out, and as long, that a vote ejected, and that the trials are
 // those that the checker knows.
-func (c *checker) ejections(s *coordinator.State) {
+func (c *Checker) ejections(s *coordinator.State) {
 	for _, e := range s.Authority.Ejections {
 		if until, known := c.courts.kept[e.Client]; !known || until != e.Until {
-			c.violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.nameOf(e.Client), e.Until, until)
+			c.Violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.NameOf(e.Client), e.Until, until)
 		}
 	}
 	for id, until := range c.courts.kept {
@@ -158,7 +158,7 @@ func (c *checker) ejections(s *coordinator.State) {
 		if until <= s.Progress.Epoch {
 			delete(c.courts.kept, id)
 		} else if ok && member.State == coordinator.Healthy || s.IsPending(id) {
-			c.violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.nameOf(id), until, s.Progress.Epoch)
+			c.Violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.NameOf(id), until, s.Progress.Epoch)
 		}
 	}
 	same := len(s.Trials) == len(c.courts.trials)
@@ -171,13 +171,13 @@ func (c *checker) ejections(s *coordinator.State) {
 		}
 	}
 	if !same {
-		c.violate(FairlyTried, "there are %d trials in step %d, or others than %d", len(s.Trials), s.Progress.Step, len(c.courts.trials))
+		c.Violate(FairlyTried, "there are %d trials in step %d, or others than %d", len(s.Trials), s.Progress.Step, len(c.courts.trials))
 	}
 	c.jurorsNoted(s)
 }
 
 // jurorsNoted checks that the members of an epoch have the votes and the complaints that they should.
-func (c *checker) jurorsNoted(s *coordinator.State) {
+func (c *Checker) jurorsNoted(s *coordinator.State) {
 	var of [mostTrials]*tried
 	for _, t := range c.courts.trials {
 		of[t.slot] = t
@@ -185,7 +185,7 @@ func (c *checker) jurorsNoted(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if int(m.Complaints) != c.courts.complaints[m.ID] {
-			c.violate(FairlyTried, "%s has %d complaints, not %d", c.nameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
+			c.Violate(FairlyTried, "%s has %d complaints, not %d", c.NameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
 		}
 		for slot := 0; m.Juror|m.Voted != 0 && slot < mostTrials; slot++ {
 			is, voted := m.Juror>>slot&1 == 1, m.Voted>>slot&1 == 1
@@ -194,18 +194,18 @@ func (c *checker) jurorsNoted(s *coordinator.State) {
 				continue
 			}
 			if t == nil || !slices.Contains(t.jury, m.ID) {
-				c.violate(FairlyTried, "%s is a juror of slot %d", c.nameOf(m.ID), slot)
+				c.Violate(FairlyTried, "%s is a juror of slot %d", c.NameOf(m.ID), slot)
 				continue
 			}
 			if _, did := t.votes[m.ID]; did != voted {
-				c.violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.nameOf(m.ID), c.nameOf(t.accused), did, voted)
+				c.Violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.NameOf(m.ID), c.NameOf(t.accused), did, voted)
 			}
 		}
 	}
 }
 
 // juriesDrawn works out who judges whom was accused before a round that begins.
-func (c *checker) juriesDrawn(round *coordinator.Round) {
+func (c *Checker) juriesDrawn(round *coordinator.Round) {
 	n := uint32(len(round.Members))
 	for _, t := range slices.Clone(c.courts.trials) {
 		if t.jury != nil {
@@ -224,14 +224,14 @@ func (c *checker) juriesDrawn(round *coordinator.Round) {
 }
 
 // courtsTick keeps the times of trials where the clock was set back.
-func (c *checker) courtsTick(now uint64) {
+func (c *Checker) courtsTick(now uint64) {
 	for _, t := range c.courts.trials {
 		t.sinceTime = min(t.sinceTime, now)
 	}
 }
 
 // courtsOver ends the trials whose time is over with a round.
-func (c *checker) courtsOver(before stateMark, now uint64) {
+func (c *Checker) courtsOver(before stateMark, now uint64) {
 	for _, t := range slices.Clone(c.courts.trials) {
 		if before.step >= t.since+trialRounds && now >= t.sinceTime+trialTime {
 			c.courts.complain(t)
@@ -240,12 +240,12 @@ func (c *checker) courtsOver(before stateMark, now uint64) {
 }
 
 // courtsBegin gives the members of an epoch that begins the complaints that came since the one before.
-func (c *checker) courtsBegin(s *coordinator.State) {
+func (c *Checker) courtsBegin(s *coordinator.State) {
 	clear(c.courts.complaints)
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if most := c.courts.between[m.ID]; int(m.Complaints) > most {
-			c.violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.nameOf(m.ID), m.Complaints, most)
+			c.Violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.NameOf(m.ID), m.Complaints, most)
 		}
 		c.courts.complaints[m.ID] = int(m.Complaints)
 	}
@@ -253,10 +253,10 @@ func (c *checker) courtsBegin(s *coordinator.State) {
 
 // reveals checks what a witness revealed: the value that it had committed to, which is what it commits
 // to now.
-func (c *checker) reveals(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
+func (c *Checker) reveals(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
 	if a.Reveal != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != c.secrets.committed[from] {
-			c.violate(AuditsRight, "%s revealed %x in step %d, which it had not committed to", c.nameOf(from), a.Reveal[:4], a.Step)
+			c.Violate(AuditsRight, "%s revealed %x in step %d, which it had not committed to", c.NameOf(from), a.Reveal[:4], a.Step)
 		}
 		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
 		for i := range part {
@@ -265,26 +265,26 @@ func (c *checker) reveals(s *coordinator.State, from coordinator.ClientID, a coo
 		c.secrets.committed[from] = a.Reveal
 	}
 	if seed, over := s.AuditSeed(a.Step); over {
-		c.violate(AuditsRight, "step %d runs, and its audit seed is known: %x", a.Step, seed[:4])
+		c.Violate(AuditsRight, "step %d runs, and its audit seed is known: %x", a.Step, seed[:4])
 	}
 }
 
 // challenged checks the audit seeds of an epoch's rounds when one of them is over.
-func (c *checker) challenged(s *coordinator.State, step uint32) {
+func (c *Checker) challenged(s *coordinator.State, step uint32) {
 	c.challenges.seeds[step] = sha256.Sum256(slices.Concat([]byte("psyche/audit/seed/v1"), s.SeedChain[:], c.challenges.running[:]))
 	c.challenges.running = [32]byte{}
 	for i := range s.Epoch.Rounds {
 		of := s.Epoch.Rounds[i].Step
 		seed, over := s.AuditSeed(of)
 		if want := c.challenges.seeds[of]; over != (of < s.Progress.Step) || over && seed != want {
-			c.violate(AuditsRight, "after step %d the audit seed of step %d is %x, by the reveals %x", step, of, seed[:4], want[:4])
+			c.Violate(AuditsRight, "after step %d the audit seed of step %d is %x, by the reveals %x", step, of, seed[:4], want[:4])
 		}
 	}
 }
 
-// blameless checks that the end of a round makes nobody late and drops nobody, whatever its duties
-// were: only findings of witnesses do.
-func (c *checker) blameless(s *coordinator.State, before stateMark) {
+// blameless checks that the end of a round makes nobody late and drops nobody, whatever it had
+// to do: only findings of witnesses do.
+func (c *Checker) blameless(s *coordinator.State, before stateMark) {
 	for i := range before.members {
 		m := &before.members[i]
 		if m.State != coordinator.Healthy {
@@ -295,7 +295,7 @@ func (c *checker) blameless(s *coordinator.State, before stateMark) {
 			late = coordinator.Late
 		}
 		if now, stays := s.Member(m.ID); !stays || now.Lateness != late {
-			c.violate(NotFramed, "%s was healthy when step %d ended; a member after it: %t", c.nameOf(m.ID), before.step, stays)
+			c.Violate(NotFramed, "%s was healthy when step %d ended; a member after it: %t", c.NameOf(m.ID), before.step, stays)
 		}
 	}
 }

@@ -1,6 +1,8 @@
-package sim
+package check
 
 import (
+	"time"
+
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -9,16 +11,21 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/disk"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// checker knows what happened and asserts what has to hold.
-type checker struct {
-	world *world
-	host  *host // whose history it is
+// second is the unit of virtual times, which are nanoseconds since the start of a run.
+const second = int64(time.Second)
+
+// Checker knows what happened and asserts what has to hold.
+type Checker struct {
+	run  *Run
+	host Host // whose history it is
 
 	chain     chain
-	actions   map[signature]bool // accepted ones that are not lost in a crash
-	acked     map[signature]bool
+	actions   map[disk.Signature]bool // accepted ones that are not lost in a crash
+	acked     map[disk.Signature]bool
 	seedChain [32]byte // while the round before ran
 	drawn     [32]byte // what the next draw has to open
 	secrets   secrets  // that members committed to and revealed
@@ -44,30 +51,34 @@ type checker struct {
 	reports    reports
 	outlet     outlet
 
-	replicas    map[uint32][32]byte // by step, as the first honest client had it
-	expectation *coordinator.State  // after the crash that was last
-	lostActions []signature         // in that crash
+	applying    []uint32                  // per client: the step that it applied and whose replica hash is not compared yet
+	Convicted   map[coordinator.Fault]int // how often a vote ejected somebody, in all histories
+	replicas    map[uint32][32]byte       // by step, as the first honest client had it
+	expectation *coordinator.State        // after the crash that was last
+	lostActions []disk.Signature          // in that crash
 	healedAt    int64
 	healedStep  uint32
 	outvoted    bool // the honest members were too few to record the checkpoint of the newest epoch
 }
 
-func newChecker(w *world, h *host) *checker {
-	c := &checker{
-		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
+// New returns one of a run that has not begun.
+func New(run *Run, h Host) *Checker {
+	c := &Checker{
+		run: run, host: h, actions: make(map[disk.Signature]bool), acked: make(map[disk.Signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
 		reports: reportsOf(&coordinator.State{}),
 		late:    make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
-		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
+		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + scenario.RunID)),
 	}
-	c.chain, c.outlet = newChain(c), newOutlet(len(w.machines))
+	members := len(run.Cast.Members)
+	c.chain, c.outlet, c.applying, c.Convicted = newChain(c), newOutlet(members), make([]uint32, members), make(map[coordinator.Fault]int)
 	return c
 }
 
-// clone returns a checker of another history that has been the same so far.
-func (c *checker) clone(h *host) *checker {
+// Clone returns a checker of another history that has been the same so far.
+func (c *Checker) Clone(h Host) *Checker {
 	other := *c
 	other.host = h
 	other.chain = c.chain
@@ -76,7 +87,7 @@ func (c *checker) clone(h *host) *checker {
 	other.chain.starts, other.chain.skipped = maps.Clone(c.chain.starts), maps.Clone(c.chain.skipped)
 	other.actions, other.acked = maps.Clone(c.actions), maps.Clone(c.acked)
 	other.secrets.committed = maps.Clone(c.secrets.committed)
-	other.voted = slices.Clone(c.voted)
+	other.voted, other.applying = slices.Clone(c.voted), slices.Clone(c.applying)
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
@@ -87,30 +98,25 @@ func (c *checker) clone(h *host) *checker {
 	return &other
 }
 
-// violate notes the first broken assertion; the run ends with it.
-func (c *checker) violate(a Assertion, format string, args ...any) {
-	w := c.world
-	if w.violation != nil {
-		return
-	}
-	w.violation = &Violation{a, fmt.Sprintf(format, args...), float64(w.now) / float64(second)}
-	w.note('V', 0, 0, func() string { return "VIOLATION " + w.violation.Error() })
+// Violate says that an assertion is broken; the run ends with the first.
+func (c *Checker) Violate(a Assertion, format string, args ...any) {
+	c.run.Violate(&Violation{a, fmt.Sprintf(format, args...), float64(c.run.Now()) / float64(second)})
 }
 
-// nameOf is what a violation calls whoever acted.
-func (c *checker) nameOf(id coordinator.ClientID) string {
-	if id == hostID {
+// NameOf is what a violation calls whoever acted.
+func (c *Checker) NameOf(id coordinator.ClientID) string {
+	if id == scenario.HostID {
 		return "the host"
 	}
-	if i, ok := c.world.index[identity.ID(id)]; ok {
-		return c.world.machines[i].name()
+	if m := c.run.Cast.Find(identity.ID(id)); m != nil {
+		return m.Name()
 	}
 	return "a stranger"
 }
 
 // honest reports whether a client is held to everything.
-func (c *checker) honest(id coordinator.ClientID) bool {
-	return c.world.machines[c.world.index[identity.ID(id)]].honest()
+func (c *Checker) honest(id coordinator.ClientID) bool {
+	return c.run.Cast.Of(id).Honest()
 }
 
 // stateMark is what the checker remembers of a state before a tick.
@@ -127,7 +133,8 @@ type stateMark struct {
 	uploads    []coordinator.Upload
 }
 
-func markOf(s *coordinator.State) stateMark {
+// MarkOf returns what has to be remembered of a state.
+func MarkOf(s *coordinator.State) stateMark {
 	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited)
@@ -307,17 +314,17 @@ func (r *reports) clone() reports { return reports{maps.Clone(r.said), r.commit,
 
 // outlet is what clients saw and heard of their host, and what it could see of them.
 type outlet struct {
-	shown    uint64               // records behind the newest state that was shown
-	promised map[signature]uint64 // of each accepted action that is shown before its answer: the number of its record
-	away     []int64              // per client: since when the host can know that its connection is gone; 0: it is not
-	came     []int64              // per client: when it was let in last
+	shown    uint64                    // records behind the newest state that was shown
+	promised map[disk.Signature]uint64 // of each accepted action that is shown before its answer: the number of its record
+	away     []int64                   // per client: since when the host can know that its connection is gone; 0: it is not
+	came     []int64                   // per client: when it was let in last
 
 	forgotten map[coordinator.ClientID]bool // whose network the host has not learnt since it started
 	known     bool                          // whoever acts now takes part already, or may come back
 }
 
 func newOutlet(machines int) outlet {
-	return outlet{promised: make(map[signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
+	return outlet{promised: make(map[disk.Signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
 }
 
 func (o outlet) clone() outlet {
@@ -333,8 +340,8 @@ func electedOf(r *coordinator.Round, config coordinator.Config) int {
 	return min(len(r.Members), 32)
 }
 
-// quorumOf is ⌈2n/3⌉, counted another way than package assign does.
-func quorumOf(n int) int {
+// QuorumOf is ⌈2n/3⌉, counted another way than package assign does.
+func QuorumOf(n int) int {
 	q := 0
 	for 3*q < 2*n {
 		q++

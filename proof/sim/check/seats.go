@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // seated checks the members of an epoch that begins, and until when each is on probation.
-func (c *checker) seated(s *coordinator.State, before stateMark) {
+func (c *Checker) seated(s *coordinator.State, before stateMark) {
 	steps, begin := s.Config.ProbationSteps, s.Epoch.StartStep
 	newcomers := c.newcomers(before)
 	regular, young, fresh := 0, 0, 0
@@ -20,7 +20,7 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 		m := &s.Epoch.Clients[i]
 		until, seen := c.probation[m.ID]
 		if newcomers[m.ID] && m.ProbationUntil != begin+steps || !newcomers[m.ID] && (!seen || m.ProbationUntil != until) {
-			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.nameOf(m.ID), m.ProbationUntil, begin, until)
+			c.Violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.NameOf(m.ID), m.ProbationUntil, begin, until)
 		}
 		switch {
 		case newcomers[m.ID]:
@@ -38,14 +38,14 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 			regular, young = young, 0
 		}
 		if most := max(max(1, (regular-1)/2)-young, int(s.Config.InitMinClients)-known); fresh > max(0, most) {
-			c.violate(SeatsFair, "%d newcomers have seats beside %d members past their probation and %d on it, at most %d may", fresh, regular, young, most)
+			c.Violate(SeatsFair, "%d newcomers have seats beside %d members past their probation and %d on it, at most %d may", fresh, regular, young, most)
 		}
 	}
 }
 
 // newcomers are the clients that waited and have to be drawn: the state may say so of one that never was
 // a member, or not in the epoch that is over, and of one that was ejected in that one.
-func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
+func (c *Checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	was := make(map[coordinator.ClientID]coordinator.ClientState)
 	for id := range c.seats.returns {
 		was[id] = coordinator.Healthy
@@ -58,14 +58,14 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 		id, isNew := before.waited[i].ID, before.waited[i].ProbationUntil == 0
 		newcomers[id] = isNew
 		if state, member := was[id]; member && isNew && state != coordinator.Ejected {
-			c.violate(SeatsFair, "%s had a seat, was not ejected, and is drawn like a newcomer", c.nameOf(id))
+			c.Violate(SeatsFair, "%s had a seat, was not ejected, and is drawn like a newcomer", c.NameOf(id))
 		}
 	}
 	return newcomers
 }
 
 // joins notes who joins after which draw: who knows the chain can make a key to suit it.
-func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
+func (c *Checker) joins(s *coordinator.State, from coordinator.ClientID) {
 	for i := range s.Pending {
 		if s.Pending[i].ID == from && !s.Pending[i].Waited {
 			c.joined[from] = s.SeedChain
@@ -76,14 +76,14 @@ func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
 
 // drawnFairly checks that of those who waited the ones have seats that were members before, and of the
 // others those whom the seed chain draws.
-func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
+func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
 	var newcomers []coordinator.Client
 	seats := 0
 	for i := range waited {
 		_, member := s.Member(waited[i].ID)
 		if waited[i].ProbationUntil != 0 {
 			if !member {
-				c.violate(SeatsFair, "%s was a member and has no seat", c.nameOf(waited[i].ID))
+				c.Violate(SeatsFair, "%s was a member and has no seat", c.NameOf(waited[i].ID))
 			}
 			continue
 		}
@@ -106,14 +106,14 @@ func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	})
 	for i := range newcomers {
 		if _, member := s.Member(newcomers[i].ID); member != (i < seats) {
-			c.violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.nameOf(newcomers[i].ID), i, seats, member)
+			c.Violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.NameOf(newcomers[i].ID), i, seats, member)
 		}
 	}
 }
 
 // skips notes whose results of a new round do not count, and compares it with what the round
 // says: of members on probation, where some trainer is past it.
-func (c *checker) skips(s *coordinator.State, round *coordinator.Round) {
+func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	assignments := round.Assignments(s.Config)
 	skipped := make(map[assign.BatchID]bool)
 	for _, a := range assignments {
@@ -126,8 +126,8 @@ func (c *checker) skips(s *coordinator.State, round *coordinator.Round) {
 	}
 	for _, a := range assignments {
 		if round.Warming.Has(a.Member) != skipped[a.Batch] {
-			c.violate(SeatsFair, "step %d: the result of %s is to be skipped: %t, the round says %t",
-				round.Step, c.nameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
+			c.Violate(SeatsFair, "step %d: the result of %s is to be skipped: %t, the round says %t",
+				round.Step, c.NameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
 		}
 	}
 	c.chain.skipped[round.Step] = skipped
@@ -137,7 +137,7 @@ func (c *checker) skips(s *coordinator.State, round *coordinator.Round) {
 const maxReturns = 3
 
 // seatsBegin notes who has a seat in an epoch that begins.
-func (c *checker) seatsBegin(s *coordinator.State) {
+func (c *Checker) seatsBegin(s *coordinator.State) {
 	clear(c.seats.returns)
 	for i := range s.Epoch.Clients {
 		c.seats.returns[s.Epoch.Clients[i].ID] = 0
@@ -146,7 +146,7 @@ func (c *checker) seatsBegin(s *coordinator.State) {
 }
 
 // rewindSeats takes over the returns of a host that starts again.
-func (c *checker) rewindSeats(s *coordinator.State) {
+func (c *Checker) rewindSeats(s *coordinator.State) {
 	clear(c.seats.returns)
 	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {
@@ -157,44 +157,44 @@ func (c *checker) rewindSeats(s *coordinator.State) {
 
 // returned checks an accepted Return: the client had a seat, was not in the running round any
 // more, came back as late as it was, and not too often.
-func (c *checker) returned(s *coordinator.State, from coordinator.ClientID) {
-	name, count := c.nameOf(from), 0
+func (c *Checker) returned(s *coordinator.State, from coordinator.ClientID) {
+	name, count := c.NameOf(from), 0
 	had := false
 	if count, had = c.seats.returns[from]; !had {
-		c.violate(OwnSeat, "%s had none", name)
+		c.Violate(OwnSeat, "%s had none", name)
 	}
 	c.seats.returns[from] = count + 1
 	c.staysOut(s, from)
 	if count+1 > maxReturns {
-		c.violate(OwnSeat, "%s returns for the %dth time", name, count+1)
+		c.Violate(OwnSeat, "%s returns for the %dth time", name, count+1)
 	}
 	round := s.CurrentRound()
 	member, ok := s.Member(from)
 	_, late := c.late[from]
 	switch {
 	case round == nil || s.RunState == coordinator.Cooldown || !ok || member.State != coordinator.Healthy:
-		c.violate(OwnSeat, "%s returns in %v", name, s.RunState)
+		c.Violate(OwnSeat, "%s returns in %v", name, s.RunState)
 	case slices.Contains(round.Members, from):
-		c.violate(OwnSeat, "%s returns into the round that it left", name)
+		c.Violate(OwnSeat, "%s returns into the round that it left", name)
 	case late != (member.Lateness != coordinator.OnTime):
-		c.violate(OwnSeat, "%s was late: %t, and comes back as if not", name, late)
+		c.Violate(OwnSeat, "%s was late: %t, and comes back as if not", name, late)
 	case s.IsPending(from):
-		c.violate(OwnSeat, "%s waits for another seat", name)
+		c.Violate(OwnSeat, "%s waits for another seat", name)
 	}
 	if ok && member.ProbationUntil != c.probation[from] {
-		c.violate(SeatsFair, "%s returns for the %dth time, and is on probation until step %d, not %d", name, count+1, member.ProbationUntil, c.probation[from])
+		c.Violate(SeatsFair, "%s returns for the %dth time, and is on probation until step %d, not %d", name, count+1, member.ProbationUntil, c.probation[from])
 	}
 	delete(c.dropped, from)
 }
 
 // seatsKept checks that a round's members had seats when the epoch began.
-func (c *checker) seatsKept(s *coordinator.State, round *coordinator.Round) {
+func (c *Checker) seatsKept(s *coordinator.State, round *coordinator.Round) {
 	for _, id := range round.Members {
 		if _, had := c.seats.returns[id]; !had {
-			c.violate(OwnSeat, "%s is in step %d without a seat", c.nameOf(id), round.Step)
+			c.Violate(OwnSeat, "%s is in step %d without a seat", c.NameOf(id), round.Step)
 		}
 	}
 	if len(s.Epoch.Clients)+len(s.Epoch.Exited) != len(c.seats.returns) {
-		c.violate(OwnSeat, "the epoch began with %d seats and has %d in step %d", len(c.seats.returns), len(s.Epoch.Clients)+len(s.Epoch.Exited), round.Step)
+		c.Violate(OwnSeat, "the epoch began with %d seats and has %d in step %d", len(c.seats.returns), len(s.Epoch.Clients)+len(s.Epoch.Exited), round.Step)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// bench is a keeper, and what it does and says.
+// bench is a saver, and what it does and says.
 type bench struct {
-	*Keeper
+	*Saver
 	env.Runtime
 	queue  []func()
 	events []event.Checkpoint
@@ -35,7 +35,7 @@ func (b *bench) Now() time.Time { return b.now }
 
 func newBench(dir string, keep int) *bench {
 	b := &bench{}
-	b.Keeper = NewKeeper(Options{
+	b.Saver = NewSaver(Options{
 		Folder: Folder{Dir: dir, RunID: clienttest.RunID}, Keep: keep,
 		Saved: func(_ string, f checkpoint.Facts) { b.saved = append(b.saved, f) },
 		Tasks: &env.Tasks{Runtime: b, Work: context.Background()},
@@ -76,7 +76,7 @@ func recorded(m Model) coordinator.Checkpoint {
 }
 
 // TestModelIsSavedWhenTheRunHasLeftCooldown, with where it stands, once; until then the
-// keeper is busy.
+// saver is busy.
 func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
 	b, m := newBench(t.TempDir(), 0), modelOf(3)
 	s := stateAfter(3, recorded(m))

@@ -20,7 +20,7 @@ type Model struct {
 	Facts    checkpoint.Facts // noted when it was taken while the epoch ran; zero: the state tells them
 }
 
-// Options are what a Keeper is made of.
+// Options are what a Saver is made of.
 type Options struct {
 	Folder Folder
 	Keep   int // newest checkpoints of the run that stay; 0: all
@@ -35,8 +35,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Keeper writes the model of each epoch to the folder. It is used by the loop of a client.
-type Keeper struct {
+// Saver writes the model of each epoch to the folder. It is used by the loop of a client.
+type Saver struct {
 	Options
 	Uploads Uploads // that the run may not know of
 
@@ -57,21 +57,21 @@ type Keeper struct {
 // answer only the newest of the others stays.
 const maxSaves = 2
 
-// NewKeeper returns a keeper that has nothing to do.
-func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, put: writeCheckpoint} }
+// NewSaver returns a saver that has nothing to do.
+func NewSaver(o Options) *Saver { return &Saver{Options: o, put: writeCheckpoint} }
 
 // Take takes a model that may become the run's checkpoint.
-func (k *Keeper) Take(m Model) { k.unsaved = &m }
+func (k *Saver) Take(m Model) { k.unsaved = &m }
 
 // Busy reports whether a model is yet to be saved.
-func (k *Keeper) Busy() bool { return k.saves > 0 || k.unsaved != nil }
+func (k *Saver) Busy() bool { return k.saves > 0 || k.unsaved != nil }
 
 // Err returns why the newest checkpoint was not saved; nil: it was.
-func (k *Keeper) Err() error { return k.err }
+func (k *Saver) Err() error { return k.err }
 
 // Holds reports whether this client saved the run's checkpoint and can load it from its
 // disk. What was found is remembered until another checkpoint is asked for.
-func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
+func (k *Saver) Holds(c coordinator.Checkpoint) bool {
 	if k.Folder.Dir == "" || !c.FromPeers() {
 		return false
 	}
@@ -83,7 +83,7 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 }
 
 // Newest returns the newest model that the run recorded and that this client can load from its disk.
-func (k *Keeper) Newest(s *coordinator.State) (r coordinator.Recorded, found bool) {
+func (k *Saver) Newest(s *coordinator.State) (r coordinator.Recorded, found bool) {
 	c := s.Model.Checkpoint
 	if k.Folder.Dir == "" || !c.FromPeers() {
 		return r, false
@@ -101,7 +101,7 @@ func (k *Keeper) Newest(s *coordinator.State) (r coordinator.Recorded, found boo
 
 // OnDisk returns the step of the newest model that the run recorded and that is in the folder now; 0:
 // there is none.
-func (k *Keeper) OnDisk(s *coordinator.State) uint32 {
+func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	if s == nil {
 		return 0
 	}
@@ -111,7 +111,7 @@ func (k *Keeper) OnDisk(s *coordinator.State) uint32 {
 }
 
 // WhereLies says where the run's newest recorded model can be got.
-func (k *Keeper) WhereLies(s *coordinator.State) string {
+func (k *Saver) WhereLies(s *coordinator.State) string {
 	c := s.Model.Checkpoint
 	if !c.FromPeers() {
 		return "none was recorded but the one that the run began with"
@@ -132,7 +132,7 @@ func (k *Keeper) WhereLies(s *coordinator.State) string {
 
 // SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
 // that the run's quorum did not report is no checkpoint of the run.
-func (k *Keeper) SaveAgreed(s *coordinator.State) {
+func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.tryAgain()
 	m := k.unsaved
 	if m == nil || s.RunState == coordinator.Cooldown {

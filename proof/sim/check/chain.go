@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"bytes"
@@ -9,14 +9,16 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/signatures"
 )
 
 // chain is the model as it has to be after every step. The checker works it out from the
 // witnesses' proofs and from everything that was ever announced, which no client knows.
 type chain struct {
-	world   *world
-	checker *checker
-	models  map[[32]byte]model // by digest: what an epoch can start from
+	checker *Checker
+	models  map[[32]byte]model.Model // by digest: what an epoch can start from
 	steps   map[uint32]link
 	starts  map[uint32]start                   // by an epoch's first step
 	skipped map[uint32]map[assign.BatchID]bool // by step: batches whose results do not count
@@ -25,7 +27,7 @@ type chain struct {
 // start is the model that an epoch starts from. The last round of the epoch before keeps
 // its own link: a client that was cut off may apply it when the next epoch has begun.
 type start struct {
-	model model
+	model model.Model
 	known bool
 }
 
@@ -34,20 +36,20 @@ type link struct {
 	decided bool // else nobody can know it, and nobody may apply it
 	counted [][]byte
 	batches []assign.BatchID
-	model   model              // after the step
+	model   model.Model        // after the step
 	known   bool               // model is known
 	round   *coordinator.Round // when it is not decided
 	slots   []assign.Assignment
 	root    [32]byte
 }
 
-func newChain(c *checker) chain {
-	return chain{world: c.world, checker: c, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
+func newChain(c *Checker) chain {
+	return chain{checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
 // begin notes the model that an epoch starts from.
 func (c *chain) begin(s *coordinator.State) {
-	begin := start{model: initialModel(), known: true}
+	begin := start{model: model.Initial(), known: true}
 	if s.Model.Checkpoint.Origin != 0 {
 		begin.model, begin.known = c.models[s.Model.Checkpoint.Digest]
 	}
@@ -66,7 +68,7 @@ func (c *chain) before(step uint32) start {
 // trainedFrom returns the model that the results of a step have to be made from: what is
 // applied when its round begins, which is everything at an epoch's start.
 func (c *chain) trainedFrom(step uint32) start {
-	for range c.world.plan.applyLag - 1 {
+	for range c.checker.run.Plan.ApplyLag - 1 {
 		if _, first := c.starts[step]; first {
 			break
 		}
@@ -82,10 +84,10 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 		return
 	}
 	for _, payload := range payloads {
-		_, batch, trainer := readHeader(payload)
-		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
-		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:resultSize], newResult(&from.model, step, batch, trainer, 0)) {
-			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
+		_, batch, trainer := model.ReadHeader(payload)
+		m := c.checker.run.Cast.Find(trainer)
+		if m != nil && m.Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
+			c.checker.Violate(TrainedRight, "%s made its result of step %d from another model", m.Name(), step)
 		}
 	}
 }
@@ -96,10 +98,10 @@ func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	before := c.before(round.Step)
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
-		if again := l.model.apply(round.Step, l.counted); again != nil {
-			c.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
+		if again := l.model.Apply(round.Step, l.counted); again != nil {
+			c.checker.Violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
 		}
-		c.models[l.model.digest(round.Step)] = l.model
+		c.models[l.model.Digest(round.Step)] = l.model
 	}
 	c.steps[round.Step] = l
 }
@@ -110,13 +112,13 @@ func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
 	if !l.known {
 		return digest, false
 	}
-	return l.model.digest(step), true
+	return l.model.Digest(step), true
 }
 
 // decide counts the votes of a finished round. It knows all results of all assignees,
 // and does not share code with package client.
 func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link {
-	quorum := quorumOf(electedOf(round, config))
+	quorum := QuorumOf(electedOf(round, config))
 	if len(round.Witnesses) < quorum {
 		return link{decided: true}
 	}
@@ -150,9 +152,9 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 			continue
 		}
 		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
-			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
-				leaves[i] = s.announcement.Blob
-				l.counted, l.batches = append(l.counted, s.payload), append(l.batches, a.Batch)
+			if len(payloads) > 0 && bytes.Equal(payloads[0], s.Payload) {
+				leaves[i] = s.Announcement.Blob
+				l.counted, l.batches = append(l.counted, s.Payload), append(l.batches, a.Batch)
 				payloads = payloads[1:]
 				break
 			}
@@ -161,8 +163,8 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	l.decided = len(payloads) == 0 && c.completes(l, step, leaves, 0, &tries)
 	if before := c.before(step); l.decided && before.known {
 		l.known, l.model = true, before.model
-		l.model.apply(step, l.counted)
-		c.models[l.model.digest(step)] = l.model
+		l.model.Apply(step, l.counted)
+		c.models[l.model.Digest(step)] = l.model
 	}
 	return l.decided
 }
@@ -176,7 +178,7 @@ func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tri
 			continue
 		}
 		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
-			leaves[slot] = s.announcement.Blob
+			leaves[slot] = s.Announcement.Blob
 			if c.completes(l, step, leaves, slot+1, tries) {
 				return true
 			}
@@ -196,7 +198,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 		best, owner := 0, round.Members[a.Member]
 		var payload []byte
 		for _, s := range c.heard(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
-			blob := s.announcement.Blob
+			blob := s.Announcement.Blob
 			votes, bits := 0, keys.Positions(blob[:])
 			for j := range round.Witnesses {
 				if w := &round.Witnesses[j]; w.Participants.Contains(round.Seed, owner[:]) && w.Commitments.ContainsPositions(bits) {
@@ -207,7 +209,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 				continue
 			}
 			if votes > best || bytes.Compare(blob[:], leaves[i][:]) < 0 {
-				best, leaves[i], payload = votes, blob, s.payload
+				best, leaves[i], payload = votes, blob, s.Payload
 			}
 		}
 		if payload != nil && !c.skipped[round.Step][a.Batch] {
@@ -218,42 +220,42 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 }
 
 // compare checks what an honest client applied.
-func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
+func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights *model.Model) {
 	check := c.checker
 	l, finished := c.steps[step]
 	if !finished {
-		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
+		check.Violate(CountedRight, "%s applies step %d, which is not over", m.Name(), step)
 		return
 	}
 	if !l.decided && c.adopt(&l, step, payloads) {
 		c.steps[step] = l
 	}
 	if !l.decided {
-		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.name(), step)
+		check.Violate(CountedRight, "%s applies step %d, whose outcome nobody can know", m.Name(), step)
 		return
 	}
 	for i, payload := range payloads {
 		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
-			_, batch, _ := readHeader(payload)
-			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.name(), batch, step)
+			_, batch, _ := model.ReadHeader(payload)
+			check.Violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", m.Name(), batch, step)
 			return
 		}
 	}
 	if len(payloads) < len(l.counted) {
-		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.name(), l.batches[len(payloads)], step)
+		check.Violate(CountedRight, "%s leaves batch %v of step %d out", m.Name(), l.batches[len(payloads)], step)
 	}
 	c.compareTrained(step, payloads)
-	if l.known && p.trainer.model != l.model {
-		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
+	if l.known && *weights != l.model {
+		check.Violate(SameReplica, "%s has other weights after step %d than the counted results make", m.Name(), step)
 	}
 }
 
 // heard returns the statements of a batch's owner that count in this history.
-func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []statement {
-	all := c.world.registry.of(step, batch, owner)
-	if c.world.other == nil {
+func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []signatures.Statement {
+	all := c.checker.run.Registry.Of(step, batch, owner)
+	if !c.checker.run.Forked() {
 		return all
 	}
-	start := c.checker.host.starts[step]
-	return slices.DeleteFunc(all, func(s statement) bool { return s.announcement.Start != start })
+	start := c.checker.host.Start(step)
+	return slices.DeleteFunc(all, func(s signatures.Statement) bool { return s.Announcement.Start != start })
 }

@@ -12,32 +12,32 @@ import (
 // errNotKept says that something is not kept here any more, or was never.
 var errNotKept = errors.New("not kept here")
 
-// depot keeps the bytes of results: in memory as far as they fit, else in files. It is made for
+// payloadStore keeps the bytes of results: in memory as far as they fit, else in files. It is made for
 // rounds that have to be kept whatever they weigh.
-type depot struct {
+type payloadStore struct {
 	parent string // folder for the files; empty: one for temporary files
 	limit  uint64 // bytes in memory
 
 	mu   sync.Mutex
 	dir  string // made when it is needed first
 	used uint64
-	of   map[[32]byte]*deposit
+	of   map[[32]byte]*storedPayload
 }
 
-// deposit is what is kept under a hash.
-type deposit struct {
+// storedPayload is what is kept under a hash.
+type storedPayload struct {
 	data   []byte // nil: in a file
 	owners int    // how many have put it, and not dropped it
 }
 
-// newDepot returns an empty depot. Parent is the folder in which it makes one of its own when it
+// newPayloadStore returns an empty store. Parent is the folder in which it makes one of its own when it
 // needs it; empty: that for temporary files.
-func newDepot(parent string, limit uint64) *depot {
-	return &depot{parent: parent, limit: limit, of: make(map[[32]byte]*deposit)}
+func newPayloadStore(parent string, limit uint64) *payloadStore {
+	return &payloadStore{parent: parent, limit: limit, of: make(map[[32]byte]*storedPayload)}
 }
 
 // Put keeps data, which is not modified any more, until Drop.
-func (d *depot) Put(hash [32]byte, data []byte) error {
+func (d *payloadStore) Put(hash [32]byte, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known := d.of[hash]; known != nil {
@@ -51,12 +51,12 @@ func (d *depot) Put(hash [32]byte, data []byte) error {
 		data = nil
 	}
 	d.used += uint64(len(data))
-	d.of[hash] = &deposit{data: data, owners: 1}
+	d.of[hash] = &storedPayload{data: data, owners: 1}
 	return nil
 }
 
 // Get returns what is kept under a hash.
-func (d *depot) Get(hash [32]byte) ([]byte, error) {
+func (d *payloadStore) Get(hash [32]byte) ([]byte, error) {
 	d.mu.Lock()
 	known, dir := d.of[hash], d.dir
 	d.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *depot) Get(hash [32]byte) ([]byte, error) {
 }
 
 // Drop gives up what was put.
-func (d *depot) Drop(hashes ...[32]byte) {
+func (d *payloadStore) Drop(hashes ...[32]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, hash := range hashes {
@@ -94,7 +94,7 @@ func (d *depot) Drop(hashes ...[32]byte) {
 }
 
 // Close removes all files.
-func (d *depot) Close() error {
+func (d *payloadStore) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dir == "" {
@@ -104,26 +104,26 @@ func (d *depot) Close() error {
 	return os.RemoveAll(d.dir)
 }
 
-// depotPattern names the folders of depots.
-const depotPattern = "audited-results-*"
+// payloadPattern names the folders of stores.
+const payloadPattern = "audited-results-*"
 
-// sweep removes what depots of processes that were killed left in a folder of one client.
+// sweep removes what stores of processes that were killed left in a folder of one client.
 func sweep(parent string) error {
-	left, err := filepath.Glob(filepath.Join(parent, depotPattern))
+	left, err := filepath.Glob(filepath.Join(parent, payloadPattern))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	return err
 }
 
-func (d *depot) write(hash [32]byte, data []byte) (err error) {
+func (d *payloadStore) write(hash [32]byte, data []byte) (err error) {
 	if d.dir == "" {
 		if d.parent != "" {
 			if err := os.MkdirAll(d.parent, 0o700); err != nil {
 				return err
 			}
 		}
-		if d.dir, err = os.MkdirTemp(d.parent, depotPattern); err != nil {
+		if d.dir, err = os.MkdirTemp(d.parent, payloadPattern); err != nil {
 			return err
 		}
 	}

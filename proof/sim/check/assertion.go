@@ -1,6 +1,10 @@
-package sim
+package check
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
 
 // Assertion names what has to hold.
 type Assertion string
@@ -50,4 +54,34 @@ type Violation struct {
 // Error returns the assertion and what broke it.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("broken after %.3f s: %s: %s", v.Seconds, v.Assertion, v.Detail)
+}
+
+// Describe says in words what an action is.
+func Describe(a coordinator.Action) string {
+	switch a := a.(type) {
+	case coordinator.Join:
+		return fmt.Sprintf("join of epoch %d", a.Epoch)
+	case coordinator.Ready:
+		return fmt.Sprintf("ready for epoch %d", a.Epoch)
+	case coordinator.Return:
+		return fmt.Sprintf("return into epoch %d", a.Epoch)
+	case coordinator.WitnessRound:
+		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
+	case coordinator.HealthCheck:
+		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
+	case coordinator.ReportCheckpoint:
+		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.ReportUpload:
+		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Equivocation:
+		return fmt.Sprintf("proof of two results of step %d", a.Step)
+	case coordinator.Withdraw:
+		return "withdrawal"
+	case coordinator.Accuse:
+		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
+	case coordinator.Vote:
+		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
+	default:
+		return fmt.Sprintf("%T", a)
+	}
 }

@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 // judged takes note of what an accepted health check about a step did to a member, which denied
 // says whether a quorum of the witnesses did not hold its result.
-func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
+func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
 	member, ok := s.Member(id)
 	if !ok {
 		return
@@ -17,14 +17,14 @@ func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 	switch {
 	case member.State == coordinator.Dropped && !c.dropped[id]:
 		if !late || before >= step || !denied {
-			c.violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.nameOf(id), step, late, before, denied)
+			c.Violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.NameOf(id), step, late, before, denied)
 		}
 		c.dropped[id] = true
 	case !late && member.Lateness != coordinator.OnTime:
 		c.late[id] = step
 	case member.Lateness == coordinator.Slow && !c.slow[id]:
 		if !late || before >= step || denied {
-			c.violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.nameOf(id), step, late, before, denied)
+			c.Violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.NameOf(id), step, late, before, denied)
 		}
 		c.slow[id] = true
 	}
@@ -32,7 +32,7 @@ func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 
 // mostJudged checks that findings drop no more than a third of the epoch's first members in a
 // round, and make no more of them slow.
-func (c *checker) mostJudged(s *coordinator.State) {
+func (c *Checker) mostJudged(s *coordinator.State) {
 	most, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
 	for i := range s.Epoch.Clients {
 		if s.Epoch.Clients[i].State == coordinator.Dropped {
@@ -46,27 +46,27 @@ func (c *checker) mostJudged(s *coordinator.State) {
 		}
 	}
 	if dropped > most || slow > most {
-		c.violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
+		c.Violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
 	}
 }
 
 // epochBegins forgets the findings of the epoch before.
-func (c *checker) epochBegins(s *coordinator.State) {
+func (c *Checker) epochBegins(s *coordinator.State) {
 	clear(c.late)
 	clear(c.slow)
 	clear(c.dropped)
 	c.seatsBegin(s)
 	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
-		c.violate(NotFramed, "a member of a new epoch is late in it already")
+		c.Violate(NotFramed, "a member of a new epoch is late in it already")
 	}
-	if c.world.overrun(s.Epoch.Clients) {
-		c.violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
+	if c.run.Cast.Overrun(s.Epoch.Clients) {
+		c.Violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
 	}
 }
 
 // rewindFindings takes over the findings of a host that starts again: those that were lost in
 // the crash were never published.
-func (c *checker) rewindFindings(s *coordinator.State) {
+func (c *Checker) rewindFindings(s *coordinator.State) {
 	for _, members := range [][]coordinator.Client{s.Pending, s.Departed, s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {
 			if m := &members[i]; m.ProbationUntil != 0 {

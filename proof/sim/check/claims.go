@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 )
 
 // claims checks that the state has what an accepted witness claimed.
-func (c *checker) claims(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
+func (c *Checker) claims(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
 	round := s.CurrentRound()
 	if round == nil {
 		return // that is found elsewhere
@@ -16,12 +16,12 @@ func (c *checker) claims(s *coordinator.State, from coordinator.ClientID, a coor
 		return round.Members[w.Member] == from && w.Claim == a.Claim
 	})
 	if !kept {
-		c.violate(ClaimsKept, "%s claimed %+v in step %d", c.nameOf(from), a.Claim, round.Step)
+		c.Violate(ClaimsKept, "%s claimed %+v in step %d", c.NameOf(from), a.Claim, round.Step)
 	}
 }
 
 // learned checks what is shown of the loss of a round that is over.
-func (c *checker) learned(s *coordinator.State, step uint32) {
+func (c *Checker) learned(s *coordinator.State, step uint32) {
 	round := s.RoundOfStep(step)
 	if round == nil {
 		return
@@ -29,7 +29,7 @@ func (c *checker) learned(s *coordinator.State, step uint32) {
 	var honest []uint32
 	for i := range round.Witnesses {
 		w := &round.Witnesses[i]
-		if w.Claim.Loss != 0 && c.world.machineOf(round.Members[w.Member]).honest() {
+		if w.Claim.Loss != 0 && c.run.Cast.Of(round.Members[w.Member]).Honest() {
 			honest = append(honest, uint32(w.Claim.Loss))
 		}
 	}
@@ -38,6 +38,6 @@ func (c *checker) learned(s *coordinator.State, step uint32) {
 		return
 	}
 	if least, most := slices.Min(honest), slices.Max(honest); shown.Median < least || shown.Median > most || least < 2000 || most > 2150 {
-		c.violate(ClaimsKept, "step %d has a median of %d, honest witnesses claim %d to %d", step, shown.Median, least, most)
+		c.Violate(ClaimsKept, "step %d has a median of %d, honest witnesses claim %d to %d", step, shown.Median, least, most)
 	}
 }

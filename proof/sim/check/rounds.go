@@ -1,4 +1,4 @@
-package sim
+package check
 
 import (
 	"crypto/sha256"
@@ -7,33 +7,35 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
 // seeded checks the two seeds of a new round.
-func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
+func (c *Checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	if want := binary.LittleEndian.Uint64(c.seedChain[8:]); round.BatchSeed != want {
-		c.violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
+		c.Violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
 	}
 	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
-		c.violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
+		c.Violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
 	}
 	draw := s.DrawCommitment // takes the place of what it opened
 	if sha256.Sum256(draw[:]) != c.drawn {
-		c.violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
+		c.Violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
 	}
 	step := binary.LittleEndian.AppendUint32(nil, round.Step)
 	if want := sha256.Sum256(slices.Concat(c.seedChain[:], draw[:], step, c.secrets.revealed[:])); s.SeedChain != want {
-		c.violate(SeedsRight, "step %d has the chain %x, of its draw and of what members revealed follows %x", round.Step, s.SeedChain, want)
+		c.Violate(SeedsRight, "step %d has the chain %x, of its draw and of what members revealed follows %x", round.Step, s.SeedChain, want)
 	}
 	c.seedChain, c.drawn = s.SeedChain, draw
 }
 
 // revealed checks what a member revealed, and takes it in.
-func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
+func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != committed {
-			c.violate(SeedsRight, "%s revealed %x, which it had not committed to", c.nameOf(from), a.Reveal)
+			c.Violate(SeedsRight, "%s revealed %x, which it had not committed to", c.NameOf(from), a.Reveal)
 		}
 		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
 		for i := range part {
@@ -43,10 +45,10 @@ func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	c.secrets.committed[from] = a.Next
 }
 
-// settled checks a host that has done everything that is due at a time of its clock: what is
+// Settled checks a host that has done everything that is due at a time of its clock: what is
 // over has ended. Hosts that sleep too long are found by the times that have passed: as long
 // as a beat where the clock was set, or the disk was slow.
-func (c *checker) settled(s *coordinator.State, now uint64) {
+func (c *Checker) Settled(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config
 	most := map[coordinator.RunState]uint64{
@@ -54,22 +56,21 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
 	}
 	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
-		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
+		c.Violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
 	}
-	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= quorumOf(electedOf(round, k)) {
-		c.violate(InTime, "RoundTrain of step %d waits though a quorum has witnessed", s.Progress.Step)
+	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= QuorumOf(electedOf(round, k)) {
+		c.Violate(InTime, "RoundTrain of step %d waits though a quorum has witnessed", s.Progress.Step)
 	}
 	if s.RunState == coordinator.RoundWitness && c.silentWitness(s, s.CurrentRound()) < 0 {
-		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
+		c.Violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
 	}
 }
 
 // punctual checks how late a phase ended that only time ends, where nothing held up the host.
-func (c *checker) punctual(before stateMark, past, limit uint64) {
+func (c *Checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
-	w := c.world
-	if !c.world.plan.hostLies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
-		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
+	if !c.run.Plan.HostLies() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
+		c.Violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }
 
@@ -78,15 +79,15 @@ func (c *checker) punctual(before stateMark, past, limit uint64) {
 func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
 	possible := len(round.Witnesses)
 	for i := range round.Members {
-		if isSilent(s, round, i) {
+		if IsSilent(s, round, i) {
 			possible++
 		}
 	}
 	return possible < quorum
 }
 
-// isSilent reports whether a member was elected to witness a round, has not, and can still.
-func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
+// IsSilent reports whether a member was elected to witness a round, has not, and can still.
+func IsSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 	voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
 	member, ok := s.Member(round.Members[i])
 	return !voted && ok && member.State == coordinator.Healthy &&
@@ -97,14 +98,14 @@ func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 // silent and can still come. Where there is a quorum nobody waits for a slow member, nor for a
 // trainer whose own result a quorum of the witnesses does not have. A member that is no longer healthy when a
 // round is over has left it before.
-func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
-	quorum := quorumOf(electedOf(round, s.Config))
+func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
+	quorum := QuorumOf(electedOf(round, s.Config))
 	trains := make(map[int]bool)
 	for _, a := range round.Assignments(s.Config) {
 		trains[a.Member] = true
 	}
 	for i, id := range round.Members {
-		if !isSilent(s, round, i) {
+		if !IsSilent(s, round, i) {
 			continue
 		}
 		without := 0
@@ -124,32 +125,31 @@ func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 // looks once in a heartbeat, and fetches first.
 const (
 	leastPatience = 2 * second
-	underWay      = 2*heartbeat + second/2
+	underWay      = 2*scenario.Heartbeat + second/2
 )
 
-func (p *pace) heard(m *machine, a wire.ResultAnnouncement, now int64) {
-	id := coordinator.ClientID(m.id)
-	if _, again := p.announced[id]; a.Step == p.step && !again && m.roles&(HiddenResult|InvalidResult|Equivocation) == 0 {
+func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
+	id := coordinator.ClientID(m.ID)
+	if _, again := p.announced[id]; a.Step == p.step && !again && m.Roles&(scenario.HiddenResult|scenario.InvalidResult|scenario.Equivocation) == 0 {
 		p.announced[id] = now
 	}
 }
 
 // paced checks the end of RoundTrain where no fault but lies goes on and the honest witnesses are a
 // quorum: it waited for two thirds of the trainers, and not for the last.
-func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
-	w := c.world
-	if w.plan.faults&^(liars&^GangHost) != 0 || w.plan.hostLies() || c.pace.step != round.Step {
+func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
+	if c.run.Plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || c.run.Plan.HostLies() || c.pace.step != round.Step {
 		return
 	}
 	honest := 0
 	for _, i := range round.ElectedWitnesses(s.Config) {
-		if m := w.machines[w.index[[32]byte(round.Members[i])]]; m.honest() && m.process != nil && !m.process.ended {
+		if m := c.run.Cast.Of(round.Members[i]); m.Honest() && c.run.Client(m.Index) != nil && !c.run.HasEnded(m.Index) {
 			if member, ok := s.Member(round.Members[i]); ok && member.State == coordinator.Healthy {
 				honest++
 			}
 		}
 	}
-	if honest < quorumOf(electedOf(round, s.Config)) {
+	if honest < QuorumOf(electedOf(round, s.Config)) {
 		return
 	}
 	var times []int64
@@ -164,14 +164,14 @@ func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 			times = append(times, at)
 		}
 	}
-	most := quorumOf(len(owners))
+	most := QuorumOf(len(owners))
 	if len(times) < most || most == 0 {
 		return
 	}
 	slices.Sort(times)
 	at := max(times[most-1], c.pace.left)
-	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; w.now > limit {
-		c.violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
-			round.Step, (at-c.pace.began)/1_000_000, (w.now-c.pace.began)/1_000_000)
+	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; c.run.Now() > limit {
+		c.Violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
+			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
 	}
 }

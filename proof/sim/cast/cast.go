@@ -1,0 +1,160 @@
+// Package cast says who takes part in a simulated run, and how each of them lies.
+package cast
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+)
+
+// Member is one client of a run, whether it runs or not.
+type Member struct {
+	Index int
+	Key   identity.Key
+	ID    identity.ID
+	Roles scenario.Faults // how it lies
+}
+
+// Lies reports whether the member lies in one of some ways.
+func (m *Member) Lies(kinds scenario.Faults) bool { return m.Roles&kinds != 0 }
+
+// Honest reports whether the member is held to everything.
+func (m *Member) Honest() bool { return m.Roles == 0 }
+
+// Name is what a trace calls it.
+func (m *Member) Name() string { return "client " + strconv.Itoa(m.Index) }
+
+// Cast is all members of a run.
+type Cast struct {
+	Members []*Member
+	index   map[identity.ID]int
+}
+
+// New returns the cast that a seed chooses for a plan: those that are there from the beginning, and behind
+// them the keys that a gang has in reserve.
+func New(seed uint64, plan *scenario.Plan) *Cast {
+	c := &Cast{index: make(map[identity.ID]int, plan.Clients)}
+	for range plan.Clients {
+		c.add()
+	}
+	c.appointLiars(seed, plan)
+	for range plan.Crew.Spare {
+		c.add().Roles = scenario.Gang
+	}
+	return c
+}
+
+func (c *Cast) add() *Member {
+	i := len(c.Members)
+	var seed [identity.SeedSize]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
+	key := identity.FromSeed(seed)
+	m := &Member{Index: i, Key: key, ID: key.ID()}
+	c.Members = append(c.Members, m)
+	c.index[m.ID] = i
+	return m
+}
+
+// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
+// lies about what it saw; trainers that do are at most an eighth of the clients for each
+// kind. Where there is a gang, which may be more of a committee, nobody else lies.
+func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
+	n := len(c.Members)
+	for _, kind := range (plan.Faults & scenario.Liars &^ scenario.Gang).Each() {
+		r := random.New(seed, "liars "+kind.String())
+		count := scenario.LiarsOfAKind(n)
+		if kind == scenario.LyingWitness {
+			elected := min(int(plan.Config.MinClients), coordinator.MaxWitnesses)
+			if nodes := int(plan.Config.WitnessNodes); nodes > 0 {
+				elected = min(elected, nodes)
+			}
+			count = min(count, (elected-1)/3, 4)
+		}
+		if count == 0 {
+			continue
+		}
+		for _, i := range r.Pick(n, 1+r.Below(count)) {
+			c.Members[i].Roles |= kind
+		}
+	}
+	if plan.Faults&scenario.Gang != 0 {
+		c.appointGang(seed, plan)
+	}
+}
+
+// appointGang chooses the gang. What single liars do its members do as well, each by itself.
+func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
+	r := random.New(seed, "gang")
+	gang := r.Pick(len(c.Members), scenario.GangSize(len(c.Members), plan.Config))
+	for _, m := range c.Members {
+		m.Roles = 0
+	}
+	for n, i := range gang {
+		c.Members[i].Roles = scenario.Gang
+		if n < plan.Crew.Equivocators {
+			c.Members[i].Roles |= scenario.Equivocation
+		}
+		for _, kind := range (plan.Faults & (scenario.Equivocation | scenario.HiddenResult | scenario.InvalidResult)).Each() {
+			if r.Chance(300) {
+				c.Members[i].Roles |= kind
+			}
+		}
+	}
+}
+
+// Find returns the member with a key, or nil for a stranger.
+func (c *Cast) Find(id identity.ID) *Member {
+	if i, known := c.index[id]; known {
+		return c.Members[i]
+	}
+	return nil
+}
+
+// Of returns the member that a state names.
+func (c *Cast) Of(id coordinator.ClientID) *Member { return c.Members[c.index[identity.ID(id)]] }
+
+// InGang reports whether a client that a state names is one of the gang's.
+func (c *Cast) InGang(id coordinator.ClientID) bool {
+	m := c.Find(identity.ID(id))
+	return m != nil && m.Lies(scenario.Gang)
+}
+
+// FromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
+func (c *Cast) FromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
+	there := make(map[coordinator.ClientID]bool)
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
+		for i := range clients {
+			if id := clients[i].ID; c.InGang(id) {
+				there[id] = true
+			}
+		}
+	}
+	return there
+}
+
+// GangElected returns how many of the gang witness a round.
+func (c *Cast) GangElected(round *coordinator.Round, config coordinator.Config) int {
+	elected := 0
+	for _, member := range round.ElectedWitnesses(config) {
+		if c.InGang(round.Members[member]) {
+			elected++
+		}
+	}
+	return elected
+}
+
+// Overrun reports whether the gang has a third of an epoch's first members or more: then the
+// protocol promises nothing, and the plan of the run is wrong.
+func (c *Cast) Overrun(members []coordinator.Client) bool {
+	gang := 0
+	for i := range members {
+		if c.InGang(members[i].ID) {
+			gang++
+		}
+	}
+	return gang > 0 && 3*gang >= len(members)
+}

@@ -1,0 +1,116 @@
+package check
+
+import (
+	"bytes"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// crowded checks that nobody was let in of whose network as many take part as may, as far as the host
+// can know: one that has started again learns the networks of connected clients when somebody joins.
+func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
+	there := 0
+	if !c.run.Cast.InGang(joined) {
+		return
+	}
+	for id := range c.run.Cast.FromNetwork(s) {
+		if id == joined || c.host.Connected(c.run.Cast.Of(id).Index) {
+			delete(c.outlet.forgotten, id)
+		}
+		if !c.outlet.forgotten[id] {
+			there++
+		}
+	}
+	if most := c.run.Plan.Crew.Size; there > most && !c.outlet.known {
+		c.Violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.NameOf(joined), there, most)
+	}
+}
+
+// Announces checks that no life of an honest client signs two results.
+func (c *Checker) Announces(m *cast.Member, a wire.ResultAnnouncement) {
+	c.pace.heard(m, a, c.run.Now())
+	if !m.Honest() {
+		return
+	}
+	of := signing{m.Index, a.Step, a.Batch}
+	if blob, known := c.signed[of]; known && blob != a.Blob {
+		c.Violate(SignedOnce, "%s signs two results of batch %v in step %d", m.Name(), a.Batch, a.Step)
+	}
+	c.signed[of] = a.Blob
+}
+
+// proved checks an accepted proof that a client signed two results, and that the client is out.
+func (c *Checker) proved(s *coordinator.State, a coordinator.Equivocation) {
+	name := c.NameOf(a.Client)
+	signed := make(map[signing]map[[32]byte]bool)
+	two := false
+	for _, known := range c.run.Registry.OfStep(a.Step) {
+		if !bytes.Equal(known.Author[:], a.Client[:]) {
+			continue
+		}
+		of := signing{step: a.Step, batch: known.Announcement.Batch}
+		if signed[of] == nil {
+			signed[of] = make(map[[32]byte]bool)
+		}
+		signed[of][known.Announcement.Blob] = true
+		two = two || len(signed[of]) > 1
+	}
+	if !two {
+		c.Violate(Ejected, "%s, who signed no two results in step %d", name, a.Step)
+	}
+	if member, ok := s.Member(a.Client); ok && member.State == coordinator.Healthy || s.IsPending(a.Client) {
+		c.Violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
+	}
+	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
+	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
+}
+
+// staysOut checks that a client that takes part was not ejected lately.
+func (c *Checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
+	if until := c.ejected[id]; s.Progress.Epoch < until {
+		c.Violate(Ejected, "%s is back in epoch %d, not before %d", c.NameOf(id), s.Progress.Epoch, until)
+	}
+}
+
+// rewindEjections takes over those of a host that starts again.
+func (c *Checker) rewindEjections(s *coordinator.State) {
+	clear(c.ejected)
+	for _, e := range s.Authority.Ejections {
+		c.ejected[e.Client] = e.Until
+	}
+}
+
+// deceived checks what a client ends with that found out that its host lies.
+func (c *Checker) deceived(p Client, lie *follow.Lie) {
+	heads := lie.Evidence.Heads
+	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
+		c.Violate(NodeSound, "%s: %v, without two heads that say so", p.Member().Name(), lie)
+		return
+	}
+	for _, head := range heads {
+		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
+			c.Violate(NodeSound, "%s: %v, by a head that the host did not sign", p.Member().Name(), lie)
+		}
+	}
+}
+
+// isOutvoted reports whether members that lie are more than a third of those that are left of an epoch,
+// since honest ones were dropped or left: what the others report is no quorum.
+func (c *Checker) isOutvoted(members []coordinator.Client) bool {
+	healthy, honest := 0, 0
+	for i := range members {
+		if members[i].State != coordinator.Healthy {
+			continue
+		}
+		healthy++
+		if c.honest(members[i].ID) {
+			honest++
+		}
+	}
+	return honest < QuorumOf(healthy)
+}

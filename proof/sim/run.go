@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/psyche-go/psyche/proof/sim/cast"
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/random"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+	"github.com/psyche-go/psyche/proof/sim/signatures"
+)
+
+// Result is the outcome of one run.
+type Result struct {
+	Violation *check.Violation // nil: everything held
+	Hash      uint64           // of everything that happened, in its order
+	Events    uint64           // number of them
+	Virtual   time.Duration    // how long the run took on its own clock
+	Steps     uint32           // rounds of the run
+	Faults    scenario.Faults  // kinds that happened
+	Trace     []string         // with Options.Trace
+}
+
+// Run simulates one run to its end or to the first violation.
+func Run(o Options) Result {
+	w := newWorld(o)
+	defer w.workers.Close()
+	w.begin()
+	w.loop()
+	return Result{
+		Violation: w.violation, Hash: w.hash, Events: w.steps, Virtual: time.Duration(w.now),
+		Steps: w.host.state.Progress.Step - 1, Faults: w.plan.Faults, Trace: w.trace,
+	}
+}
+
+func newWorld(o Options) *world {
+	w := &world{
+		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules,
+		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
+		hash: 0xcbf29ce484222325,
+	}
+	w.cast = cast.New(o.Seed, &w.plan)
+	w.registry, w.draws = signatures.New(), newDraws()
+	w.view = check.Run{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
+	w.newMachines()
+	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
+	w.host = newHost(w)
+	return w
+}
+
+func (w *world) newMachines() {
+	r := random.New(w.options.Seed, "machines")
+	for i, member := range w.cast.Members {
+		w.newMachine(r, member)
+		if i < w.options.Clients && !member.Honest() {
+			w.Note('L', uint64(i), uint64(member.Roles), func() string { return member.Name() + " is a " + member.Roles.String() })
+		}
+	}
+}
+
+// newMachine adds the place of one client.
+func (w *world) newMachine(r *random.Source, member *cast.Member) {
+	w.machines = append(w.machines, &machine{
+		Member: member, world: w, random: random.New(r.Next(), "machine"),
+		trainTime: w.plan.Tempo.Of(r.Between(300, 2500) * second / 1000),
+		quantum:   min(w.plan.Tempo.Of(r.Between(60, 200)*second/1000), second/5),
+		latency:   min(w.plan.Tempo.Of(r.Between(2, 40)*second/1000), second/25),
+	})
+}
+
+// begin starts everything and schedules the faults.
+func (w *world) begin() {
+	w.host.start()
+	for _, m := range w.machines {
+		w.after(w.plan.StartOf(m.Index, w.faults.Between(0, 3*second)), m.start)
+	}
+	for _, f := range w.plan.Events {
+		w.events.Put(f.At, func() { w.strike(f) })
+	}
+	w.events.Put(w.plan.HealAt, w.heal)
+}
+
+// loop lets events happen until the run is over.
+func (w *world) loop() {
+	limit := w.host.checker.Deadline()
+	for n := 1; w.events.Len() > 0 && !w.over && w.violation == nil; n++ {
+		at, call := w.events.Take()
+		if at > limit {
+			w.now = limit
+			w.host.checker.TooLate()
+			return
+		}
+		w.now = at
+		if n%512 == 0 {
+			runtime.Gosched() // cheaper than being interrupted for having run too long
+		}
+		call()
+		limit = w.host.checker.Deadline()
+	}
+	if w.violation == nil {
+		w.host.checker.Finish()
+	}
+}
