@@ -303,6 +303,9 @@ func (t *LocalTrainer) forget() {
 	t.fed, t.sent = 0, map[uint32]sentSums{}
 }
 
+// foresees is false: the steps within a round move the weights, and use that copy.
+func (t *LocalTrainer) foresees() bool { return false }
+
 // ApplyLag returns the number of rounds after which results are applied.
 func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }
 

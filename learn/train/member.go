@@ -38,7 +38,8 @@ type exchanged interface {
 	decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error)
 	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
 	settleOwn(step uint32, counted bool) error
-	forget() // what was learned beside the weights
+	forget()        // what was learned beside the weights
+	foresees() bool // whether training leaves the copy alone that keepWeights made
 }
 
 func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error), by exchanged) *member {
@@ -181,6 +182,13 @@ func (m *member) Apply(ctx context.Context, step uint32, payloads [][]byte, ownC
 }
 
 func (m *member) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if m.isForeseen(step, payloads, ownCounted) {
+		if err := m.lock(ctx); err != nil {
+			return err
+		}
+		m.unlock()
+		return nil
+	}
 	begun := time.Now()
 	results, err := m.by.decodeAll(step, payloads)
 	if err != nil {
@@ -197,6 +205,11 @@ func (m *member) apply(ctx context.Context, step uint32, payloads [][]byte, ownC
 	if err := m.by.move(ctx, step, results); err != nil {
 		return err
 	}
+	return m.settled(step, ownCounted)
+}
+
+// settled does what follows when the weights were moved by the results of a step.
+func (m *member) settled(step uint32, ownCounted bool) error {
 	m.step, m.applied = step, true
 	m.decoded.forget(step)
 	return m.by.settleOwn(step, ownCounted)

@@ -38,6 +38,7 @@ type replica struct {
 	closed     bool          // the model's memory is freed
 	parallel   *parallel     // nil: gradients are computed on the engine
 	changes    uint64        // how often the weights were changed; workers with copies compare it
+	foresight  foresight
 
 	trained    func(Gradient) // nil: nobody asks
 	statsEvery uint32
@@ -117,8 +118,13 @@ func (r *replica) checkType(ctx context.Context, engine *torch.Engine, dtype tor
 }
 
 // lock waits for the model; unlock gives it back. Afterwards the model is there: one that
-// was closed meanwhile is an error.
+// was closed meanwhile is an error. Nothing is foreseen any more.
 func (r *replica) lock(ctx context.Context) error {
+	return r.lockKeeping(ctx, func(*foreseen) bool { return false })
+}
+
+// lockKeeping is lock for who goes on from something that was foreseen, if keep says so.
+func (r *replica) lockKeeping(ctx context.Context, keep func(of *foreseen) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -130,6 +136,10 @@ func (r *replica) lock(ctx context.Context) error {
 	if r.closed {
 		r.unlock()
 		return ErrClosed
+	}
+	if err := r.foresight.decide(keep); err != nil {
+		r.unlock()
+		return err
 	}
 	return nil
 }

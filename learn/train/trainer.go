@@ -123,7 +123,7 @@ func newTraining(ctx context.Context, o Options) (*replica, error) {
 //
 // A step may be trained before it is known whether its round comes: between the gradient and
 // the momentum Train calls begun, and an error of that is as if the training had failed. Nil: the
-// round has begun.
+// round has begun. What the weights were moved by with Foresee must be confirmed by then.
 //
 // A step is trained at most once; its result waits for Apply of the same step.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
@@ -138,7 +138,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
 		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
 	}
-	if err := t.lock(ctx); err != nil {
+	if err := t.lockKeeping(ctx, func(of *foreseen) bool { return of.step < step }); err != nil {
 		return nil, 0, err
 	}
 	defer t.unlock()
@@ -156,6 +156,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 			if err := begun(ctx); err != nil {
 				return err
 			}
+		}
+		if err := t.foresight.fulfilled(); err != nil {
+			return err
 		}
 		defer t.timed(step, PartEncode, time.Now())
 		var err error
@@ -202,6 +205,8 @@ func (t *Trainer) settleOwn(step uint32, counted bool) error {
 }
 
 func (t *Trainer) forget() { t.optimizer.reset() }
+
+func (t *Trainer) foresees() bool { return !t.optimizer.config.Lookahead }
 
 // decodeAll reads the results of a step, as they are applied: bounded.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {

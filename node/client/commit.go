@@ -28,6 +28,7 @@ type commitPoints struct {
 	busy    bool          // one is being hashed, or written for the first time
 	disk    commitDisk
 	answer  uint32 // newest step after which one was taken because a member that left holds it
+	owed    uint32 // step after which one is to be taken as soon as the trainer is idle; 0: none
 	size    int    // bytes of the newest copy
 	leaving bool   // the client leaves: it reports what it holds before that is on the disk
 	life    int    // counts desynchronisations: what was begun before one is dropped
@@ -71,16 +72,19 @@ func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
-// answerLeaver takes the model that a member which left said to hold, if this client is at its step: the
-// run records it when both say the same, and nothing that counted until then can be lost.
-func (c *commitPoints) answerLeaver(v *view, e *engine, rounds *roundStates) {
+// takeOwed takes the model after the newest applied step, if that was due as the step was applied while the trainer
+// went on from it, or if a member that left said to hold it: the run records that when both say the same, and nothing
+// that counted until then can be lost. It reports whether it has begun to.
+func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	r := rounds.replica
-	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || !c.isAsked(v.state, r.step) {
-		return
+	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || r.step != c.owed && !c.isAsked(v.state, r.step) {
+		return false
 	}
+	c.owed = 0
 	c.takeNow(v, r, e, rounds, func(err error) {
 		c.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
 	})
+	return true
 }
 
 // takeNow takes the model after the newest applied step, while the trainer does nothing else.

@@ -23,6 +23,7 @@ const (
 	opPrepare   = "prepare"
 	opTrain     = "train"
 	opApply     = "apply"
+	opForesee   = "foresee"
 	opSnapshot  = "snapshot"
 	opKeep      = "keep optimizer"
 	opReplay    = "replay"
@@ -36,6 +37,9 @@ type engine struct {
 	built   env.Definition // that it was built from
 	reader  *reader        // the tokens that it trains on
 	op      *operation     // nil: it is idle
+
+	foresight *foresight // nil: the weights are those of what is applied
+	outlook   outlook
 
 	signing  signing     // of which steps results were signed
 	prepared preparation // newest
@@ -69,6 +73,9 @@ func (e *engine) Idle() bool { return e.op == nil }
 func (e *engine) start(name string, step uint32, task func(ctx context.Context) func()) {
 	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
 	e.op = &operation{name: name, step: step, cancel: cancel}
+	if name != opTrain {
+		e.foresight = nil
+	}
 	e.tasks.Run(func() func() {
 		defer cancel()
 		proceed := task(ctx)
@@ -152,6 +159,11 @@ func none(uint32) bool { return false }
 // isAhead reports whether the step is being trained although its round had not begun.
 func (e *engine) isAhead(step uint32) bool {
 	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
+}
+
+// foresaw reports whether the weights are those after a step, as was foreseen.
+func (e *engine) foresaw(step uint32) bool {
+	return e.foresight != nil && e.foresight.ready && e.foresight.step == step
 }
 
 // cancelLoad stops the load of a model that nobody waits for any more: any but that of the

@@ -43,7 +43,7 @@ func (i informer) Submit(ctx context.Context, a coordinator.Action) error {
 // signsTwice makes a client sign a second result of its batch from a step on.
 func signsTwice(o *options, from uint32) {
 	key := o.Key
-	o.Network = &equivocator{Network: o.Network, key: key, second: func(a wire.ResultAnnouncement) ([]byte, bool) {
+	o.Network = &equivocator{Network: silent{o.Network}, key: key, second: func(a wire.ResultAnnouncement) ([]byte, bool) {
 		return clienttest.Result(a.Step, a.Batch, key.ID(), [32]byte{31: byte(a.Step)}), a.Step >= from
 	}}
 }

@@ -80,7 +80,7 @@ func TestResultOfTwoSizes(t *testing.T) {
 				return err != nil || from == bad.ID() && (to == victim) != (a.Size == wrong)
 			}
 			a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
-			d := w.launch(3, func(o *options) { o.Network = &doubleSizer{o.Network, bad, wrong} })
+			d := w.launch(3, func(o *options) { o.Network = &doubleSizer{silent{o.Network}, bad, wrong} })
 			finishEqual(w, a, b, c, d)
 			if lost := all[event.Desynchronised](a); len(lost) > 0 {
 				t.Errorf("wrong size %d: desynchronised: %+v", wrong, lost)

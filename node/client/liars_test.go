@@ -12,6 +12,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/memnet"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
 	"lukechampine.com/blake3"
@@ -78,6 +80,16 @@ func TestLyingTrainer(t *testing.T) {
 	})
 }
 
+// silent is a network that pushes nothing: what it announces has to be fetched.
+type silent struct{ env.Network }
+
+func (s silent) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	if protocol == exchange.PushProtocol {
+		return nil, memnet.ErrUnreachable
+	}
+	return s.Network.Request(ctx, to, protocol, request, maxResponse)
+}
+
 // equivocator is a network that announces two different results to two halves.
 type equivocator struct {
 	env.Network
@@ -113,7 +125,7 @@ func TestEquivocatingTrainer(t *testing.T) {
 		w.hub.DropGossip = func(from, _ identity.ID, _ []byte) bool { return from == bad.ID() && odd.Add(1)%2 == 0 }
 		a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
 		d := w.launch(3, func(o *options) {
-			o.Network = &equivocator{Network: o.Network, key: bad, second: func(a wire.ResultAnnouncement) ([]byte, bool) {
+			o.Network = &equivocator{Network: silent{o.Network}, key: bad, second: func(a wire.ResultAnnouncement) ([]byte, bool) {
 				return clienttest.Result(a.Step, a.Batch, bad.ID(), [32]byte{31: byte(a.Step)}), true
 			}}
 		})
@@ -174,7 +186,7 @@ func TestModelPartAsResult(t *testing.T) {
 			a := w.launch(0, func(o *options) { k.Network, o.Network = o.Network, k })
 			b, c := w.launch(1, nil), w.launch(2, nil)
 			bad := clienttest.Key(3)
-			w.launch(3, func(o *options) { o.Network = &thief{o.Network, bad, k.part, size} })
+			w.launch(3, func(o *options) { o.Network = &thief{silent{o.Network}, bad, k.part, size} })
 			finishEqual(w, a, b, c)
 			if rejected := all[event.Rejected](a); len(rejected) == 0 || rejected[0].From != bad.ID().String() {
 				t.Errorf("rejected %+v", rejected)

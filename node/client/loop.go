@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
@@ -88,6 +89,7 @@ func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
 	n.auditor.Serve()
+	exchange.TakePushes(n.Network, n.gossip.pushed)
 	if err := n.Network.Subscribe(work, n.gossip.listen); err != nil {
 		return err
 	}

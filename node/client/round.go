@@ -26,7 +26,7 @@ func (n *Node) roundTrain() {
 	}
 	n.press(l)
 	n.train(l)
-	n.rounds.points.answerLeaver(&n.run, &n.engine, &n.rounds)
+	n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
 	n.trainAhead(l)
 	n.sendWitness(l, false)
 	n.accuse()
@@ -108,7 +108,7 @@ func (n *Node) train(l *roundState) {
 
 // trainAhead begins the next round before it has begun, as far as what is applied by then is
 // known: with a lag of two rounds that is everything, so that nothing of the exchange of
-// results lies between two trainings. With a lag of one only the tokens are read.
+// results lies between two trainings. With a lag of one it is what can be foreseen.
 func (n *Node) trainAhead(l *roundState) {
 	own := l.Own(n.run.me)
 	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
@@ -127,10 +127,13 @@ func (n *Node) trainAhead(l *roundState) {
 	if lag > 1 && tokens != nil {
 		n.engine.cancelRecomputation()
 	}
-	if lag < 2 || !n.auditor.MayBegin() || tokens == nil || !n.engine.Idle() || l.ahead == next.batch {
+	switch {
+	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, l.ahead == next.batch:
+		return
+	case lag == 1 && !n.foresee(l), !n.engine.Idle():
 		return
 	}
-	if before := next.step - lag; n.rounds.replica.step < before {
+	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
 		n.settleEarly(before)
 		return
 	}
@@ -235,7 +238,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	l.Hold(s, own, uint32(len(payload)))
 	l.commitment, l.raw, l.made = hash, raw, n.tasks.Now()
 	n.report.total.PayloadSent += uint64(len(payload))
-	n.gossip.publish(raw)
+	n.gossip.share(raw, payload, n.run.members())
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
@@ -297,7 +300,7 @@ func (n *Node) roundWitness() {
 	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
 	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
 		n.sendWitness(l, true)
-		n.rounds.points.answerLeaver(&n.run, &n.engine, &n.rounds)
+		n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
 		n.trainAhead(l)
 	}
 }

@@ -35,8 +35,9 @@ type replica struct {
 }
 
 const (
-	maxEarly     = tally.MaxCandidates * coordinator.MaxClients
-	maxEarlyEach = 2 * tally.MaxCandidates // of one author
+	maxEarly      = tally.MaxCandidates * coordinator.MaxClients
+	maxEarlyEach  = 2 * tally.MaxCandidates // of one author
+	maxEarlyBytes = 8 << 20                 // of results that were pushed early
 )
 
 // newestStep returns the newest step whose results are part of the model here; 0: none.
@@ -75,6 +76,7 @@ type roundState struct {
 	opened  time.Time
 	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
 	made    time.Time         // when the own result was announced; zero: not yet
+	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or nobody looked
 	claim   coordinator.Claim // of the own training, once it is done
 	elected bool              // this client witnesses the round
 	seats   int               // members that its epoch began with
@@ -160,11 +162,12 @@ func (l *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates are the rounds that are tallied, announcements for those to come, and the replica of the model that
 // they are applied to.
 type roundStates struct {
-	replica *replica               // nil: the client has no part in the epoch
-	of      map[uint32]*roundState // by step
-	steps   []uint32               // ascending; replaced, never modified
-	early   []announcement         // for rounds that have not begun here
-	points  commitPoints           // models of the epoch to fall back to
+	replica    *replica               // nil: the client has no part in the epoch
+	of         map[uint32]*roundState // by step
+	steps      []uint32               // ascending; replaced, never modified
+	early      []announcement         // for rounds that have not begun here
+	earlyBytes int                    // of results among them
+	points     commitPoints           // models of the epoch to fall back to
 }
 
 // put adds the round of a step.
@@ -217,15 +220,20 @@ func (ls *roundStates) keepEarly(u announcement, next uint32) {
 			count++
 		}
 	}
-	if count < maxEarlyEach {
-		ls.early = append(ls.early, u)
+	if count >= maxEarlyEach {
+		return
 	}
+	if ls.earlyBytes+len(u.payload) > maxEarlyBytes {
+		u.payload = nil
+	}
+	ls.earlyBytes += len(u.payload)
+	ls.early = append(ls.early, u)
 }
 
 // takeEarly hands out what was kept.
 func (ls *roundStates) takeEarly() []announcement {
 	early := ls.early
-	ls.early = nil
+	ls.early, ls.earlyBytes = nil, 0
 	return early
 }
 
@@ -249,6 +257,7 @@ func (n *Node) openRounds() {
 				continue
 			}
 			l = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
+			n.engine.outlook.waited(n.rounds.of[round.Step-1], l.opened)
 			n.rounds.put(round.Step, l)
 		}
 		if l.start == (wire.Head{}) && !l.Began {
@@ -304,6 +313,9 @@ func (n *Node) hear(u announcement) {
 		n.fetcher.Stop(c)
 		n.store.Drop(c.Commitment)
 	}
+	if u.payload != nil {
+		n.takePushed(l, u)
+	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
 	case errors.Is(err, tally.ErrOtherSize):
@@ -316,6 +328,19 @@ func (n *Node) hear(u announcement) {
 		n.report.equivocation(l.Tally, u.author, a)
 	default:
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
+	}
+}
+
+// takePushed has a result verified that its trainer pushed, unless it is here or on its way, or of no use.
+func (n *Node) takePushed(l *roundState, u announcement) {
+	s := l.Find(u.result.Batch)
+	if s == nil || n.rounds.replica == nil || n.engine.trainer == nil || l.Round.Step <= n.rounds.replica.step {
+		return
+	}
+	for _, c := range s.Candidates {
+		if c.Commitment == u.result.Blob && c.State == tally.Announced {
+			n.fetcher.Take(l.Tally, s, c, u.payload, n.terms())
+		}
 	}
 }
 
@@ -361,9 +386,12 @@ func (n *Node) fetchResults() {
 	if n.rounds.replica == nil || n.engine.trainer == nil {
 		return
 	}
-	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), fetch.Terms{
-		Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config),
-	})
+	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.terms())
+}
+
+// terms are what the run allows a fetch now.
+func (n *Node) terms() fetch.Terms {
+	return fetch.Terms{Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config)}
 }
 
 // fetched is told by the fetcher what came of its fetches.

@@ -3,10 +3,10 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -30,11 +30,11 @@ func (n *Node) settle(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
 	}
-	if !n.engine.Idle() && n.engine.op.name != opRecompute {
+	step := n.rounds.replica.step + 1
+	if !n.engine.Idle() && n.engine.op.name != opRecompute && !n.engine.foresaw(step) {
 		n.engine.cancelTraining(none)
 		return false
 	}
-	step := n.rounds.replica.step + 1
 	l := n.rounds.of[step]
 	if l == nil || !l.Final || l.EpochStart != n.rounds.replica.epoch.startStep {
 		n.desynchronise(fmt.Sprintf("the outcome of step %d was missed", step))
@@ -56,7 +56,7 @@ func (n *Node) settle(want uint32) bool {
 	}
 	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsurePatience) {
 		n.apply(l, outcome)
-		return false
+		return n.rounds.replica.step >= want
 	}
 	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsurePatience && l.wellAnswered() {
 		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
@@ -100,14 +100,20 @@ func (n *Node) settleEarly(want uint32) {
 	}
 }
 
-// apply makes a round's outcome part of the model. While the trainer recomputes a gradient for an audit
-// it only ends that; the next call applies.
+// apply makes a round's outcome part of the model, at once if it was foreseen. While the trainer recomputes a
+// gradient for an audit it only ends that; the next call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
+	if n.cameTrue(l, o) {
+		return
+	}
 	if !n.engine.Idle() {
 		n.engine.cancelRecomputation()
 		return
 	}
-	own := l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
+	if n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds) {
+		return
+	}
+	own := l.isOwn(o)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
 	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
 	commits := !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step)
@@ -118,7 +124,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 		if err == nil {
 			err = trainer.Apply(ctx, step, payloads, own)
 		}
-		seconds := n.tasks.Now().Sub(begun).Seconds()
+		took := n.tasks.Now().Sub(begun)
 		var taken checkpoint.Snapshot
 		var failed error
 		if err == nil && commits { // before anything else changes the weights
@@ -135,14 +141,8 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 			case err != nil:
 				n.applyFailed(step, err)
 			default:
-				n.engine.failures = 0
-				n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
-				replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
-				replica.step = step
-				n.store.Remember(replica.applied(l, o, payloads))
-				n.auditor.Keep(kept)
-				n.store.Drop(l.Settled(o)...)
-				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received, l.Round.Losses())
+				n.engine.outlook.took = took
+				n.applied(l, o, payloads, kept, took.Seconds())
 				if failed != nil {
 					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
 				} else if commits {
@@ -153,9 +153,22 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	})
 }
 
-// applied returns what this client tells members that were away about a round that became part of the
+// applied takes over that a round's outcome is part of the model.
+func (n *Node) applied(l *roundState, o tally.Outcome, payloads [][]byte, kept *auditor.Record, seconds float64) {
+	replica, step := n.rounds.replica, l.Round.Step
+	n.engine.failures = 0
+	n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
+	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
+	replica.step = step
+	n.store.Remember(replica.remembered(l, o, payloads))
+	n.auditor.Keep(kept)
+	n.store.Drop(l.Settled(o)...)
+	n.report.applied(step, o, l.isOwn(o), replica.hash, seconds, n.fetcher.Received, l.Round.Losses())
+}
+
+// remembered returns what this client tells members that were away about a round that became part of the
 // model.
-func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
+func (r *replica) remembered(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})

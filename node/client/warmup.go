@@ -72,6 +72,7 @@ func (n *Node) enterEpoch() bool {
 // enter gives the client its replica after a step, which it has come to from a model of the epoch.
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
+	n.engine.outlook = outlook{}
 	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),

@@ -99,16 +99,34 @@ func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 
 // Apply implements env.Trainer.
 func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
+	if err := a.Trainer.Apply(ctx, step, hashesOf(payloads), own); err != nil {
+		return err
+	}
+	a.Past.Note(step, a.fingerprint())
+	return nil
+}
+
+func hashesOf(payloads [][]byte) [][]byte {
 	hashes := make([][]byte, len(payloads))
 	for i, payload := range payloads {
 		hash := sha256.Sum256(payload)
 		hashes[i] = hash[:]
 	}
-	if err := a.Trainer.Apply(ctx, step, hashes, own); err != nil {
-		return err
+	return hashes
+}
+
+// Foresee implements env.Foreseer.
+func (a *Audited) Foresee(ctx context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+	return a.Trainer.Foresee(ctx, step, hashesOf(payloads), own)
+}
+
+// Confirm implements env.Foreseer.
+func (a *Audited) Confirm(step uint32) bool {
+	confirmed := a.Trainer.Confirm(step)
+	if confirmed {
+		a.Past.Note(step, a.fingerprint())
 	}
-	a.Past.Note(step, a.fingerprint())
-	return nil
+	return confirmed
 }
 
 // Load implements env.Trainer.

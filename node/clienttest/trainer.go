@@ -42,6 +42,16 @@ type Trainer struct {
 	cold     [2]uint32
 	loads    int
 	busy     bool
+	foreseen *foreseen
+}
+
+// foreseen is what moved the weights and was not applied yet.
+type foreseen struct {
+	step      uint32
+	payloads  [][]byte
+	own       bool
+	before    [Width]uint64
+	confirmed bool
 }
 
 // ErrFake is the error of everything that a test has fail.
@@ -60,6 +70,69 @@ func (f *Trainer) exclusive() func() {
 		defer f.mu.Unlock()
 		f.busy = false
 	}
+}
+
+// decide makes what was foreseen part of the model if it was confirmed, and takes it back if not.
+func (f *Trainer) decide() {
+	f.mu.Lock()
+	of := f.foreseen
+	f.foreseen = nil
+	if of != nil && !of.confirmed {
+		f.weights = of.before
+	}
+	f.mu.Unlock()
+	if of != nil && of.confirmed {
+		f.settle(of.step, of.own)
+	}
+}
+
+// settle does what follows when the weights were moved.
+func (f *Trainer) settle(step uint32, own bool) {
+	if own {
+		f.momentum += f.pending[step]
+	}
+	delete(f.pending, step)
+	if f.Corrupt != nil && f.Corrupt(step) {
+		f.weights[0]++
+	}
+	if f.OnApply != nil {
+		f.OnApply(step, own)
+	}
+}
+
+// move moves the weights.
+func (f *Trainer) move(step uint32, payloads [][]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.weights {
+		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
+		for _, p := range payloads {
+			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])
+		}
+	}
+}
+
+// Foresee implements env.Foreseer.
+func (f *Trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, own bool) (bool, error) {
+	defer f.exclusive()()
+	f.decide()
+	before := f.Weights()
+	f.move(step, payloads)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foreseen = &foreseen{step: step, payloads: payloads, own: own, before: before}
+	return true, nil
+}
+
+// Confirm implements env.Foreseer.
+func (f *Trainer) Confirm(step uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.foreseen == nil || f.foreseen.step != step {
+		return false
+	}
+	f.foreseen.confirmed = true
+	return true
 }
 
 // Weights returns the numbers of the model.
@@ -114,10 +187,17 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if f.Silent != nil && f.Silent(step) {
 		return nil, 0, ErrFake
 	}
-	gradient := sha256.Sum256(fmt.Append(nil, batch.Sequences, f.weights, f.momentum))
+	weights, momentum := f.weights, f.momentum
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
+	if f.foreseen != nil {
+		if momentum += f.pending[f.foreseen.step]; !f.foreseen.confirmed {
+			panic("a training went on from what was not confirmed")
+		}
+		f.decide()
+	}
+	gradient := sha256.Sum256(fmt.Append(nil, batch.Sequences, weights, momentum))
 	if _, twice := f.pending[step]; twice {
 		return nil, 0, fmt.Errorf("%w: step %d was trained before", ErrFake, step)
 	}
@@ -149,22 +229,9 @@ func (f *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 // Apply implements env.Trainer.
 func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own bool) error {
 	defer f.exclusive()()
-	if own {
-		f.momentum += f.pending[step]
-	}
-	delete(f.pending, step)
-	for i := range f.weights {
-		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
-		for _, p := range payloads {
-			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])
-		}
-	}
-	if f.Corrupt != nil && f.Corrupt(step) {
-		f.weights[0]++
-	}
-	if f.OnApply != nil {
-		f.OnApply(step, own)
-	}
+	f.decide()
+	f.move(step, payloads)
+	f.settle(step, own)
 	return nil
 }
 
@@ -172,12 +239,14 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 func (f *Trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 	time.Sleep(f.Copying)
 	defer f.exclusive()()
+	f.decide()
 	return Bulky(Snapshot(f.weights), f.Bulk), nil
 }
 
 // Load implements env.Trainer.
 func (f *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
 	defer f.exclusive()()
+	f.decide()
 	for i := range f.weights {
 		f.weights[i] = binary.LittleEndian.Uint64(s.Tensors[i].Data)
 	}
@@ -189,6 +258,7 @@ func (f *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
 // ResetOptimizer implements env.Trainer.
 func (f *Trainer) ResetOptimizer(context.Context) error {
 	defer f.exclusive()()
+	f.decide()
 	f.momentum = 0
 	return nil
 }
@@ -196,12 +266,14 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 // SaveOptimizer implements env.OptimizerSaver.
 func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
+	f.decide()
 	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
 }
 
 // LoadOptimizer implements env.OptimizerSaver.
 func (f *Trainer) LoadOptimizer(_ context.Context, path string) error {
 	defer f.exclusive()()
+	f.decide()
 	raw, err := os.ReadFile(path)
 	if err != nil || len(raw) != 8 {
 		return errors.Join(ErrFake, err)
@@ -213,6 +285,7 @@ func (f *Trainer) LoadOptimizer(_ context.Context, path string) error {
 // SetColdStart implements env.Trainer.
 func (f *Trainer) SetColdStart(_ context.Context, start, steps uint32) error {
 	defer f.exclusive()()
+	f.decide()
 	f.cold = [2]uint32{start, steps}
 	return nil
 }

@@ -140,6 +140,16 @@ type Auditor interface {
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
 }
 
+// Foreseer is a Trainer that can go on from the results of a step before it is decided that they count.
+type Foreseer interface {
+	// Foresee moves the weights as Apply would, if done. Train of a later step then goes on from there, and must have
+	// Confirm before begun returns. Whatever else is called takes it back first, but Apply of the same.
+	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
+	// Confirm stands for Apply of what was foreseen. It returns false if that was taken back. It may be called at any
+	// time, also while Train waits in begun.
+	Confirm(step uint32) bool
+}
+
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
 	// SaveOptimizer writes the momentum to a file, in one step. Everything that was

@@ -77,8 +77,14 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 		if f.full() {
 			return
 		}
-		f.begin(w, t)
+		f.begin(w, t, nil)
 	}
+}
+
+// Take verifies a result that its trainer brought unasked and that was checked to have the hash that
+// was announced. It is held then, as one that was fetched.
+func (f *Fetcher) Take(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, t Terms) {
+	f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload)
 }
 
 // Unread has results fetched again that were lost from the blob store. A store whose disk
@@ -104,8 +110,8 @@ func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	return t.Settle
 }
 
-// begin fetches and verifies one result.
-func (f *Fetcher) begin(w Want, t Terms) {
+// begin fetches and verifies one result; brought is nil, or the result, which only has to be verified.
+func (f *Fetcher) begin(w Want, t Terms, brought []byte) {
 	b, s, c := w.Tally, w.Slot, w.Candidate
 	limit := t.Trainer.MaxResultSize()
 	if uint64(c.Size) > uint64(limit) && !c.Disputed {
@@ -118,7 +124,16 @@ func (f *Fetcher) begin(w Want, t Terms) {
 	if c.Disputed {
 		fetch, size = f.Blobs.FetchUpTo, uint64(limit)
 	}
-	step, holders, suspect := b.Round.Step, f.holders(f.ID, w), f.storeLoses
+	var holders []identity.ID
+	if brought == nil {
+		holders = f.holders(f.ID, w)
+	} else {
+		fetch = func(context.Context, [32]byte, uint64, []identity.ID) ([]byte, error) {
+			_, err := f.Blobs.Put(brought)
+			return brought, err
+		}
+	}
+	step, suspect := b.Round.Step, f.storeLoses
 	begun := f.Tasks.Now()
 	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(b, t))
 	f.take(c, stop, begun.Add(f.patience(size, c.Attempts, t.Settle)))
@@ -137,8 +152,10 @@ func (f *Fetcher) begin(w Want, t Terms) {
 		}
 		return func() {
 			if err == nil {
+				c.Took = max(f.Tasks.Now().Sub(begun), 1)
+			}
+			if err == nil && brought == nil { // what came unasked says nothing of how fast peers answer
 				f.measure(len(payload), took)
-				c.Took = f.Tasks.Now().Sub(begun)
 			}
 			f.fetched(b, s, c, payload, err, invalid)
 			if !kept && c.State == tally.Held {

@@ -15,6 +15,7 @@ import (
 // trainer is what trainers of package train have, whatever their optimizer.
 type trainer interface {
 	env.Trainer
+	env.Foreseer
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
@@ -22,7 +23,8 @@ type trainer interface {
 // Learner is the trainer of a member of a run without audits.
 type Learner struct {
 	trainer
-	measuring Measuring
+	measuring  Measuring
+	foreseeing func() // ends Busy after Foresee; nil: nothing is foreseen
 }
 
 // Trainer is the trainer of a member of any run that trains with DisTrO.
@@ -54,7 +56,7 @@ func NewLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
 	}
-	return &Learner{t, m}
+	return &Learner{trainer: t, measuring: m}
 }
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
@@ -77,15 +79,47 @@ func (unmeasured) Forget()                          {}
 func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
+// busy is Measuring.Busy for what may end a foresight: between Foresee and that nobody measures, as measuring would
+// take back what was foreseen.
+func (t *Learner) busy() (done func()) {
+	done = t.measuring.Busy()
+	if ended := t.foreseeing; ended != nil {
+		t.foreseeing = nil
+		ended()
+	}
+	return done
+}
+
+// Foresee implements env.Foreseer.
+func (t *Learner) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (bool, error) {
+	idle := t.measuring.Busy()
+	done, err := t.trainer.Foresee(ctx, step, payloads, ownCounted)
+	if done {
+		t.foreseeing = idle
+	} else {
+		idle()
+	}
+	return done, err
+}
+
+// Confirm implements env.Foreseer.
+func (t *Learner) Confirm(step uint32) bool {
+	confirmed := t.trainer.Confirm(step)
+	if confirmed {
+		t.measuring.Changed(step)
+	}
+	return confirmed
+}
+
 // Train implements env.Trainer.
 func (t *Learner) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	defer t.measuring.Busy()()
+	defer t.busy()()
 	return t.trainer.Train(ctx, step, batch, begun)
 }
 
 // Apply implements env.Trainer.
 func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	defer t.measuring.Busy()()
+	defer t.busy()()
 	err := t.trainer.Apply(ctx, step, payloads, ownCounted)
 	if err == nil {
 		t.measuring.Changed(step)
@@ -95,13 +129,13 @@ func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 
 // Snapshot implements env.Trainer.
 func (t *Learner) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
-	defer t.measuring.Busy()()
+	defer t.busy()()
 	return t.trainer.Snapshot(ctx)
 }
 
 // Load implements env.Trainer.
 func (t *Learner) Load(ctx context.Context, s checkpoint.Snapshot) error {
-	defer t.measuring.Busy()()
+	defer t.busy()()
 	err := t.trainer.Load(ctx, s)
 	if err == nil {
 		t.measuring.Changed(s.Step)
@@ -111,7 +145,7 @@ func (t *Learner) Load(ctx context.Context, s checkpoint.Snapshot) error {
 
 // Recompute implements env.Auditor.
 func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
-	defer t.measuring.Busy()()
+	defer t.busy()()
 	return t.Auditor.Recompute(ctx, x, batch)
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/backend"
 	"lukechampine.com/blake3"
 )
@@ -33,7 +34,7 @@ type Hub struct {
 	// DropLink reports whether a request or fetch fails; nil: none does.
 	DropLink func(from, to identity.ID) bool
 	// Stall reports whether the holder to never finishes what a fetch asks it for: the
-	// fetch waits until its ctx is done; nil: none does.
+	// fetch waits until its ctx is done. Neither does it push anything. Nil: none does.
 	Stall func(from, to identity.ID) bool
 
 	mu    sync.Mutex
@@ -164,6 +165,9 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
 	case len(request) > p.maxRequest:
 		return nil, fmt.Errorf("request %s: %w", name, ErrTooLarge)
+	}
+	if name == exchange.PushProtocol && n.hub.Stall != nil && n.hub.Stall(to, n.id) {
+		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
 	}
 	response, err := p.handle(ctx, n.id, slices.Clone(request))
 	if err != nil {

@@ -150,6 +150,24 @@ func (b *Tally) Decide() Outcome {
 	return o
 }
 
+// Foretell is what becomes of the running round if every witness holds what is held here. It is ok as long as nothing
+// else is to be expected: each result of the owners that count is held, no other is known, and nobody has
+// announced two.
+func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		c := b.HeldOf(s)
+		switch {
+		case len(s.Candidates) > 1, c == nil && (len(s.Candidates) > 0 || counts(s.Owner)):
+			return Outcome{}, false
+		case c == nil, s.Warming:
+		default:
+			o.Counted, o.Sources = append(o.Counted, Counted{s.Batch, c.Commitment}), append(o.Sources, c)
+		}
+	}
+	return o, len(o.Counted) > 0
+}
+
 // ballot returns what decides the round.
 func (b *Tally) ballot() ballot {
 	t := ballot{

@@ -37,7 +37,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.Honest() {
-		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.model.Digest(p.trainer.step)}
+		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.applied().Digest(p.trainer.step)}
 		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
 			return err
 		}

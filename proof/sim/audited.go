@@ -72,6 +72,15 @@ func (a *audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 	return err
 }
 
+// Confirm implements env.Foreseer.
+func (a *audited) Confirm(step uint32) bool {
+	confirmed := a.trainer.Confirm(step)
+	if confirmed {
+		a.Past.Note(step, a.fingerprint())
+	}
+	return confirmed
+}
+
 // Load implements env.Trainer.
 func (a *audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	err := a.trainer.Load(ctx, s)
@@ -100,6 +109,7 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 
 // Recompute implements env.Auditor. It takes as long as a training.
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	a.takeBack()
 	p := a.process
 	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/record/backend"
@@ -173,6 +174,9 @@ func (w *world) isStarved(i int) bool { return !w.healed && w.now < w.machines[i
 
 // Request implements env.Requests.
 func (p *process) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	if protocol == exchange.PushProtocol {
+		return nil, p.push(ctx, p.world.cast.Find(to).Index, request)
+	}
 	other, err := p.roundTrip(ctx, to)
 	if err != nil {
 		return nil, err
@@ -192,6 +196,24 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 		err = fmt.Errorf("response of %d bytes, at most %d", len(response), maxResponse)
 	}
 	return response, err
+}
+
+// push brings another client a result, which takes one way.
+func (p *process) push(ctx context.Context, to int, request []byte) error {
+	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // who gets what is decided as it is gossiped
+		return errUnreachable
+	}
+	delay, lost := p.world.reach(p.machine.Index, to)
+	if lost {
+		_ = p.wait(ctx, p.world.now+requestTimeout)
+		return errUnreachable
+	}
+	other := p.peer(to)
+	if other == nil || p.hides(other) || p.world.rules.deaf && p.machine.history() != other.machine.history() {
+		return errUnreachable
+	}
+	other.put(item{at: p.world.now + delay, from: p.machine.Index, push: request})
+	return nil
 }
 
 // Handle implements env.Requests.

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/random"
@@ -80,6 +81,7 @@ type item struct {
 	order   uint64
 	from    int // of message
 	message []byte
+	push    []byte // a result, with its announcement
 	parking *parking
 	update  *backend.Update
 }
@@ -264,6 +266,8 @@ func (p *process) receive(now int64) (update *backend.Update) {
 			p.unpark(it.parking)
 		case it.update != nil:
 			update = it.update
+		case it.push != nil:
+			_, _ = p.handlers[exchange.PushProtocol](context.Background(), p.world.machines[it.from].ID, it.push)
 		default:
 			_ = p.listen(p.world.machines[it.from].ID, it.message)
 		}

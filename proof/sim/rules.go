@@ -21,6 +21,7 @@ type rules struct {
 	deaf        bool // clients do not hear of other histories
 	impatient   bool // a member that is asked for an opening once in vain is accused
 	forgets     bool // openings are kept for one round
+	keeps       bool // what was foreseen stays in the model when it does not come true
 	reports     bool // honest members report a model with each witness proof, though they do not keep it
 	// origin changes from where the host thinks that an action comes.
 	origin func(h *host, a coordinator.Action, from core.Origin) core.Origin

@@ -7,6 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
@@ -21,6 +22,68 @@ type trainer struct {
 	process *process
 	model   model.Model
 	step    uint32 // that it applied last; 0: it was loaded since
+
+	foreseen *foreseen // nil: the model is what was applied
+}
+
+// foreseen is what moved the model and was not applied yet.
+type foreseen struct {
+	step     uint32
+	payloads [][]byte
+	before   model.Model
+	again    *assign.BatchID
+}
+
+// takeBack ends a foresight.
+func (t *trainer) takeBack() {
+	if t.foreseen != nil && !t.process.world.rules.keeps {
+		t.model = t.foreseen.before
+	}
+	t.foreseen = nil
+}
+
+// applied returns the model without what is only foreseen.
+func (t *trainer) applied() *model.Model {
+	if t.foreseen != nil {
+		return &t.foreseen.before
+	}
+	return &t.model
+}
+
+// Foresee implements env.Foreseer.
+func (t *trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
+	t.takeBack()
+	before := t.model
+	again, err := t.move(step, payloads)
+	if err != nil {
+		return false, err
+	}
+	t.foreseen = &foreseen{step, payloads, before, again}
+	return true, nil
+}
+
+// Confirm implements env.Foreseer.
+func (t *trainer) Confirm(step uint32) bool {
+	f := t.foreseen
+	if f == nil || f.step != step {
+		return false
+	}
+	t.foreseen, t.step = nil, step
+	t.process.machine.history().checker.Applied(t.process, step, f.payloads, f.again, &t.model)
+	return true
+}
+
+// move makes results part of the model.
+func (t *trainer) move(step uint32, payloads [][]byte) (again *assign.BatchID, err error) {
+	if change := t.process.world.rules.payloads; change != nil {
+		payloads = change(t.process, step, payloads)
+	}
+	for _, payload := range payloads {
+		if len(payload) < model.ResultSize { // only liars verify such
+			return nil, model.ErrInvalidResult
+		}
+	}
+	return t.model.Apply(step, payloads), nil
 }
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
@@ -42,6 +105,9 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
+	if t.foreseen != nil && p.machine.Honest() {
+		p.machine.history().checker.Violate(check.NodeSound, "%s trained step %d from results of step %d that were not confirmed", p.machine.Name(), step, t.foreseen.step)
+	}
 	payload := model.NewResult(&from, step, batch.ID, p.machine.ID, 0)
 	if p.machine.Lies(scenario.InvalidResult) {
 		payload = model.Spoil(payload, p.world.lies)
@@ -60,26 +126,23 @@ func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owne
 }
 
 func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
-	if change := t.process.world.rules.payloads; change != nil {
-		payloads = change(t.process, step, payloads)
+	t.takeBack()
+	again, err := t.move(step, payloads)
+	if err != nil {
+		return err
 	}
-	for _, payload := range payloads {
-		if len(payload) < model.ResultSize { // only liars verify such
-			return model.ErrInvalidResult
-		}
-	}
-	again := t.model.Apply(step, payloads)
 	t.step = step
 	t.process.machine.history().checker.Applied(t.process, step, payloads, again, &t.model)
 	return nil
 }
 
 func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
+	t.takeBack()
 	return t.model.Snapshot(), nil
 }
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
-	t.step = 0
+	t.step, t.foreseen = 0, nil
 	t.process.machine.history().checker.Loaded(t.process.machine.Member) // the replica hash of an epoch begins with the loaded model
 	t.model, err = model.Of(s)
 	return err

@@ -19,6 +19,7 @@ type row struct {
 	Batch        int              `toml:"batch"`         // sequences, of all clients together
 	TrainSeconds float64          `toml:"train_seconds"` // that training should take; chooses the batch
 	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
+	Mbits        int64            `toml:"mbits"`         // a second that every link carries, each way; 0: no limit
 	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
 }
 
@@ -47,6 +48,8 @@ func (r row) check() error {
 		return fmt.Errorf("train_seconds is %g, want up to 60", r.TrainSeconds)
 	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
+	case r.Mbits < 0 || r.Mbits > 100_000 || r.Mbits > 0 && r.Delay == 0:
+		return fmt.Errorf("mbits is %d, want up to 100000, and a delay beside it", r.Mbits)
 	}
 	return nil
 }

@@ -55,6 +55,7 @@ func TestBadRows(t *testing.T) {
 		{"negative batch", "[[row]]\nname = 'a'\nrounds = 1\nbatch = -3", "batch is -3"},
 		{"long", "[[row]]\nname = 'a'\nrounds = 1\ntrain_seconds = 600.0", "train_seconds is 600"},
 		{"far", "[[row]]\nname = 'a'\nrounds = 1\nbatch = 3\ndelay = '1h'", "delay is 1h"},
+		{"fast", "[[row]]\nname = 'a'\nrounds = 1\nbatch = 3\nmbits = 10", "mbits is 10"},
 		{"no duration", "[[row]]\nname = 'a'\nrounds = 1\nbatch = 3\ndelay = 'x'", "invalid duration"},
 		{"unknown key", "[[row]]\nname = 'a'\nrounds = 1\nbatch = 3\nlag = 2", "strict mode"},
 	} {

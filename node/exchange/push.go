@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// PushProtocol is by which a trainer brings its own result to a member, with the announcement: fetching it
+// would take two ways more. Its bytes are in docs/p2p.md.
+const PushProtocol = "/psyche/push/1"
+
+// MaxPushed bounds a result that is pushed, in bytes.
+const MaxPushed = 64 << 10
+
+const maxPush = 2 + MaxAnnouncementSize + MaxPushed
+
+// encodePush puts both parts of a push together.
+func encodePush(raw, payload []byte) []byte {
+	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(raw)+len(payload)), uint16(len(raw)))
+	return append(append(b, raw...), payload...)
+}
+
+// Push brings a peer the own result and its signed announcement.
+func Push(ctx context.Context, network Requests, peer identity.ID, raw, payload []byte) error {
+	_, err := network.Request(ctx, peer, PushProtocol, encodePush(raw, payload), 0)
+	return err
+}
+
+// TakePushes hands what peers push to take, which looks at it. It may be called from several goroutines at once.
+func TakePushes(network Requests, take func(from identity.ID, raw, payload []byte) error) {
+	network.Handle(PushProtocol, maxPush, func(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
+		raw, payload, err := decodePush(request)
+		if err != nil {
+			return nil, err
+		}
+		return nil, take(from, raw, payload)
+	})
+}
+
+// decodePush takes apart what encodePush put together; neither part is looked at.
+func decodePush(b []byte) (raw, payload []byte, err error) {
+	if len(b) < 2 {
+		return nil, nil, fmt.Errorf("%w: a push of %d bytes", ErrMalformed, len(b))
+	}
+	size := int(binary.LittleEndian.Uint16(b))
+	b = b[2:]
+	if size > MaxAnnouncementSize || size >= len(b) || len(b)-size > MaxPushed {
+		return nil, nil, fmt.Errorf("%w: a push of %d bytes with an announcement of %d", ErrMalformed, len(b), size)
+	}
+	return b[:size:size], b[size:], nil
+}
