@@ -7,7 +7,9 @@ import (
 
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/tally"
 )
 
@@ -49,58 +51,71 @@ func (o *outlook) erred(step uint32) {
 // small part of the time of moving them.
 func (o *outlook) pays(step uint32) bool { return step >= o.from && o.wait > o.took/4 }
 
+// applier makes results part of the model: those that count, or, before that is decided, those that most likely will.
+type applier struct {
+	run     *view
+	engine  *engine
+	rounds  *roundStates
+	auditor *auditor.Auditor
+	fetcher *fetch.Fetcher
+	models  *handover.Models
+	store   *exchange.Store
+	blobs   env.Blobs
+	report  *reporter
+}
+
 // foresee moves the weights by the results of the running round as soon as those of all members are here, before
 // witnesses, host and network have made sure that they count, and reports whether that is done. The next
 // round's gradient is then computed meanwhile, so that between two trainings there is only the way of the results.
 // What does not come true is taken back.
-func (n *Node) foresee(l *roundState) bool {
-	f, step := n.engine.foresight, l.Round.Step
-	if f != nil && f.step == step && f.replica == n.rounds.replica {
+func (a *applier) foresee(l *roundState) bool {
+	f, step := a.engine.foresight, l.Round.Step
+	if f != nil && f.step == step && f.replica == a.rounds.replica {
 		return f.ready
 	}
-	trainer, able := n.engine.trainer.(env.Foreseer)
-	if !able || !l.Began || l.Final || n.rounds.replica.step != step-1 || l.Round.HasQuorum() {
+	trainer, able := a.engine.trainer.(env.Foreseer)
+	if !able || !l.Began || l.Final || a.rounds.replica.step != step-1 || l.Round.HasQuorum() {
 		return false
 	}
-	outcome, ok := l.Foretell(n.run.healthy)
+	outcome, ok := l.Foretell(a.run.healthy)
 	if !ok {
 		return false
 	}
 	if l.whole.IsZero() {
-		l.whole = n.tasks.Now()
+		l.whole = a.engine.tasks.Now()
 	}
-	if !n.engine.Idle() || !n.engine.outlook.pays(step) || n.auditor.Judges() || n.rounds.points.owed == step-1 {
+	if !a.engine.Idle() || !a.engine.outlook.pays(step) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
 		return false
 	}
-	f = &foresight{step: step, replica: n.rounds.replica, outcome: outcome}
+	f = &foresight{step: step, replica: a.rounds.replica, outcome: outcome}
 	own := l.isOwn(outcome)
-	n.engine.start(opForesee, step, func(ctx context.Context) func() {
-		begun := n.tasks.Now()
+	a.engine.start(opForesee, step, func(ctx context.Context) func() {
+		begun := a.engine.tasks.Now()
 		var done bool
 		var unread []*tally.Candidate
 		var err error
-		if f.payloads, unread, err = fetch.Read(ctx, n.Network, outcome.Sources); err == nil {
+		if f.payloads, unread, err = fetch.Read(ctx, a.blobs, outcome.Sources); err == nil {
 			done, err = trainer.Foresee(ctx, step, f.payloads, own)
 		}
-		f.seconds = n.tasks.Now().Sub(begun).Seconds()
+		f.seconds = a.engine.tasks.Now().Sub(begun).Seconds()
 		return func() {
 			switch {
-			case n.engine.foresight != f:
+			case a.engine.foresight != f:
 			case done:
 				f.ready = true
-				n.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
+				a.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
 			default:
-				n.engine.foresight = nil
-				n.engine.outlook.from = step + firstPause
-				if len(unread) > 0 && n.rounds.replica == f.replica {
-					n.fetcher.Unread(l.Tally, unread, err)
+				a.engine.foresight = nil
+				a.engine.outlook.from = step + firstPause
+				if len(unread) > 0 && a.rounds.replica == f.replica {
+					a.fetcher.Unread(l.Tally, unread, err)
 				} else if err != nil {
-					n.report.log.Debug("foresee", "step", step, "err", err)
+					a.report.log.Debug("foresee", "step", step, "err", err)
 				}
 			}
 		}
 	})
-	n.engine.foresight = f
+	a.engine.foresight = f
 	return false
 }
 
@@ -109,50 +124,48 @@ func (l *roundState) isOwn(o tally.Outcome) bool {
 	return l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 }
 
-// cameTrue takes over what was foreseen if the round ended so, and reports whether that is done or goes on. Else what
-// was begun from it ends, and the trainer takes it back.
-func (n *Node) cameTrue(l *roundState, o tally.Outcome) bool {
-	f, step := n.engine.foresight, l.Round.Step
-	if f == nil || f.step != step || f.replica != n.rounds.replica || !f.ready {
-		return false
+// comesTrue confirms what was foreseen of a round that ended so, and returns it once it is part of the model; later says
+// that it will be. If the round ended otherwise, what was begun from it ends, and the trainer takes it back.
+func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, later bool) {
+	step, replica := l.Round.Step, a.rounds.replica
+	f := a.engine.foresight
+	if f == nil || f.step != step || f.replica != replica || !f.ready {
+		return nil, false
 	}
-	trainer, able := n.engine.trainer.(env.Foreseer)
+	trainer, able := a.engine.trainer.(env.Foreseer)
 	if !able || !slices.Equal(f.outcome.Counted, o.Counted) {
-		n.mistaken(f)
-		return false
+		a.mistaken(f)
+		return nil, false
 	}
 	if f.record == nil {
-		f.record = n.auditor.Record(l.Tally, o, n.rounds.replica.coldSteps)
-		f.reading = f.record != nil
-		if f.reading {
-			n.tasks.Spawn(func(ctx context.Context) func() {
-				f.record.Read(ctx, n.Network, f.payloads)
+		if f.record = a.auditor.Record(l.Tally, o, replica.coldSteps); f.record != nil {
+			f.reading = true
+			a.engine.tasks.Spawn(func(ctx context.Context) func() {
+				f.record.Read(ctx, a.blobs, f.payloads)
 				return func() { f.reading = false }
 			})
 		}
 	}
 	if f.reading {
-		return true
+		return nil, true
 	}
 	if !trainer.Confirm(step) {
-		n.mistaken(f)
-		return false
+		a.mistaken(f)
+		return nil, false
 	}
-	n.engine.foresight = nil
-	n.models.Held = nil
-	if !n.rounds.replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
-		n.rounds.points.owed = step
+	a.engine.foresight = nil
+	if !replica.closing && a.run.isMember() && a.rounds.points.isDue(a.run.state, step) {
+		a.rounds.points.owed = step
 	}
-	n.applied(l, o, f.payloads, f.record, f.seconds)
-	return true
+	return f, false
 }
 
 // mistaken gives up what was foreseen.
-func (n *Node) mistaken(f *foresight) {
-	n.report.log.Debug("a round ended otherwise than foreseen", "step", f.step)
-	n.engine.foresight = nil
-	n.engine.outlook.erred(f.step)
-	n.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })
+func (a *applier) mistaken(f *foresight) {
+	a.report.log.Debug("a round ended otherwise than foreseen", "step", f.step)
+	a.engine.foresight = nil
+	a.engine.outlook.erred(f.step)
+	a.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })
 }
 
 // waited notes how long it took until a round was over whose results were all here.

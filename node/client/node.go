@@ -83,6 +83,10 @@ func New(o Options) (*Node, error) {
 	n.fetcher = fetch.New(fetch.Options{
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
 	})
+	n.rounds.applier = applier{
+		run: &n.run, engine: &n.engine, rounds: &n.rounds, auditor: n.auditor, fetcher: n.fetcher,
+		models: n.models, store: n.store, blobs: o.Network, report: n.report,
+	}
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
 	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
 	n.saver = keep.NewSaver(keep.Options{

@@ -130,7 +130,7 @@ func (n *Node) trainAhead(l *roundState) {
 	switch {
 	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, l.ahead == next.batch:
 		return
-	case lag == 1 && !n.foresee(l), !n.engine.Idle():
+	case lag == 1 && !n.rounds.applier.foresee(l), !n.engine.Idle():
 		return
 	}
 	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {

@@ -168,6 +168,7 @@ type roundStates struct {
 	early      []announcement         // for rounds that have not begun here
 	earlyBytes int                    // of results among them
 	points     commitPoints           // models of the epoch to fall back to
+	applier    applier
 }
 
 // put adds the round of a step.
@@ -313,8 +314,8 @@ func (n *Node) hear(u announcement) {
 		n.fetcher.Stop(c)
 		n.store.Drop(c.Commitment)
 	}
-	if u.payload != nil {
-		n.takePushed(l, u)
+	if u.payload != nil && n.rounds.replica != nil {
+		n.fetcher.Take(l.Tally, a, u.payload, n.run.terms(n.engine.trainer, n.SettleTimeout))
 	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
@@ -328,19 +329,6 @@ func (n *Node) hear(u announcement) {
 		n.report.equivocation(l.Tally, u.author, a)
 	default:
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
-	}
-}
-
-// takePushed has a result verified that its trainer pushed, unless it is here or on its way, or of no use.
-func (n *Node) takePushed(l *roundState, u announcement) {
-	s := l.Find(u.result.Batch)
-	if s == nil || n.rounds.replica == nil || n.engine.trainer == nil || l.Round.Step <= n.rounds.replica.step {
-		return
-	}
-	for _, c := range s.Candidates {
-		if c.Commitment == u.result.Blob && c.State == tally.Announced {
-			n.fetcher.Take(l.Tally, s, c, u.payload, n.terms())
-		}
 	}
 }
 
@@ -383,15 +371,14 @@ const farewellTime = 2 * time.Second
 
 // fetchResults fetches what was announced in rounds that are not applied.
 func (n *Node) fetchResults() {
-	if n.rounds.replica == nil || n.engine.trainer == nil {
-		return
+	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
+		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.SettleTimeout))
 	}
-	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), n.terms())
 }
 
 // terms are what the run allows a fetch now.
-func (n *Node) terms() fetch.Terms {
-	return fetch.Terms{Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config)}
+func (v *view) terms(trainer env.Trainer, settle time.Duration) fetch.Terms {
+	return fetch.Terms{Trainer: trainer, Settle: v.settleTime(settle), Round: roundTime(v.state.Config)}
 }
 
 // fetched is told by the fetcher what came of its fetches.

@@ -103,7 +103,10 @@ func (n *Node) settleEarly(want uint32) {
 // apply makes a round's outcome part of the model, at once if it was foreseen. While the trainer recomputes a
 // gradient for an audit it only ends that; the next call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
-	if n.cameTrue(l, o) {
+	if f, later := n.rounds.applier.comesTrue(l, o); later {
+		return
+	} else if f != nil {
+		n.rounds.applier.applied(l, o, f.payloads, f.record, f.seconds)
 		return
 	}
 	if !n.engine.Idle() {
@@ -142,7 +145,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 				n.applyFailed(step, err)
 			default:
 				n.engine.outlook.took = took
-				n.applied(l, o, payloads, kept, took.Seconds())
+				n.rounds.applier.applied(l, o, payloads, kept, took.Seconds())
 				if failed != nil {
 					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
 				} else if commits {
@@ -154,16 +157,17 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 }
 
 // applied takes over that a round's outcome is part of the model.
-func (n *Node) applied(l *roundState, o tally.Outcome, payloads [][]byte, kept *auditor.Record, seconds float64) {
-	replica, step := n.rounds.replica, l.Round.Step
-	n.engine.failures = 0
-	n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
+func (a *applier) applied(l *roundState, o tally.Outcome, payloads [][]byte, kept *auditor.Record, seconds float64) {
+	replica, step := a.rounds.replica, l.Round.Step
+	a.models.Held = nil
+	a.engine.failures = 0
+	a.fetcher.StopRound(l.Tally) // nobody needs the others here any more
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
-	n.store.Remember(replica.remembered(l, o, payloads))
-	n.auditor.Keep(kept)
-	n.store.Drop(l.Settled(o)...)
-	n.report.applied(step, o, l.isOwn(o), replica.hash, seconds, n.fetcher.Received, l.Round.Losses())
+	a.store.Remember(replica.remembered(l, o, payloads))
+	a.auditor.Keep(kept)
+	a.store.Drop(l.Settled(o)...)
+	a.report.applied(step, o, l.isOwn(o), replica.hash, seconds, a.fetcher.Received, l.Round.Losses())
 }
 
 // remembered returns what this client tells members that were away about a round that became part of the

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // Owner is whose tallies they are. Its methods are called in the client's loop.
@@ -81,10 +82,18 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 	}
 }
 
-// Take verifies a result that its trainer brought unasked and that was checked to have the hash that
-// was announced. It is held then, as one that was fetched.
-func (f *Fetcher) Take(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, t Terms) {
-	f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload)
+// Take verifies a result that its trainer brought unasked, and that has the hash and size of its announcement, unless
+// it is here or on its way, or of no use. It is held then, as one that was fetched.
+func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte, t Terms) {
+	s := b.Find(a.Batch)
+	if s == nil || t.Trainer == nil || f.Owner.Late(b) {
+		return
+	}
+	for _, c := range s.Candidates {
+		if c.Commitment == a.Blob && c.State == tally.Announced {
+			f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload)
+		}
+	}
 }
 
 // Unread has results fetched again that were lost from the blob store. A store whose disk
