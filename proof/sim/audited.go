@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/audit"
@@ -114,15 +113,10 @@ func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, err
 	}
-	for i, applied := range x.Applied {
-		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {
-			return nil, fmt.Errorf("applied of step %d, want %d", applied.Step, want)
-		}
-	}
-	weights, err := a.Past.At(x.Weights)
+	gradient, err := a.Recomputed(x, batch.Sequences)
 	if err != nil {
 		return nil, err
 	}
 	p.world.recomputed++
-	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, batch.Sequences))
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
 }

@@ -258,6 +258,21 @@ func (p *Part) Loaded(step uint32, weights [32]byte) {
 	p.Past.Note(step, weights)
 }
 
+// Recomputed returns the gradient of a batch on the weights of another step, which the rounds behind it were
+// applied to, newest first.
+func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32, error) {
+	for i, applied := range x.Applied {
+		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {
+			return nil, fmt.Errorf("applied of step %d, want %d", applied.Step, want)
+		}
+	}
+	weights, err := p.Past.At(x.Weights)
+	if err != nil {
+		return nil, err
+	}
+	return Gradient(weights, sequences), nil
+}
+
 // Open shows chunks of the newest step.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return p.Optimizer.Open(step, chunks)

@@ -106,9 +106,9 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	if err := a.wait(ctx); err != nil {
 		return nil, err
 	}
-	before, err := a.Past.At(x.Weights)
+	gradient, err := a.Recomputed(x, batch.Sequences)
 	if err != nil {
 		return nil, err
 	}
-	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(before, batch.Sequences))
+	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
 }
