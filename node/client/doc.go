@@ -21,9 +21,10 @@
 //
 // # A result, from a peer's gossip to the weights
 //
-//  1. gossip.go: listen verifies the signature of an announcement and hands it to the loop.
+//  1. gossip.go: listen verifies the signature of an announcement and hands it to the loop. A
+//     small result comes with it, and pushed checks that too.
 //  2. rounds.go: hear enters it into the tally of its round (node/tally, hear.go).
-//  3. node/fetch gets and verifies its blob from whoever has it, and enters that.
+//  3. node/fetch gets its blob from whoever has it, unless it came, verifies it and enters that.
 //  4. round.go: an elected witness sends the proof of what its tally holds as soon as
 //     that is all that can be expected, or at the round's end what it is.
 //  5. settle.go: when the round is over the tally decides from the witnesses' proofs which
@@ -38,9 +39,9 @@
 //   - warmup.go: a member obtains the model that the epoch starts from (node/handover)
 //     and says Ready.
 //   - round.go: what is due is applied, the own batch trained, its result announced.
-//     Tokens of the next round are read ahead; with an apply_lag of 2 its training begins
-//     ahead too, and its result is made when the round has begun as foretold. At the round's end
-//     a witness that has not yet proves what it holds.
+//     Tokens of the next round are read ahead and its training begins ahead too, with an
+//     apply_lag of 1 from what foresee.go expects to count; its result is made when the round
+//     has begun as foretold. At the round's end a witness that has not yet proves what it holds.
 //   - rejoin.go: a member without the model of the running epoch gets it from what was counted
 //     since the epoch began, and a client that was dropped takes its seat back.
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
