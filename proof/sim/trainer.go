@@ -54,7 +54,7 @@ func (t *trainer) applied() *model.Model {
 func (t *trainer) Foresee(_ context.Context, step uint32, payloads [][]byte, _ bool) (bool, error) {
 	t.takeBack()
 	before := t.model
-	again, err := t.move(step, payloads)
+	payloads, again, err := t.move(step, payloads)
 	if err != nil {
 		return false, err
 	}
@@ -73,17 +73,17 @@ func (t *trainer) Confirm(step uint32) bool {
 	return true
 }
 
-// move makes results part of the model.
-func (t *trainer) move(step uint32, payloads [][]byte) (again *assign.BatchID, err error) {
+// move makes results part of the model, and returns those that are.
+func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *assign.BatchID, err error) {
 	if change := t.process.world.rules.payloads; change != nil {
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
 		if len(payload) < model.ResultSize { // only liars verify such
-			return nil, model.ErrInvalidResult
+			return nil, nil, model.ErrInvalidResult
 		}
 	}
-	return t.model.Apply(step, payloads), nil
+	return payloads, t.model.Apply(step, payloads), nil
 }
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
@@ -127,7 +127,7 @@ func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owne
 
 func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
 	t.takeBack()
-	again, err := t.move(step, payloads)
+	payloads, again, err := t.move(step, payloads)
 	if err != nil {
 		return err
 	}
