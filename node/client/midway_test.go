@@ -181,3 +181,31 @@ func damage(t *testing.T, dir string) {
 		}
 	}
 }
+
+// TestReturnInTheLastRound has a client come back in an epoch's last round, from a commit point: it gets that, but
+// what was applied since is said by nobody before the epoch is over. No Cooldown waits for its model.
+func TestReturnInTheLastRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(3)
+		config.RoundsPerEpoch, config.TotalSteps = 11, 22
+		w := newWorld(t, config, []byte(everyThird)...)
+		slow := func(o *options) { o.trainer.Duration = 3 * time.Second }
+		a, b, c := w.launch(0, slow), w.launch(1, slow), w.launch(2, slow)
+		w.reach(10, coordinator.RoundTrain)
+		c.net.Close()
+		c.backend.Cut() // the host waits for who lost its connection
+		<-c.done
+		w.reach(11, coordinator.RoundTrain)
+		if commit := w.host.State().Epoch.Commit.Step; commit != 9 {
+			t.Fatalf("the newest commit point is that of step %d", commit)
+		}
+		back := w.launch(2, slow)
+		w.reach(12, coordinator.Cooldown)
+		begun := time.Now()
+		w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("the Cooldown took %v", took)
+		}
+		finishEqual(w, a, b, back)
+	})
+}
