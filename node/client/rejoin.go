@@ -136,7 +136,10 @@ func (n *Node) rejoin() {
 
 // asksForHash reports whether the replica hash after a commit point is worth asking for, though nothing was counted
 // since of which a quorum has said where it leads: where results are applied one round later no other one is needed.
-func (r *rejoin) asksForHash() bool { return !r.knows() && r.engine.Lag() == 1 && r.untold != r.step }
+// It is not for a client that lost its replica in this epoch: its tallies of what follows go on from that.
+func (r *rejoin) asksForHash() bool {
+	return !r.knows() && r.failed == 0 && r.engine.Lag() == 1 && r.untold != r.step
+}
 
 // beginning returns the model that the way into the epoch begins from, or nil while it is on its way here.
 func (n *Node) beginning() *handover.Model {
