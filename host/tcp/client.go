@@ -243,7 +243,7 @@ func isPermanent(err error) bool {
 // live keeps a session alive until the client ends.
 func (c *Client) live(s *session) {
 	defer close(c.updates)
-	known := make(map[identity.ID][]string)
+	var book addressBook
 	t, err := c.begins(s)
 	if err != nil {
 		c.dropSession(s)
@@ -251,9 +251,10 @@ func (c *Client) live(s *session) {
 		return
 	}
 	for {
+		book.restart()
 		err := s.read(c.ctx, t, func(state *coordinator.State, peers []backend.Peer) {
 			c.raiseNonce(state)
-			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run, Genesis: s.genesis.Raw}
+			u := backend.Update{State: state, Peers: book.merge(state, peers), Run: s.run, Genesis: s.genesis.Raw}
 			if t != nil {
 				u.Starts = slices.Clone(t.starts)
 			}

@@ -373,24 +373,33 @@ func (s *session) end() {
 	s.waiting = nil
 }
 
-// mergePeers adds to what the server knows the addresses it knew before, for participants
-// that are still part of the run: a server that was restarted learns them again only when
-// each participant has come back. known is brought up to date.
-func mergePeers(known map[identity.ID][]string, state *coordinator.State, peers []backend.Peer) []backend.Peer {
+// addressBook keeps the addresses of participants through restarts of the server: it learns them again only
+// when each participant has come back.
+type addressBook struct {
+	known  map[identity.ID][]string // of those that are still part of the run
+	listed map[identity.ID]bool     // those that the server named since this client reached it last
+}
+
+// restart begins anew with a server that may have forgotten whom it named.
+func (b *addressBook) restart() { b.listed = make(map[identity.ID]bool) }
+
+// merge returns what the server names, and the healthy members and the waiting clients whose addresses it has
+// not learned again. Whom it named before, and names no longer, it knows to be gone: when the run is finished
+// those have left that had a connection.
+func (b *addressBook) merge(state *coordinator.State, peers []backend.Peer) []backend.Peer {
 	current := make(map[identity.ID][]string, len(peers))
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Pending} {
 		for i := range clients {
 			id := identity.ID(clients[i].ID)
-			if addrs := known[id]; addrs != nil && clients[i].State == coordinator.Healthy {
+			if addrs := b.known[id]; addrs != nil && !b.listed[id] && clients[i].State == coordinator.Healthy {
 				current[id] = addrs
 			}
 		}
 	}
 	for _, p := range peers {
-		current[p.ID] = p.Addrs
+		current[p.ID], b.listed[p.ID] = p.Addrs, true
 	}
-	clear(known)
-	maps.Copy(known, current)
+	b.known = current
 	merged := make([]backend.Peer, 0, len(current))
 	for _, id := range slices.SortedFunc(maps.Keys(current), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
 		merged = append(merged, backend.Peer{ID: id, Addrs: slices.Clone(current[id])})

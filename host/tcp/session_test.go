@@ -12,8 +12,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestMergePeersRemembers restarts a server in thought: it knows one of three addresses.
-func TestMergePeersRemembers(t *testing.T) {
+// TestAddressesOutliveTheServer restarts a server in thought: it knows one of three addresses. Whom it
+// named since, and names no longer, is gone.
+func TestAddressesOutliveTheServer(t *testing.T) {
 	state := &coordinator.State{
 		Epoch: coordinator.Epoch{Clients: []coordinator.Client{
 			{ID: coordinator.ClientID{1}}, {ID: coordinator.ClientID{2}, State: coordinator.Withdrawn},
@@ -21,16 +22,24 @@ func TestMergePeersRemembers(t *testing.T) {
 		Pending: []coordinator.Client{{ID: coordinator.ClientID{3}}},
 	}
 	peer := func(n byte, addr string) backend.Peer { return backend.Peer{ID: identity.ID{n}, Addrs: []string{addr}} }
-	known := make(map[identity.ID][]string)
-	mergePeers(known, state, []backend.Peer{peer(1, "/1"), peer(2, "/2"), peer(3, "/3")})
-
-	got := mergePeers(known, state, []backend.Peer{peer(3, "/new")})
-	if diff := cmp.Diff([]backend.Peer{peer(1, "/1"), peer(3, "/new")}, got); diff != "" {
-		t.Fatal(diff)
-	}
-	got = mergePeers(known, &coordinator.State{}, nil)
-	if len(got) != 0 || len(known) != 0 {
-		t.Fatalf("left over: %v, %v", got, known)
+	var book addressBook
+	book.restart()
+	book.merge(state, []backend.Peer{peer(1, "/1"), peer(2, "/2"), peer(3, "/3")})
+	book.restart()
+	for _, test := range []struct {
+		state *coordinator.State
+		named []backend.Peer
+		want  []backend.Peer
+	}{
+		{state, nil, []backend.Peer{peer(1, "/1"), peer(3, "/3")}},
+		{state, []backend.Peer{peer(3, "/new")}, []backend.Peer{peer(1, "/1"), peer(3, "/new")}},
+		{state, nil, []backend.Peer{peer(1, "/1")}},
+		{&coordinator.State{}, nil, []backend.Peer{}},
+		{state, nil, []backend.Peer{}},
+	} {
+		if diff := cmp.Diff(test.want, book.merge(test.state, test.named)); diff != "" {
+			t.Errorf("the server names %v: %s", test.named, diff)
+		}
 	}
 }
 

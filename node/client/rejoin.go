@@ -49,6 +49,7 @@ type replayed struct {
 	first        uint32               // step of the model that it began from
 	step         uint32               // reached
 	hash, before [32]byte             // replica hashes after it, and after the one before; zero: not known
+	untold       uint32               // step after which nobody told the replica hash
 	failed       int
 	notBefore    time.Time
 	givenUp      bool // it waits for the next epoch
@@ -128,9 +129,16 @@ func (n *Node) rejoin() {
 		return
 	}
 	round, said, ok := replicaOf(n.run.state, n.engine.Lag())
-	if ok && round-n.engine.Lag() > r.step {
+	if ok && (round-n.engine.Lag() > r.step || round-n.engine.Lag() == r.step && r.asksForHash()) {
 		r.replay(&n.run, round, said, n.run.members(), n.run.settleTime(n.SettleTimeout))
 	}
+}
+
+// asksForHash reports whether the replica hash after a commit point is worth asking for, though nothing was counted
+// since of which a quorum has said where it leads: where results are applied one round later no other one is needed.
+// It is not for a client that lost its replica in this epoch: its tallies of what follows go on from that.
+func (r *rejoin) asksForHash() bool {
+	return !r.knows() && r.failed == 0 && r.engine.Lag() == 1 && r.untold != r.step
 }
 
 // beginning returns the model that the way into the epoch begins from, or nil while it is on its way here.
@@ -230,7 +238,9 @@ func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.I
 		After: r.step, Until: until, Hash: r.hash, Peers: peers,
 		Wanted: func(replica [32]byte) bool { return tally.ReplicaAt(replica, head) == said },
 	}
-	r.models.Held = nil
+	if until > r.step {
+		r.models.Held = nil
+	}
 	r.engine.start(opReplay, until, func(ctx context.Context) func() {
 		ctx, cancel := r.engine.tasks.WithTimeout(ctx, limit)
 		defer cancel()
@@ -246,6 +256,8 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	switch {
 	case r.epoch != epoch:
 		r.store.Drop(got.Blobs...)
+	case err != nil && until == r.step: // it goes on when more was counted
+		r.untold = until
 	case err != nil:
 		r.store.Drop(got.Blobs...)
 		r.model, r.notBefore = nil, r.engine.tasks.Now().Add(modelPause)
@@ -263,7 +275,9 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		for _, round := range got.Rounds {
 			r.store.Remember(round)
 		}
-		r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", got.Fetched)
+		if len(got.Rounds) > 0 {
+			r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", got.Fetched)
+		}
 	}
 }
 

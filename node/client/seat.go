@@ -90,8 +90,9 @@ func (n *Node) needsSeat() bool {
 		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true // not pending, see keepSeat
-	case coordinator.Cooldown:
-		return !n.run.isMember() || (n.rounds.replica == nil && n.models.Held == nil)
+	case coordinator.Cooldown: // who cannot report the epoch's model would be waited for
+		m := n.models.Held
+		return !n.run.isMember() || n.rounds.replica == nil && (m == nil || m.Step != n.run.state.Progress.Step-1)
 	default:
 		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
 	}

@@ -18,7 +18,7 @@ type ReplayPlan struct {
 	From         [32]byte      // digest of the model that the epoch began with; not needed to begin later
 	Start        uint32        // first step of the epoch
 	ColdSteps    uint32        // length of the epoch's cold start
-	After, Until uint32        // the steps behind After, up to Until, are applied
+	After, Until uint32        // the steps behind After, up to Until, are applied; none: only the replica hash is wanted
 	Hash         [32]byte      // replica hash after After; zero: peers are asked, and what they say has to lead to a wanted one
 	Peers        []identity.ID // that are asked for results
 	// Wanted reports whether a replica hash after Until is the one of the members that trained on.
@@ -89,6 +89,9 @@ func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer ide
 		if hash, err = exchange.AskReplica(ctx, network, peer, p.After); err != nil {
 			return said, err
 		}
+	}
+	if p.After == p.Until {
+		return account{Replayed: p.along(hash, nil), answer: hash}, nil
 	}
 	rounds, answer, err := exchange.AskResults(ctx, network, peer, p.After, p.Until, p.From)
 	if err != nil {

@@ -492,9 +492,10 @@ func TestFallBack(t *testing.T) {
 	server := start(t, source, "127.0.0.1:0", nil)
 	s := state(1, 0, 1)
 	server.Update(s, runHash)
+	patience := 200 * time.Millisecond // for a server that stops and does not come back
 	o := data.Options{Server: func(ctx context.Context, at config.ServerData, o data.Options) (data.Provider, error) {
 		to := options(server, 1)
-		to.Addr, to.SeqLen, to.Patience = at.Addr, o.SeqLen, 200*time.Millisecond
+		to.Addr, to.SeqLen, to.Patience = at.Addr, o.SeqLen, patience
 		return remote.Open(ctx, to)
 	}}
 	at := config.DataLocation{Server: &config.ServerData{Addr: server.address}}
@@ -536,6 +537,7 @@ func TestFallBack(t *testing.T) {
 	if err := os.CopyFS(moved, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
+	patience = 0 // as long as usual: nothing else has the data then
 	p = open(t, o, local(moved), at)
 	for step := 1; step < 9; step++ {
 		if err := read(step); err != nil {
