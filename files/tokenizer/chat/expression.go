@@ -1,0 +1,452 @@
+package chat
+
+import (
+	"slices"
+	"strconv"
+)
+
+type expression any
+
+type (
+	constant struct{ value any }
+	variable struct{ name string }
+	listOf   struct {
+		items []expression
+		tuple bool
+	}
+	dictOf    struct{ keys, values []expression }
+	attribute struct {
+		of   expression
+		name string
+	}
+	index struct{ of, at expression }
+	slice struct{ of, from, to, step expression } // nil: left out
+	call  struct {
+		of   expression
+		args arguments
+	}
+	filter struct {
+		of   expression
+		name string
+		args arguments
+	}
+	test struct {
+		of   expression
+		name string
+		args arguments
+	}
+	unary struct {
+		op string // - + not
+		of expression
+	}
+	binary struct {
+		op          string
+		left, right expression
+	}
+	concat     struct{ parts []expression }
+	comparison struct {
+		first expression
+		ops   []string
+		rest  []expression
+	}
+	conditional struct{ condition, then, or expression }
+)
+
+// arguments are those of a call: by place, then by name.
+type arguments struct {
+	placed []expression
+	names  []string
+	named  []expression
+}
+
+// tuple reads an expression, or several with commas between them. Conditions are left out where
+// an if after it means something else.
+func (p *parser) tuple(conditions bool) (expression, error) {
+	read := p.expression
+	if !conditions {
+		read = p.or
+	}
+	first, err := read()
+	if err != nil || !p.is(operatorToken, ",") {
+		return first, err
+	}
+	items := []expression{first}
+	for p.skip(operatorToken, ",") {
+		if t := p.now(); t.kind == endValue || t.kind == endBlock || t.kind == operatorToken && t.text == ")" {
+			break
+		}
+		next, err := read()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, next)
+	}
+	return listOf{items, true}, nil
+}
+
+func (p *parser) expression() (expression, error) {
+	if err := p.deeper(); err != nil {
+		return nil, err
+	}
+	defer func() { p.depth-- }()
+	value, err := p.or()
+	for err == nil && p.skip(nameToken, "if") {
+		c := conditional{then: value}
+		if c.condition, err = p.or(); err != nil {
+			return nil, err
+		}
+		if p.skip(nameToken, "else") {
+			c.or, err = p.expression()
+		}
+		value = c
+	}
+	return value, err
+}
+
+// chain reads operands of one level with operators between them.
+func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (expression, error) {
+	left, err := next()
+	for n := 0; err == nil && p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
+		if n == maxNesting {
+			return nil, p.deepChain()
+		}
+		op := p.take().text
+		var right expression
+		right, err = next()
+		left = binary{op, left, right}
+	}
+	return left, err
+}
+
+func (p *parser) deepChain() error {
+	p.depth = maxNesting
+	return p.deeper()
+}
+
+func (p *parser) or() (expression, error)  { return p.chain(p.and, nameToken, "or") }
+func (p *parser) and() (expression, error) { return p.chain(p.not, nameToken, "and") }
+
+func (p *parser) not() (expression, error) {
+	if !p.skip(nameToken, "not") {
+		return p.comparison()
+	}
+	if err := p.deeper(); err != nil {
+		return nil, err
+	}
+	defer func() { p.depth-- }()
+	of, err := p.not()
+	return unary{"not", of}, err
+}
+
+func (p *parser) comparison() (expression, error) {
+	first, err := p.sum()
+	c := comparison{first: first}
+	for err == nil {
+		t, op := p.now(), ""
+		switch {
+		case t.kind == operatorToken && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
+			op = t.text
+		case t.kind == nameToken && t.text == "in":
+			op = "in"
+		case t.kind == nameToken && t.text == "not" && p.tokens[p.at+1].text == "in" && p.tokens[p.at+1].kind == nameToken:
+			op = "not in"
+			p.at++
+		}
+		if op == "" {
+			break
+		}
+		p.at++
+		var next expression
+		next, err = p.sum()
+		c.ops, c.rest = append(c.ops, op), append(c.rest, next)
+	}
+	if len(c.ops) == 0 {
+		return first, err
+	}
+	return c, err
+}
+
+func (p *parser) sum() (expression, error) { return p.chain(p.concat, operatorToken, "+", "-") }
+
+func (p *parser) concat() (expression, error) {
+	first, err := p.product()
+	parts := []expression{first}
+	for err == nil && p.skip(operatorToken, "~") {
+		var next expression
+		next, err = p.product()
+		parts = append(parts, next)
+	}
+	if len(parts) == 1 {
+		return first, err
+	}
+	return concat{parts}, err
+}
+
+func (p *parser) product() (expression, error) {
+	return p.chain(func() (expression, error) { return p.unary(true) }, operatorToken, "*", "/", "//", "%", "**")
+}
+
+func (p *parser) unary(filters bool) (expression, error) {
+	if err := p.deeper(); err != nil {
+		return nil, err
+	}
+	defer func() { p.depth-- }()
+	var value expression
+	var err error
+	if p.is(operatorToken, "-") || p.is(operatorToken, "+") {
+		op := p.take().text
+		value, err = p.unary(false)
+		value = unary{op, value}
+	} else {
+		value, err = p.primary()
+	}
+	if err == nil {
+		value, err = p.postfix(value)
+	}
+	if err == nil && filters {
+		value, err = p.filters(value)
+	}
+	return value, err
+}
+
+var constants = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
+
+func (p *parser) primary() (expression, error) {
+	t := p.take()
+	switch t.kind {
+	case nameToken:
+		if value, found := constants[t.text]; found {
+			return constant{value}, nil
+		}
+		if slices.Contains(reserved, t.text) && t.text != "loop" {
+			p.at--
+			return nil, p.unsupported("the name " + t.text + " here")
+		}
+		return variable{t.text}, nil
+	case stringToken:
+		text := t.text
+		for p.now().kind == stringToken {
+			text += p.take().text
+		}
+		return constant{text}, nil
+	case integerToken:
+		value, err := strconv.ParseInt(t.text, 10, 64)
+		return constant{value}, err
+	case operatorToken:
+		switch t.text {
+		case "(":
+			if p.skip(operatorToken, ")") {
+				return listOf{tuple: true}, nil
+			}
+			value, err := p.tuple(true)
+			if err != nil {
+				return nil, err
+			}
+			return value, p.expect(operatorToken, ")")
+		case "[":
+			return p.list()
+		case "{":
+			return p.dict()
+		}
+	}
+	p.at = max(p.at-1, 0)
+	return nil, p.wrong("an expression")
+}
+
+func (p *parser) list() (expression, error) {
+	var l listOf
+	for !p.skip(operatorToken, "]") {
+		if len(l.items) > 0 {
+			if err := p.expect(operatorToken, ","); err != nil {
+				return nil, err
+			}
+			if p.skip(operatorToken, "]") {
+				break
+			}
+		}
+		item, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		l.items = append(l.items, item)
+	}
+	return l, nil
+}
+
+func (p *parser) dict() (expression, error) {
+	var d dictOf
+	for !p.skip(operatorToken, "}") {
+		if len(d.keys) > 0 {
+			if err := p.expect(operatorToken, ","); err != nil {
+				return nil, err
+			}
+			if p.skip(operatorToken, "}") {
+				break
+			}
+		}
+		key, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.expect(operatorToken, ":"); err != nil {
+			return nil, err
+		}
+		value, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		d.keys, d.values = append(d.keys, key), append(d.values, value)
+	}
+	return d, nil
+}
+
+func (p *parser) postfix(value expression) (expression, error) {
+	for n := 0; ; n++ {
+		if n == maxNesting {
+			return nil, p.deepChain()
+		}
+		var err error
+		switch {
+		case p.skip(operatorToken, "."):
+			if p.now().kind == integerToken {
+				return nil, p.unsupported("a number after a dot")
+			}
+			var name string
+			name, err = p.name()
+			value = attribute{value, name}
+		case p.skip(operatorToken, "["):
+			value, err = p.subscript(value)
+		case p.is(operatorToken, "("):
+			var args arguments
+			args, err = p.arguments()
+			value = call{value, args}
+		default:
+			return value, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *parser) subscript(of expression) (expression, error) {
+	var parts [3]expression
+	colons := 0
+	for !p.skip(operatorToken, "]") {
+		if p.skip(operatorToken, ":") {
+			if colons++; colons > 2 {
+				return nil, p.wrong("]")
+			}
+			continue
+		}
+		if parts[colons] != nil {
+			if p.is(operatorToken, ",") {
+				return nil, p.unsupported("an index of several parts")
+			}
+			return nil, p.wrong("]")
+		}
+		part, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		parts[colons] = part
+	}
+	switch {
+	case colons > 0:
+		return slice{of, parts[0], parts[1], parts[2]}, nil
+	case parts[0] == nil:
+		return nil, p.wrong("an index")
+	}
+	return index{of, parts[0]}, nil
+}
+
+func (p *parser) arguments() (a arguments, err error) {
+	if err := p.expect(operatorToken, "("); err != nil {
+		return a, err
+	}
+	for n := 0; !p.skip(operatorToken, ")"); n++ {
+		if n > 0 {
+			if err := p.expect(operatorToken, ","); err != nil {
+				return a, err
+			}
+			if p.skip(operatorToken, ")") {
+				break
+			}
+		}
+		if p.is(operatorToken, "*") || p.is(operatorToken, "**") {
+			return a, p.unsupported("arguments out of a list or a dict")
+		}
+		name := ""
+		if p.now().kind == nameToken && p.tokens[p.at+1].kind == operatorToken && p.tokens[p.at+1].text == "=" {
+			name = p.take().text
+			p.at++
+		}
+		value, err := p.expression()
+		switch {
+		case err != nil:
+			return a, err
+		case name != "" && slices.Contains(a.names, name):
+			return a, p.unsupported("an argument that is given twice")
+		case name != "":
+			a.names, a.named = append(a.names, name), append(a.named, value)
+		case len(a.names) > 0:
+			return a, p.wrong("an argument with a name")
+		default:
+			a.placed = append(a.placed, value)
+		}
+	}
+	return a, nil
+}
+
+// filters reads the filters and tests after a value.
+func (p *parser) filters(value expression) (expression, error) {
+	for n := 0; ; n++ {
+		if n == maxNesting {
+			return nil, p.deepChain()
+		}
+		var err error
+		switch {
+		case p.skip(operatorToken, "|"):
+			f := filter{of: value}
+			if f.name, err = p.name(); err == nil && p.is(operatorToken, "(") {
+				f.args, err = p.arguments()
+			}
+			value = f
+		case p.skip(nameToken, "is"):
+			value, err = p.test(value)
+		case p.is(operatorToken, "("):
+			return nil, p.unsupported("calling what a filter returns")
+		default:
+			return value, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *parser) test(of expression) (expression, error) {
+	negated := p.skip(nameToken, "not")
+	name, err := p.name()
+	if err != nil {
+		return nil, err
+	}
+	t := test{of: of, name: name}
+	now := p.now()
+	switch {
+	case p.is(operatorToken, "("):
+		t.args, err = p.arguments()
+	case now.kind == nameToken && slices.Contains([]string{"else", "or", "and"}, now.text):
+	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken,
+		now.kind == operatorToken && (now.text == "[" || now.text == "{"):
+		var argument expression
+		if argument, err = p.primary(); err == nil {
+			argument, err = p.postfix(argument)
+		}
+		t.args.placed = []expression{argument}
+	}
+	if negated {
+		return unary{"not", t}, err
+	}
+	return t, err
+}

@@ -1,0 +1,319 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Errors of templates.
+var (
+	ErrUnsupported = errors.New("not supported in chat templates here")
+	ErrSyntax      = errors.New("the chat template is no valid template")
+	ErrTooMuch     = errors.New("the chat template does too much")
+	ErrTemplate    = errors.New("the chat template cannot be computed")
+)
+
+// maxSource bounds a template, in bytes. The longest in use have about 20 KiB.
+const maxSource = 256 << 10
+
+type kind int
+
+const (
+	textToken kind = iota
+	beginValue
+	endValue
+	beginBlock
+	endBlock
+	nameToken
+	stringToken
+	integerToken
+	operatorToken
+	endOfTemplate
+)
+
+type token struct {
+	kind kind
+	text string
+	line int
+}
+
+func (t token) String() string {
+	if t.kind == endOfTemplate {
+		return "the end of the template"
+	}
+	return strconv.Quote(t.text)
+}
+
+// isSpace is str.isspace of Python, and \s of its regular expressions.
+func isSpace(r rune) bool {
+	switch {
+	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
+		r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
+}
+
+// lexer cuts a template into tokens.
+type lexer struct {
+	rest      string
+	line      int
+	lineStart bool // the last thing read ended with a line
+	tokens    []token
+}
+
+func lex(source string) ([]token, error) {
+	if len(source) > maxSource {
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrTooMuch, len(source), maxSource)
+	}
+	if !utf8.ValidString(source) {
+		return nil, fmt.Errorf("%w: it is not UTF-8", ErrSyntax)
+	}
+	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
+	l := &lexer{rest: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
+	for l.rest != "" {
+		if err := l.next(); err != nil {
+			return nil, err
+		}
+	}
+	l.add(endOfTemplate, "")
+	return l.tokens, nil
+}
+
+func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, text, l.line}) }
+
+func (l *lexer) skip(n int) string {
+	taken := l.rest[:n]
+	l.rest = l.rest[n:]
+	l.line += strings.Count(taken, "\n")
+	if n > 0 {
+		l.lineStart = taken[n-1] == '\n'
+	}
+	return taken
+}
+
+// next reads the text up to the next tag, and that.
+func (l *lexer) next() error {
+	at := nextTag(l.rest)
+	if at < 0 {
+		l.add(textToken, l.skip(len(l.rest)))
+		return nil
+	}
+	text, opener := l.rest[:at], l.rest[at:at+2]
+	sign := byte(0)
+	if len(l.rest) > at+2 {
+		sign = l.rest[at+2]
+	}
+	switch {
+	case sign == '-':
+		text = strings.TrimRightFunc(text, isSpace)
+	case sign != '+' && opener != "{{":
+		from := strings.LastIndexByte(text, '\n') + 1
+		if (from > 0 || l.lineStart) && strings.TrimFunc(text[from:], isSpace) == "" {
+			text = text[:from]
+		}
+	}
+	if text != "" {
+		l.add(textToken, text)
+	}
+	l.skip(at + 2)
+	if sign == '-' || sign == '+' {
+		l.skip(1)
+	}
+	switch opener {
+	case "{#":
+		return l.comment()
+	case "{{":
+		return l.inside(beginValue, endValue, "}}")
+	default:
+		return l.inside(beginBlock, endBlock, "%}")
+	}
+}
+
+func nextTag(text string) int {
+	from := 0
+	for {
+		at := strings.IndexByte(text[from:], '{')
+		if at < 0 || from+at+1 >= len(text) {
+			return -1
+		}
+		if at += from; strings.IndexByte("{%#", text[at+1]) >= 0 {
+			return at
+		}
+		from = at + 1
+	}
+}
+
+func (l *lexer) comment() error {
+	end := strings.Index(l.rest, "#}")
+	if end < 0 {
+		return fmt.Errorf("%w: line %d: a comment has no end", ErrSyntax, l.line)
+	}
+	if end > 0 && (l.rest[end-1] == '-' || l.rest[end-1] == '+') {
+		end--
+	}
+	l.skip(end)
+	l.close("#}", true)
+	return nil
+}
+
+// close reads the end of a tag if one is here: with the whitespace that a sign says, or, of blocks
+// and comments, with the line that it ends.
+func (l *lexer) close(end string, ownLine bool) bool {
+	switch {
+	case strings.HasPrefix(l.rest, "-"+end):
+		rest := strings.TrimLeftFunc(l.rest[3:], isSpace)
+		l.skip(len(l.rest) - len(rest))
+	case ownLine && strings.HasPrefix(l.rest, "+"+end):
+		l.skip(3)
+	case strings.HasPrefix(l.rest, end):
+		n := 2
+		if ownLine && strings.HasPrefix(l.rest[2:], "\n") {
+			n = 3
+		}
+		l.skip(n)
+	default:
+		return false
+	}
+	return true
+}
+
+// inside reads the tokens of a tag.
+func (l *lexer) inside(begin, end kind, closer string) error {
+	l.add(begin, "")
+	var open []byte
+	for {
+		rest := strings.TrimLeftFunc(l.rest, isSpace)
+		l.skip(len(l.rest) - len(rest))
+		if l.rest == "" {
+			return fmt.Errorf("%w: line %d: a tag has no end", ErrSyntax, l.line)
+		}
+		if len(open) == 0 {
+			line := l.line
+			if l.close(closer, end == endBlock) {
+				l.tokens = append(l.tokens, token{end, closer, line})
+				return nil
+			}
+		}
+		switch c := l.rest[0]; {
+		case c == '\'' || c == '"':
+			if err := l.quoted(c); err != nil {
+				return err
+			}
+		case isLetter(c):
+			n := 1
+			for n < len(l.rest) && (isLetter(l.rest[n]) || isDigit(l.rest[n])) {
+				n++
+			}
+			l.add(nameToken, l.skip(n))
+		case isDigit(c):
+			if err := l.number(); err != nil {
+				return err
+			}
+		default:
+			if err := l.operator(&open); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func isLetter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+
+func (l *lexer) number() error {
+	n := 1
+	for n < len(l.rest) && isDigit(l.rest[n]) {
+		n++
+	}
+	number, after := l.rest[:n], l.rest[n:]
+	fraction := len(after) > 1 && after[0] == '.' && isDigit(after[1])
+	if fraction || after != "" && isLetter(after[0]) || len(number) > 1 && number[0] == '0' || len(number) > 18 {
+		return fmt.Errorf("%w: line %d: a number that begins with %s: only whole decimal ones are read", ErrUnsupported, l.line, number)
+	}
+	l.add(integerToken, l.skip(n))
+	return nil
+}
+
+var operators = []string{"==", "!=", ">=", "<=", "//", "**", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ","}
+
+func (l *lexer) operator(open *[]byte) error {
+	for _, op := range operators {
+		if !strings.HasPrefix(l.rest, op) {
+			continue
+		}
+		switch op {
+		case "(", "[", "{":
+			*open = append(*open, map[string]byte{"(": ')', "[": ']', "{": '}'}[op])
+		case ")", "]", "}":
+			if len(*open) == 0 || (*open)[len(*open)-1] != op[0] {
+				return fmt.Errorf("%w: line %d: %q closes nothing", ErrSyntax, l.line, op)
+			}
+			*open = (*open)[:len(*open)-1]
+		}
+		l.add(operatorToken, op)
+		l.skip(len(op))
+		return nil
+	}
+	r, _ := utf8.DecodeRuneInString(l.rest)
+	return fmt.Errorf("%w: line %d: the character %q in a tag", ErrUnsupported, l.line, r)
+}
+
+// quoted reads a string, with the escapes of Python.
+func (l *lexer) quoted(quote byte) error {
+	var out strings.Builder
+	for i := 1; i < len(l.rest); i++ {
+		switch c := l.rest[i]; c {
+		case quote:
+			line := l.line
+			l.skip(i + 1)
+			l.tokens = append(l.tokens, token{stringToken, out.String(), line})
+			return nil
+		case '\\':
+			n, err := escape(&out, l.rest[i+1:])
+			if err != nil {
+				return fmt.Errorf("%w: line %d", err, l.line)
+			}
+			i += n
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return fmt.Errorf("%w: line %d: a string has no end", ErrSyntax, l.line)
+}
+
+var escapes = map[byte]string{
+	'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\n': "",
+}
+
+// escape writes what follows a backslash, and returns how many bytes that were.
+func escape(out *strings.Builder, rest string) (int, error) {
+	if rest == "" {
+		return 0, fmt.Errorf("%w: a string has no end", ErrSyntax)
+	}
+	if text, simple := escapes[rest[0]]; simple {
+		out.WriteString(text)
+		return 1, nil
+	}
+	switch c := rest[0]; {
+	case c == 'x' || c == 'u' || c == 'U':
+		n := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+		if len(rest) <= n {
+			return 0, fmt.Errorf("%w: an escape is cut off", ErrSyntax)
+		}
+		value, err := strconv.ParseUint(rest[1:1+n], 16, 32)
+		if err != nil || !utf8.ValidRune(rune(value)) {
+			return 0, fmt.Errorf("%w: the escape \\%s is of no character", ErrSyntax, rest[:1+n])
+		}
+		out.WriteRune(rune(value))
+		return 1 + n, nil
+	case c == 'N' || isDigit(c):
+		return 0, fmt.Errorf("%w: the escape \\%c", ErrUnsupported, c)
+	default:
+		out.WriteByte('\\')
+		return 0, nil
+	}
+}
