@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -16,6 +18,7 @@ import (
 type generateCommand struct {
 	Model             string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
 	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
+	Chat              bool        `help:"Take the prompt as a user's message, put into the model's chat template, and print the answer alone."`
 	MaxTokens         int         `default:"200" help:"Tokens to write at most."`
 	Temperature       float64     `default:"0.8" help:"How freely to choose: 1 as the model was trained, less is safer, 0 always takes the most likely token."`
 	TopK              int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
@@ -33,7 +36,11 @@ func (c *generateCommand) Help() string {
 	return `Prints the prompt and goes on from it, token by token as they are chosen, until the
 model ends the text (eos_token_id of generation_config.json, or of config.json) or
 --max-tokens are written. A text longer than the model's longest sequence goes on from
-the newer half of what the model can see.`
+the newer half of what the model can see.
+
+With --chat the template of chat_template.jinja, or of tokenizer_config.json, makes one text
+of the prompt as a user's message, up to where the model's answer begins. What a template uses
+that this program does not know is an error that names it.`
 }
 
 // Run prints the prompt and what follows it.
@@ -50,12 +57,9 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", c.Model, tokenizerFile, err)
 	}
-	ids, err := coder.EncodeWithSpecial([]byte(c.Prompt))
+	ids, err := c.encode(coder, s)
 	if err != nil {
-		return fmt.Errorf("--prompt: %w", err)
-	}
-	if len(ids) == 0 {
-		return errors.New("--prompt is empty")
+		return err
 	}
 	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
@@ -68,6 +72,34 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	options := c.options(s)
 	options.Vocab = coder.VocabSize() // rows of the embedding that no token has are never meant
 	return c.write(ctx, t, network, coder, ids, options)
+}
+
+// encode returns the ids that the model goes on from.
+func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapshot) (ids []int32, err error) {
+	if !c.Chat {
+		ids, err = coder.EncodeWithSpecial([]byte(c.Prompt))
+	} else {
+		var template *chat.Template
+		var named map[string]string
+		if template, named, err = chat.Load(s.File); err != nil {
+			return nil, fmt.Errorf("--chat: %s: %w", c.Model, err)
+		}
+		var text string
+		text, err = template.Render(chat.Input{
+			Messages: []chat.Message{{Role: "user", Content: c.Prompt}}, AddGenerationPrompt: true, Tokens: named, Now: time.Now(),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--chat: the chat template of %s: %w", c.Model, err)
+		}
+		ids, err = coder.Encode([]byte(text)) // the template has the tokens that begin a text
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--prompt: %w", err)
+	case len(ids) == 0:
+		return nil, errors.New("--prompt is empty")
+	}
+	return ids, nil
 }
 
 // network makes the model on an engine of its own.
@@ -120,6 +152,9 @@ func (c *generateCommand) write(ctx context.Context, t terminal, network model.M
 			return nil
 		}
 		started = true
+		if c.Chat {
+			return nil
+		}
 		_, err := fmt.Fprint(t.Out, c.Prompt)
 		return err
 	}

@@ -345,6 +345,33 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestGenerateChat puts the prompt into the model's template: the model goes on from the same text as when that is the
+// prompt, and the answer alone is printed.
+func TestGenerateChat(t *testing.T) {
+	requireTorch(t)
+	original, _ := toy(t)
+	model := filepath.Join(t.TempDir(), "model")
+	if err := os.CopyFS(model, os.DirFS(original)); err != nil {
+		t.Fatal(err)
+	}
+	ask := []string{"generate", "--model", model, "--max-tokens", "30", "--threads", "1", "--prompt"}
+	fail(t, exitFailure, "no chat template", append(ask, "What", "--chat")...)
+	template := filepath.Join(model, "chat_template.jinja")
+	write := func(text string) {
+		if err := os.WriteFile(template, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<model>{% endif %}")
+	const rendered = "<user>What<model>"
+	plain, answer := succeed(t, append(ask, rendered)...), succeed(t, append(ask, "What", "--chat")...)
+	if plain != rendered+answer {
+		t.Errorf("%q, want what follows the prompt in %q", answer, plain)
+	}
+	write("{{ messages | nosuch }}")
+	fail(t, exitFailure, "nosuch", append(ask, "What", "--chat")...)
+}
+
 func TestDoctor(t *testing.T) {
 	requireTorch(t)
 	out := succeed(t, "doctor")

@@ -321,7 +321,7 @@ func (a *Auditor) tell(q *auditCase) (first bool) {
 	}
 	q.phase = isTold
 	trainer := identity.ID(q.Trainer)
-	a.Log.Info("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)
+	a.Log.Debug("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)
 	a.Emit(event.Audit{
 		Step: q.Step, Trainer: trainer.String(), Outcome: string(q.outcome), Opening: len(q.opening), Seconds: q.took.Seconds(), Detail: q.reason,
 	})

@@ -96,7 +96,7 @@ func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]b
 	if losses.Count > 0 {
 		said = append(said, "claimed_loss", float64(losses.Median)/coordinator.LossUnit, "claims", losses.Count)
 	}
-	r.log.Info("applied", said...)
+	r.log.Debug("applied", said...)
 	if r.events == nil {
 		return
 	}

@@ -203,7 +203,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	if l != nil {
 		l.claim = claimOf(report)
 	}
-	n.report.log.Info("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
+	n.report.log.Debug("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
 	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("result comes too late", "step", step)
@@ -352,7 +352,7 @@ func (n *Node) sendWitness(l *roundState, now bool) {
 		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
 	}
 	n.actions.submit("witness", proof.Step, proof, func() {
-		n.report.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
+		n.report.log.Debug("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
 		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})
 	})
 }

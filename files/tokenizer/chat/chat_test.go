@@ -53,8 +53,8 @@ func TestRefused(t *testing.T) {
 		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}":              ErrTooMuch,
 		"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}": ErrTooMuch,
 		"{{ 'x' * 999999999 }}": ErrTooMuch, "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": ErrTooMuch,
-		strings.Repeat("{% if 1 %}", 1000):         ErrTooMuch,
-		"{{ " + strings.Repeat("(", 1000) + "1 }}": ErrTooMuch, strings.Repeat("x", maxSource+1): ErrTooMuch,
+		strings.Repeat("{% if 1 %}", 1000):                                          ErrTooMuch,
+		"{{ " + strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000) + " }}": ErrTooMuch, strings.Repeat("x", maxSource+1): ErrTooMuch,
 	} {
 		if text, err := render(source, Input{}); !errors.Is(err, want) {
 			t.Errorf("%.60s: %.60q, error %v, want %v", source, text, err, want)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+const (
+	timedRounds = 60 // newest rounds by which the time that is left is foretold
+	leastTimed  = 3  // with fewer nothing is foretold
+)
+
+// roundLine logs one line for people a round. Its speed is a figure of the board, which has to see events first.
+type roundLine struct {
+	logger  *slog.Logger
+	figures func() map[string]float64
+
+	total   uint32 // steps of the run; 0: not known yet
+	epoch   uint32
+	losses  map[uint32]float64 // of own results that are not applied yet
+	claimed event.Claimed      // of the newest round that is over
+	step    uint32             // of the newest round that began
+	began   time.Time
+	took    []time.Duration // of the newest rounds, with what lay between them and the next one
+}
+
+func newRoundLine(logger *slog.Logger, figures func() map[string]float64) *roundLine {
+	return &roundLine{logger: logger, figures: figures, losses: make(map[uint32]float64)}
+}
+
+// see takes an event, as a function for event.Log's Watch.
+func (r *roundLine) see(e event.Event) {
+	switch body := e.Body.(type) {
+	case event.State:
+		r.total, r.epoch = body.TotalSteps, body.Epoch
+		if body.Claimed != nil {
+			r.claimed = *body.Claimed
+		}
+		if body.RunState == "RoundTrain" && body.Step != r.step {
+			r.time(body.Step, e.Time)
+		}
+	case event.Trained:
+		r.losses[body.Step] = float64(body.Loss)
+	case event.Applied:
+		r.logger.Info(r.line(body))
+		for step := range r.losses {
+			if step <= body.Step || step > body.Step+keptSteps {
+				delete(r.losses, step)
+			}
+		}
+	}
+}
+
+// time notes that a round began.
+func (r *roundLine) time(step uint32, at time.Time) {
+	if !r.began.IsZero() && step > r.step {
+		r.took = append(r.took, at.Sub(r.began)/time.Duration(step-r.step))
+		r.took = r.took[max(0, len(r.took)-timedRounds):]
+	}
+	r.step, r.began = step, at
+}
+
+// line is what is said of a round.
+func (r *roundLine) line(e event.Applied) string {
+	parts := []string{fmt.Sprintf("step %d", e.Step)}
+	if r.total > 0 {
+		parts[0] = fmt.Sprintf("step %d of %d (%d %%), epoch %d", e.Step, r.total, 100*uint64(e.Step)/uint64(r.total), r.epoch)
+	}
+	if loss, own := r.losses[e.Step]; own {
+		parts = append(parts, fmt.Sprintf("loss %.4f", loss))
+	} else if r.claimed.Loss.Count > 0 {
+		parts = append(parts, fmt.Sprintf("loss %.4f, as others claim of step %d", r.claimed.Loss.Median, r.claimed.Step))
+	}
+	if speed := r.figures()["train/tokens_per_sec"]; speed > 0 {
+		parts = append(parts, shortNumber(speed)+" tok/s")
+	}
+	if lost := len(e.Lost); lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d results lost", lost, lost+e.Counted))
+	}
+	if r.total > e.Step {
+		if likely, least, most := r.left(r.total - e.Step); likely > 0 {
+			parts = append(parts, fmt.Sprintf("%s left (%s to %s)", shortSpan(likely), shortSpan(least), shortSpan(most)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// left returns how long a number of steps takes if rounds go on as the newest did, and as the faster and the
+// slower quarter of them did, with all that lies between rounds: the dashboard foretells it in the same way.
+// 0: there is nothing to tell it from.
+func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
+	if len(r.took) < leastTimed {
+		return 0, 0, 0
+	}
+	sorted, sum := slices.Sorted(slices.Values(r.took)), time.Duration(0)
+	for _, one := range sorted {
+		sum += one
+	}
+	quantile := func(quarters int) time.Duration { return sorted[min(len(sorted)-1, len(sorted)*quarters/4)] }
+	mean := sum / time.Duration(len(sorted))
+	between := max(0, mean-quantile(2)) // an epoch's ends fall on few rounds
+	times := func(each time.Duration) time.Duration {
+		return time.Duration(min(float64(each)*float64(steps), math.MaxInt64/2))
+	}
+	likely = times(mean)
+	return likely, min(likely, times(quantile(1)+between)), max(likely, times(quantile(3)+between))
+}
+
+// shortNumber writes a number with three digits, as the dashboard does: 1.2 k, 340.
+func shortNumber(value float64) string {
+	for _, unit := range []struct {
+		name string
+		size float64
+	}{{" G", 1e9}, {" M", 1e6}, {" k", 1e3}} {
+		if value >= unit.size*0.9995 {
+			return threeDigits(value/unit.size) + unit.name
+		}
+	}
+	return threeDigits(value)
+}
+
+// threeDigits writes a number without an exponent.
+func threeDigits(value float64) string {
+	digits := 0
+	switch {
+	case value < 10:
+		digits = 2
+	case value < 100:
+		digits = 1
+	}
+	text := strconv.FormatFloat(value, 'f', digits, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// shortSpan writes a stretch of time as the dashboard does.
+func shortSpan(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 90:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 5400:
+		return fmt.Sprintf("%.0f min", s/60)
+	case s < 129600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	default:
+		return fmt.Sprintf("%.1f days", s/86400)
+	}
+}

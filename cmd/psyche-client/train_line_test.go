@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestRoundLine wants one line a round that says what people look for, and a time that is left as soon
+// as there is something to tell it from.
+func TestRoundLine(t *testing.T) {
+	var log bytes.Buffer
+	board := metrics.New()
+	line := newRoundLine(slog.New(slog.NewTextHandler(&log, nil)), board.Values)
+	at := time.Unix(1000, 0)
+	see := func(body event.Body) {
+		e := event.Event{Time: at, Body: body}
+		board.See(e)
+		line.see(e)
+	}
+	for step := uint32(1); step <= 6; step++ {
+		state := event.State{RunState: "RoundTrain", Epoch: 2, Step: step, TotalSteps: 100, BatchSize: 4, DataIndex: 4 * uint64(step-1)}
+		if step > 1 {
+			state.Claimed = &event.Claimed{Step: step - 1, Loss: event.Claims{Count: 3, Median: 2.5}}
+		}
+		see(state)
+		if step < 6 {
+			see(event.Trained{Step: step, Batch: event.Batch{0, 1}, Loss: 2.71234, Tokens: 512, Seconds: 1})
+		}
+		state.Witnesses = 1
+		see(state) // the same round
+		applied := event.Applied{Step: step, Counted: 4}
+		if step == 5 {
+			applied.Counted, applied.Lost = 3, make([]event.LostBatch, 1)
+		}
+		see(applied)
+		at = at.Add(time.Duration(step) * time.Second)
+	}
+	got := strings.Split(strings.TrimSpace(log.String()), "\n")
+	want := []string{
+		`"step 1 of 100 (1 %), epoch 2, loss 2.7123"`,
+		`"step 2 of 100 (2 %), epoch 2, loss 2.7123, 2.05 k tok/s"`,
+		`"step 3 of 100 (3 %), epoch 2, loss 2.7123, 1.37 k tok/s"`,
+		`"step 4 of 100 (4 %), epoch 2, loss 2.7123, 1.02 k tok/s, 3 min left (2 min to 5 min)"`,
+		`"step 5 of 100 (5 %), epoch 2, loss 2.7123, 819 tok/s, 1 of 4 results lost, 4 min left (3 min to 6 min)"`,
+		`"step 6 of 100 (6 %), epoch 2, loss 2.5000, as others claim of step 5, 819 tok/s, 5 min left (3 min to 6 min)"`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d lines of %d rounds:\n%s", len(got), len(want), &log)
+	}
+	for i, line := range got {
+		if !strings.HasSuffix(line, "level=INFO msg="+want[i]) {
+			t.Errorf("%s\nwant %s", line, want[i])
+		}
+	}
+	if len(line.losses) > 0 {
+		t.Errorf("losses of rounds that are over are kept: %v", line.losses)
+	}
+}
+
+func TestShortNumber(t *testing.T) {
+	for value, want := range map[float64]string{0.25: "0.25", 7: "7", 12.34: "12.3", 100: "100", 999.9: "1 k", 1234: "1.23 k", 56789: "56.8 k", 4e6: "4 M", 2.5e12: "2500 G"} {
+		if got := shortNumber(value); got != want {
+			t.Errorf("%v: %s, want %s", value, got, want)
+		}
+	}
+	for span, want := range map[time.Duration]string{1500 * time.Millisecond: "1.5 s", 89 * time.Second: "89 s", 100 * time.Second: "2 min", 2 * time.Hour: "2.0 h", 48 * time.Hour: "2.0 days"} {
+		if got := shortSpan(span); got != want {
+			t.Errorf("%v: %s, want %s", span, got, want)
+		}
+	}
+}
