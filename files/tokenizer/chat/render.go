@@ -77,7 +77,9 @@ func (t *Template) Render(in Input) (text string, err error) {
 	top.values["add_generation_prompt"] = in.AddGenerationPrompt
 	top.values["tools"], top.values["documents"] = nil, nil
 	r.out = r.buffer()
-	r.all(t.body, top)
+	if left := r.all(t.body, top); left != nil {
+		return "", fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
+	}
 	return r.out.String(), nil
 }
 
@@ -277,7 +279,7 @@ func (r *renderer) loop(node forNode, s *scope) error {
 		around.at = i
 		inner := bind(item)
 		inner.values["loop"] = around
-		if r.all(node.body, inner) == errBreak {
+		if left := r.all(node.body, inner); errors.Is(left, errBreak) {
 			break
 		}
 	}
