@@ -21,6 +21,7 @@ const (
 type roundLine struct {
 	logger  *slog.Logger
 	figures func() map[string]float64
+	fields  bool // for programs: one attribute for each figure
 
 	total   uint32 // steps of the run; 0: not known yet
 	epoch   uint32
@@ -31,8 +32,8 @@ type roundLine struct {
 	took    []time.Duration // of the newest rounds, with what lay between them and the next one
 }
 
-func newRoundLine(logger *slog.Logger, figures func() map[string]float64) *roundLine {
-	return &roundLine{logger: logger, figures: figures, losses: make(map[uint32]float64)}
+func newRoundLine(logger *slog.Logger, figures func() map[string]float64, fields bool) *roundLine {
+	return &roundLine{logger: logger, figures: figures, fields: fields, losses: make(map[uint32]float64)}
 }
 
 // see takes an event, as a function for event.Log's Watch.
@@ -49,7 +50,11 @@ func (r *roundLine) see(e event.Event) {
 	case event.Trained:
 		r.losses[body.Step] = float64(body.Loss)
 	case event.Applied:
-		r.logger.Info(r.line(body))
+		if r.fields {
+			r.logger.Info("round", r.attributes(body)...)
+		} else {
+			r.logger.Info(r.line(body))
+		}
 		for step := range r.losses {
 			if step <= body.Step || step > body.Step+keptSteps {
 				delete(r.losses, step)
@@ -65,6 +70,21 @@ func (r *roundLine) time(step uint32, at time.Time) {
 		r.took = r.took[max(0, len(r.took)-timedRounds):]
 	}
 	r.step, r.began = step, at
+}
+
+// attributes are what is said of a round to a program.
+func (r *roundLine) attributes(e event.Applied) []any {
+	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
+	if loss, own := r.losses[e.Step]; own {
+		said = append(said, "loss", loss)
+	}
+	if r.claimed.Loss.Count > 0 {
+		said = append(said, "claimed_loss", r.claimed.Loss.Median, "claimed_step", r.claimed.Step)
+	}
+	if speed := r.figures()["train/tokens_per_sec"]; speed > 0 {
+		said = append(said, "tokens_per_second", speed)
+	}
+	return said
 }
 
 // line is what is said of a round.

@@ -16,7 +16,7 @@ import (
 func TestRoundLine(t *testing.T) {
 	var log bytes.Buffer
 	board := metrics.New()
-	line := newRoundLine(slog.New(slog.NewTextHandler(&log, nil)), board.Values)
+	line := newRoundLine(slog.New(slog.NewTextHandler(&log, nil)), board.Values, false)
 	at := time.Unix(1000, 0)
 	see := func(body event.Body) {
 		e := event.Event{Time: at, Body: body}
@@ -57,6 +57,12 @@ func TestRoundLine(t *testing.T) {
 		if !strings.HasSuffix(line, "level=INFO msg="+want[i]) {
 			t.Errorf("%s\nwant %s", line, want[i])
 		}
+	}
+	log.Reset()
+	line.fields = true
+	see(event.Applied{Step: 7, Counted: 4})
+	if got, want := log.String(), "msg=round step=7 of=100 epoch=2 counted=4 lost=0 claimed_loss=2.5 claimed_step=5 tokens_per_second=819.2\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 	if len(line.losses) > 0 {
 		t.Errorf("losses of rounds that are over are kept: %v", line.losses)

@@ -51,7 +51,7 @@ func (c *trainCommand) observe(ctx context.Context, key identity.Key, logger *sl
 	}
 	o.ends = append(o.ends, o.events.Close)
 	o.events.Watch(o.board.See)
-	o.events.Watch(newRoundLine(o.logger, o.board.Values).see)
+	o.events.Watch(newRoundLine(o.logger, o.board.Values, c.Logs == "json").see)
 	sent.Watch(c.RunID, o.events)
 	if err = sent.Board(ctx, o.board); err != nil {
 		return o, err
