@@ -164,6 +164,7 @@ func (h *host) fork() {
 	times := core.DefaultTimes
 	times.RestartGrace = 0 // it goes on
 	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
+	other.checker.Restarted() // its core knows connections from now on
 	for _, m := range w.machines {
 		if m.Honest() && r.Chance(450) {
 			m.shown = &other

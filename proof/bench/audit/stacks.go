@@ -20,6 +20,7 @@ type stack struct {
 	second  bool   // the second libtorch, if there is one
 	blas    string // OPENBLAS_CORETYPE
 	aten    string // ATEN_CPU_CAPABILITY
+	generic bool   // without loops of our own over memory
 	threads int
 	data    int // data parallelism
 	bf16    bool
@@ -33,7 +34,7 @@ func stacks() []stack {
 		{name: "old", blas: "Prescott", aten: "default", threads: 1, micro: 1},
 		{name: "bf16", threads: 2, bf16: true, micro: 4},
 		{name: "other", second: true, blas: "Haswell", threads: 2, data: 2, micro: 2},
-		{name: "other-bf16", second: true, aten: "avx2", threads: 1, bf16: true, micro: 1},
+		{name: "other-bf16", second: true, aten: "default", generic: true, threads: 1, bf16: true, micro: 1},
 	}
 }
 
@@ -61,6 +62,9 @@ func (s stack) start(model string, lr, decay float64) (*process, error) {
 	p.command.Env = slices.Concat(os.Environ(), []string{"OPENBLAS_CORETYPE=" + s.blas})
 	if s.aten != "" {
 		p.command.Env = append(p.command.Env, "ATEN_CPU_CAPABILITY="+s.aten)
+	}
+	if s.generic {
+		p.command.Env = append(p.command.Env, "PSYCHE_TORCH_GENERIC=1")
 	}
 	if shim := os.Getenv(envSecondShim); s.second && shim != "" {
 		p.command.Env = append(p.command.Env, "PSYCHE_TORCH_SHIM="+shim)
