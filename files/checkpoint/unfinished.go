@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,22 @@ func abandoned(folder *os.File) bool {
 	}
 	info, err := folder.Stat()
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter
+}
+
+// RemoveDir removes a folder that holds nothing but a checkpoint. It first gives it the name of an unfinished one, so that
+// a process that is killed meanwhile leaves no half of a checkpoint in its place, which nobody could load or replace.
+func RemoveDir(dir string) error {
+	err := CheckTarget(dir)
+	if err == nil {
+		aside := filepath.Join(filepath.Dir(dir), unfinishedName(filepath.Base(dir)))
+		if err = os.Rename(dir, aside); err == nil {
+			err = os.RemoveAll(aside)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove checkpoint %s: %w", dir, err)
+	}
+	return nil
 }
 
 func removeAbandoned(path string) error {

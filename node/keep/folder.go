@@ -51,7 +51,7 @@ func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error 
 	}
 	dir := f.Commit(facts.Step)
 	if held, err := checkpoint.ReadFacts(dir); err == nil && held.Digest != facts.Digest {
-		if err := removeCheckpoint(dir); err != nil { // of a model that was not recorded
+		if err := checkpoint.RemoveDir(dir); err != nil { // of a model that was not recorded
 			return fmt.Errorf("replace %s: %w", dir, err)
 		}
 	}
@@ -79,7 +79,7 @@ func (f Folder) DropCommits(keep func(step uint32) bool) (failed error) {
 	}
 	for _, entry := range entries {
 		if step, ok := stepOf(entry.Name(), commitPrefix(f.RunID)); ok && entry.IsDir() && !keep(uint32(step)) {
-			failed = errors.Join(failed, removeCheckpoint(filepath.Join(f.Dir, entry.Name())))
+			failed = errors.Join(failed, checkpoint.RemoveDir(filepath.Join(f.Dir, entry.Name())))
 		}
 	}
 	return failed

@@ -112,7 +112,7 @@ func (f Folder) dropPending() error {
 		if _, ours := stepOf(name, checkpointPrefix(f.RunID)); !ok || !ours {
 			continue
 		}
-		failed = errors.Join(failed, removeCheckpoint(filepath.Join(f.Dir, entry.Name())))
+		failed = errors.Join(failed, checkpoint.RemoveDir(filepath.Join(f.Dir, entry.Name())))
 	}
 	return failed
 }

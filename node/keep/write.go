@@ -41,7 +41,7 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Ext
 // removeUnfinished removes what a client that was killed has left of the run's checkpoints.
 func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
-		_, ok := stepOf(name, prefix)
+		_, ok := stepOf(strings.TrimSuffix(name, pendingSuffix), prefix)
 		_, commit := stepOf(name, strings.TrimSuffix(prefix, "step")+"commit")
 		return ok || commit
 	})
@@ -87,19 +87,7 @@ func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 		if old.step == uint64(spare) {
 			continue
 		}
-		failed = errors.Join(failed, removeCheckpoint(filepath.Join(dir, old.name)))
+		failed = errors.Join(failed, checkpoint.RemoveDir(filepath.Join(dir, old.name)))
 	}
 	return failed
-}
-
-// removeCheckpoint removes a folder that holds nothing but a checkpoint.
-func removeCheckpoint(path string) error {
-	err := checkpoint.CheckTarget(path)
-	if err == nil {
-		err = os.RemoveAll(path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove checkpoint %s: %w", path, err)
-	}
-	return nil
 }

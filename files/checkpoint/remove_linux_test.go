@@ -1,0 +1,42 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRemoveDirGivesUpTheNameFirst asks the system under which name a checkpoint's file was when it was removed: a process
+// that is killed meanwhile leaves what RemoveUnfinished removes, and not half of a checkpoint.
+func TestRemoveDirGivesUpTheNameFirst(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.Create(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = config.Close() }()
+	if err := RemoveDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+	last, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", config.Fd()))
+	if err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	name := filepath.Base(filepath.Dir(strings.TrimSuffix(last, " (deleted)")))
+	if base, ok := target(name); !ok || base != "model" {
+		t.Errorf("its file was removed from the folder %s", name)
+	}
+	if err := RemoveDir(dir); err != nil {
+		t.Errorf("of a folder that is not there: %v", err)
+	}
+}
