@@ -30,6 +30,7 @@ type foresight struct {
 type outlook struct {
 	wait     time.Duration // from a round's last result until the round was over, in the newest
 	took     time.Duration // to move the weights, newest
+	trains   time.Duration // the newest training, without what it waited for
 	mistakes int           // outcomes that were others than foreseen, in this epoch
 	from     uint32        // step from which on it is tried again
 }
@@ -48,8 +49,12 @@ func (o *outlook) erred(step uint32) {
 }
 
 // pays reports whether what is gained, the wait, is much against what it costs: a copy of the weights, which takes a
-// small part of the time of moving them.
-func (o *outlook) pays(step uint32) bool { return step >= o.from && o.wait > o.took/4 }
+// small part of the time of moving them. If it turns out to be wrong, the training that began from it may have to come
+// to its end before the right one begins: that must not take longer than witnesses wait for who is late, or whoever
+// can make this client err can have it dropped.
+func (o *outlook) pays(step uint32, leeway time.Duration) bool {
+	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
+}
 
 // applier makes results part of the model: those that count, or, before that is decided, those that most likely will.
 type applier struct {
@@ -84,7 +89,7 @@ func (a *applier) foresee(l *roundState) bool {
 	if l.whole.IsZero() {
 		l.whole = a.engine.tasks.Now()
 	}
-	if !a.engine.Idle() || !a.engine.outlook.pays(step) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
+	if !a.engine.Idle() || !a.engine.outlook.pays(step, a.rounds.leeway(step+1)) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
 		return false
 	}
 	f = &foresight{step: step, replica: a.rounds.replica, outcome: outcome}

@@ -205,6 +205,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	}
 	n.report.log.Debug("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
+	n.engine.outlook.trains = time.Duration(report.Seconds * float64(time.Second))
 	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("result comes too late", "step", step)
 		return
@@ -331,7 +332,7 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *roundState, now bool) {
-	complete := !now && (l.elected || !l.told && n.Events != nil || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
+	complete := !now && (l.elected || !l.told || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
 		n.report.held(l.Tally)
