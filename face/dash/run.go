@@ -51,6 +51,7 @@ type shownRun struct {
 	Source   string          `json:"source"`
 	Problem  string          `json:"problem,omitempty"`
 	Log      *follow.Extent  `json:"log,omitempty"` // of what is shown; nil where nobody can fetch it
+	Reading  *follow.Reading `json:"reading,omitempty"` // of a log that is not shown yet
 	Reported *reported.Shown `json:"reported"`
 	Costs    *follow.Costs   `json:"costs,omitempty"`
 	Join     string          `json:"join"`
@@ -72,7 +73,7 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 // show returns everything about a run. Rounds before the newest last steps are left out; 0: none are.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
-	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Costs: view.Costs}
+	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading, Costs: view.Costs}
 	if r.Log != nil {
 		r.Log.History(func(h *history.History) { told.Run = shown.Of(state, view.Run, h, last) })
 	} else {
