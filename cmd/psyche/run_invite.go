@@ -4,9 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
+	"os"
+
+	"github.com/charmbracelet/x/term"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/face/qrcode"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/record/invite"
 )
@@ -14,6 +19,7 @@ import (
 type runInvite struct {
 	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
 	PublicAddr   string `placeholder:"HOST[:PORT]" help:"Address by which others reach the server, in place of --server-addr."`
+	QR           bool   `name:"qr" help:"Show the link as a QR code too, for a camera."`
 	connectFlags `embed:""`
 }
 
@@ -62,6 +68,24 @@ func (c *runInvite) Run(ctx context.Context, to console) error {
 	if ip := net.ParseIP(link.Host); link.Host == "localhost" || ip.IsLoopback() {
 		_, _ = fmt.Fprintf(to.err, "psyche: %s is this machine only: for others give --public-addr, the name or address by which they reach it\n", link.Host)
 	}
-	_, err = fmt.Fprintln(to.out, link)
+	if _, err = fmt.Fprintln(to.out, link); err != nil || !c.QR {
+		return err
+	}
+	return printQR(to.out, link.String())
+}
+
+// printQR shows a text as a QR code, unless a terminal is too small for it.
+func printQR(w io.Writer, text string) error {
+	code, err := qrcode.Of(text)
+	if err != nil {
+		return err
+	}
+	terminal := isTerminal(w)
+	if terminal {
+		if width, _, err := term.GetSize(w.(*os.File).Fd()); err == nil && width < code.Size() {
+			return fmt.Errorf("the QR code needs a terminal of %d columns, this one has %d: make it wider, or its text smaller", code.Size(), width)
+		}
+	}
+	_, err = io.WriteString(w, code.Text(terminal && os.Getenv("NO_COLOR") == ""))
 	return err
 }

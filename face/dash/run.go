@@ -56,6 +56,7 @@ type shownRun struct {
 	Costs    *follow.Costs   `json:"costs,omitempty"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
+	Link     bool            `json:"join_link"` // the command has a link, of which there is a QR code
 }
 
 // state returns the newest state of a run, or nil.
@@ -81,12 +82,21 @@ func (r *Run) show(last uint32) shownRun {
 	}
 	if state != nil {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
+		told.Link = told.Join != "" && r.link(state, view.Run) != ""
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
 		told.Reported = &reports
 	}
 	return told
+}
+
+// link returns the link to a run on a server, HostPlaceholder in it; empty: there is none.
+func (r *Run) link(s *coordinator.State, run [32]byte) string {
+	if r.Join.Server == "" || run == [32]byte{} {
+		return ""
+	}
+	return fmt.Sprintf("%s://%s/%s?key=%s&genesis=%x", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)
 }
 
 // joinCommand returns a command to copy, or a note why there is none. run is the run's hash, zero if it is not known.
@@ -100,10 +110,11 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 		return "", "The run's name has characters that a shell may take for something else: type the command by hand."
 	}
 	var parts []string
-	linked := r.Join.Server != "" && run != [32]byte{}
+	link := r.link(s, run)
+	linked := link != ""
 	switch {
 	case linked:
-		parts = []string{fmt.Sprintf("psyche-client join '%s://%s/%s?key=%s&genesis=%x'", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)}
+		parts = []string{"psyche-client join '" + link + "'"}
 	case r.Join.Server != "":
 		parts = []string{"psyche-client train --run-id " + s.RunID, "--server-addr " + r.Join.Server, "--server-key " + identity.ID(s.Host).String()}
 	default:

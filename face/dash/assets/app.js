@@ -338,7 +338,9 @@ function join() {
     }
   };
   return section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
-    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy")] : null);
+    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),
+      data.join_link ? el("details", { id: "as-qr" }, el("summary", {}, "The link as a QR code"), el("img", { class: "qr", loading: "lazy", alt: "QR code of the link to this run", width: 320, height: 320,
+        src: `api/qr?run=${encodeURIComponent(data.key)}&host=${encodeURIComponent(host)}` })) : null] : null);
 }
 
 function configuration() {
