@@ -28,7 +28,8 @@ func (c *joinCommand) Help() string {
 to prove, the run, and the hash that this has to have. The key of this member is made at the
 first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
 ~/.local/state; checkpoints go to psyche/runs beside it. A model that only the run's host has
-comes from its server, or from the members. Ctrl-C leaves the run; the same
+comes from its server, or from the members. Before it joins it says what the run needs, of memory,
+disk and bandwidth, and what this machine has; where that is short it warns, and goes on. Ctrl-C leaves the run; the same
 command takes part again.`
 }
 
