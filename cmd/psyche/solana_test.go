@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // chainAdministrator runs commands against a chain of its own.
@@ -118,6 +119,15 @@ func TestChainAdministration(t *testing.T) {
 	}
 	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
 
+	out = a.does(exitOK, "psyche+solana://", "run", "invite", "--run-id", "p")
+	for line := range strings.Lines(out) {
+		if link, err := invite.ParseChain(line); invite.IsChain(line) && (err != nil || link.Authority.String() != id(2) || link.Program.String() != a.program || link.RPC[0] != a.rpc || link.RunID != "p") {
+			t.Errorf("%s: %+v, %v", line, link, err)
+		}
+	}
+	a.does(exitOK, "is this machine only", "run", "invite", "--run-id", "p", "--authority", id(2), "--qr")
+	a.does(exitUsage, "--public-addr is of a run on a server", "run", "invite", "--run-id", "p", "--public-addr", "h")
+
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"run"}, args...), "--run-id", "p", "--keypair", key, "--commitment", "confirmed")
 	}
@@ -132,6 +142,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "the run is not closed", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	a.does(exitOK, "Paused", "run", "status", "--run-id", "p")
 	a.archives("p", "events, verified; its chain of hashes is the account's")
+	a.refusesArchives()
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.archives("p", "events, verified; its chain of hashes is the account's")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
@@ -140,6 +151,18 @@ func TestChainAdministration(t *testing.T) {
 		t.Errorf("the balance is still %s", after)
 	}
 	a.does(exitRefused, "no such run", "run", "status", "--run-id", "p")
+}
+
+// refusesArchives wants commands that read logs of servers to say what to do with an archive.
+func (a *chainAdministrator) refusesArchives() {
+	a.t.Helper()
+	file := a.path("p.archive")
+	for _, args := range [][]string{{"run", "receipt", file, "--member", a.program}, {"run", "examine", file, "--entry", "0"}} {
+		var out, errs strings.Builder
+		if code := run(a.t.Context(), args, console{&out, &errs}); code != exitUsage || !strings.Contains(errs.String(), "psyche run replay --states "+file) {
+			a.t.Errorf("%v: exit code %d: %s", args, code, errs.String())
+		}
+	}
 }
 
 // archives keeps the log of a run, replays it, and finds out that a change of it is noticed.
