@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/record/invite"
 )
 
@@ -92,6 +94,30 @@ func (a *chainAdministrator) deploy(key string) {
 	if a.program == "" {
 		a.t.Fatalf("no address in:\n%s", out)
 	}
+	var all, accounts float64
+	var transactions int
+	_, costs, _ := strings.Cut(out, ", costs ")
+	if _, err := fmt.Sscanf(costs, "%f SOL: %f for accounts, which come back when they are closed, and", &all, &accounts); err != nil {
+		a.t.Fatalf("no costs in:\n%s: %v", out, err)
+	}
+	_, count, _ := strings.Cut(costs, "SOL: ")
+	_, count, _ = strings.Cut(count, " and ")
+	if _, err := fmt.Sscanf(count, "%f for %d transactions", new(float64), &transactions); err != nil {
+		a.t.Fatalf("no transactions in:\n%s: %v", out, err)
+	}
+	a.documented(fmt.Sprintf("| the program | %.4f | %.4f lie in its accounts; %d transactions |", all, accounts, transactions))
+}
+
+// documented wants docs/solana.md to have a line.
+func (a *chainAdministrator) documented(line string) {
+	a.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "solana.md"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if !strings.Contains(string(text), line) {
+		a.t.Errorf("docs/solana.md has another price than was paid: want %q", line)
+	}
 }
 
 // TestChainAdministration leads a permissioned run on a chain through its life.
@@ -113,6 +139,9 @@ func TestChainAdministration(t *testing.T) {
 	if !strings.Contains(out, "run p costs 2.4199") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
+	const rent = 6960 // lamports for a byte, and for 128 more of each account
+	a.documented(fmt.Sprintf("| a client's addresses | %.4f |", rent*(128+layout.PeerSize)/1e9))
+	a.documented("| a run | 2.4199 | 2.41990848 come back with `free`;")
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
 	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.41990848 SOL") {
 		t.Errorf("no account:\n%s", out)
