@@ -300,6 +300,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 	web := httptest.NewServer(dash.New(g.Runs, nil))
 	defer web.Close()
+	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
 	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "Nobody has written to this log since 2025-10-09") || strings.Contains(got, "Time left") {
 		t.Errorf("of a log that nobody writes it says %q", got)
