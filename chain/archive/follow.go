@@ -2,7 +2,9 @@ package archive
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/journal"
@@ -11,9 +13,13 @@ import (
 // Follower replays an archive while somebody writes it: each Read goes on where the one before
 // ended.
 type Follower struct {
-	at journal.Position
-	r  replayer
+	at   journal.Position
+	r    replayer
+	read atomic.Int64 // bytes, while Read reads
 }
+
+// ReadUntil returns up to about which byte of the archive Read has read. Others may ask while it reads.
+func (f *Follower) ReadUntil() int64 { return f.read.Load() }
 
 // State returns the state after the newest event; nobody modifies it. ok is false before the first.
 func (f *Follower) State() (state *coordinator.State, ok bool) {
@@ -40,7 +46,15 @@ func (f *Follower) Read(path string, visit func(Step, *coordinator.State) error)
 	}
 	defer func() { _ = file.Close() }()
 	f.r.visit = visit
-	summary, err := journal.ReadFrom(file, f.at, f.r.take)
+	records := 0
+	summary, err := journal.ReadFrom(file, f.at, func(payload []byte) error {
+		if records++; records%256 == 0 {
+			if until, err := file.Seek(0, io.SeekCurrent); err == nil {
+				f.read.Store(until)
+			}
+		}
+		return f.r.take(payload)
+	})
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", path, err)
 	}

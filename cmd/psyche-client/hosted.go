@@ -71,12 +71,20 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for the model: %w", err)
 	}
-	progress := logProgress(h.logger, "getting the model from the run's server")
+	progress, free := logProgress(h.logger, "getting the model from the run's server"), freeDisk(filepath.Dir(dir))
+	tight := sync.OnceFunc(func() {
+		h.logger.Warn("the disk is too small for the model; it is tried all the same", "folder", filepath.Dir(dir), "free", bytesOf(free))
+	})
 	content, write := io.Pipe()
 	got := make(chan error, 1)
 	go func() {
 		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
-			parcel.MaxSize, write, func(done, all uint64) { progress(int64(done), int64(all)) })
+			parcel.MaxSize, write, func(done, all uint64) {
+				if free > 0 && all-done > free {
+					tight()
+				}
+				progress(int64(done), int64(all))
+			})
 		_ = write.CloseWithError(err) // nil: the end
 		got <- err
 	}()

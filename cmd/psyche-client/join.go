@@ -7,14 +7,17 @@ import (
 	"os"
 	"time"
 
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/invite"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // joinCommand takes part in the run of a link.
 type joinCommand struct {
-	Link string `arg:"" placeholder:"LINK" help:"The run, as psyche run invite and its server print it: 'psyche://HOST:PORT/RUN?key=…&genesis=…', in quotes."`
+	Link string `arg:"" placeholder:"LINK" help:"The run, as psyche run invite and its server print it: 'psyche://HOST:PORT/RUN?key=…&genesis=…', or 'psyche+solana://…' of a run on a chain, in quotes."`
 
 	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints."`
 	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
@@ -27,19 +30,23 @@ func (c *joinCommand) Help() string {
 	return `As psyche-client train, with what the link says: the address of the server, the key that it has
 to prove, the run, and the hash that this has to have. The key of this member is made at the
 first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
-~/.local/state; checkpoints go to psyche/runs beside it. A model that only the run's host has
-comes from its server, or from the members. Ctrl-C leaves the run; the same
+~/.local/state; checkpoints go to psyche/runs beside it. On a chain that key pays for what the client does there. A model that only the run's host has
+comes from its server, or from the members. Before it joins it says what the run needs, of memory,
+disk and bandwidth, and what this machine has; where that is short it warns, and goes on. Ctrl-C leaves the run; the same
 command takes part again.`
 }
 
 // Run joins the run.
 func (c *joinCommand) Run(ctx context.Context, t terminal) error {
+	if invite.IsChain(c.Link) {
+		return c.joinChain(ctx, t)
+	}
 	link, err := invite.Parse(c.Link)
 	if err != nil {
 		return usageError{err}
 	}
 	if c.CheckpointDir == "" && !c.Ephemeral {
-		if c.CheckpointDir, err = runFolder(link); err != nil {
+		if c.CheckpointDir, err = runFolder(link.RunID, link.Run); err != nil {
 			return usageError{err}
 		}
 	}
@@ -48,6 +55,29 @@ func (c *joinCommand) Run(ctx context.Context, t terminal) error {
 		hostFlags: hostFlags{ServerAddr: link.Addr(), ServerTimeout: c.ServerTimeout, ServerKey: link.Key.String(), Genesis: link.Genesis()},
 	}
 	return explainLink(link, command.Run(ctx, t))
+}
+
+// joinChain joins a run on a chain.
+func (c *joinCommand) joinChain(ctx context.Context, t terminal) error {
+	link, err := invite.ParseChain(c.Link)
+	if err != nil {
+		return usageError{err}
+	}
+	account, err := transaction.Program(link.Program).RunAddress(transaction.PublicKey(link.Authority), link.RunID)
+	if err != nil {
+		return usageError{err}
+	}
+	if c.CheckpointDir == "" && !c.Ephemeral {
+		if c.CheckpointDir, err = runFolder(link.RunID, wire.ChainRun(transaction.PublicKey(link.Program), account)); err != nil {
+			return usageError{err}
+		}
+	}
+	flags := onchain.Flags{RPC: link.RPC, ProgramID: link.Program.String(), MaxPrice: onchain.DefaultMaxPrice}
+	command := trainCommand{
+		RunID: link.RunID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral,
+		hostFlags: hostFlags{ServerTimeout: c.ServerTimeout, RunFlags: onchain.RunFlags{Flags: flags, Authority: link.Authority.String()}},
+	}
+	return command.Run(ctx, t)
 }
 
 // explainLink says what to do when a server is not what the link says.
@@ -63,11 +93,11 @@ func explainLink(link invite.Link, err error) error {
 	return err
 }
 
-// runFolder returns where the checkpoints of a link's run are kept.
-func runFolder(link invite.Link) (string, error) {
+// runFolder returns where the checkpoints of a run are kept.
+func runFolder(runID string, run [32]byte) (string, error) {
 	state, err := stateFolder(os.LookupEnv)
 	if err != nil {
 		return "", fmt.Errorf("%w, or say where checkpoints go with --checkpoint-dir, or keep nothing with --ephemeral", err)
 	}
-	return state.run(link.RunID, link.Run), nil
+	return state.run(runID, run), nil
 }

@@ -193,3 +193,11 @@ func TestFirstStartsAtOnce(t *testing.T) {
 		t.Errorf("made %d keys, left %v, %v", count, left, err)
 	}
 }
+
+// TestJoinChain wants a link to a run on a chain to lead to its nodes, and one that is wrong to be refused.
+func TestJoinChain(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", filepath.Join(t.TempDir(), "psyche"))
+	link := invite.ChainLink{Program: identity.FromSeed([32]byte{1}).ID(), RunID: "r", Authority: identity.FromSeed([32]byte{2}).ID(), RPC: []string{"http://127.0.0.1:1"}}
+	fail(t, exitUsage, "it names 0 nodes", "join", strings.Split(link.String(), "&")[0])
+	fail(t, exitConnection, "127.0.0.1:1", "join", link.ForShell(), "--server-timeout", "1s", "--logs", "none")
+}

@@ -4,3 +4,7 @@ package main
 
 // peakMemory is not known here.
 func peakMemory() uint64 { return 0 }
+
+func availableMemory() uint64 { return 0 }
+
+func freeDisk(string) uint64 { return 0 }

@@ -123,7 +123,11 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 			return err
 		}
 	}
-	return f.checkDataPath(ctx, run)
+	if err := f.checkDataPath(ctx, run); err != nil || member.IsDummy(definition) {
+		return err
+	}
+	f.tellNeeds(ctx, run, definition.Checkpoint, hosted)
+	return nil
 }
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.

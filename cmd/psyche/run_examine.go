@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -42,6 +43,9 @@ Example:
 func (c *runExamine) Run(to console) error {
 	if (c.Exhibit == "") != (c.Model == "") {
 		return usagef("--exhibit and --model belong together: the shapes of the model's tensors say how to read what was shown")
+	}
+	if archive.Is(c.File) {
+		return chainArchive(c.File, "examine reads logs of servers")
 	}
 	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
 	log, summary, err := server.Replay(c.File, x.see)

@@ -40,7 +40,7 @@ func (c *runReceipt) Run(to console) error {
 	case c.Verify != "" && c.Output != "":
 		return usagef("--output is for a receipt that is written: leave it or --verify out")
 	case archive.Is(c.File):
-		return usagef("%s is the archive of a run on a chain: receipts are of runs on servers", c.File)
+		return chainArchive(c.File, "receipts are of logs of servers")
 	case c.Verify != "":
 		return c.verify(to.out)
 	}
@@ -62,6 +62,11 @@ func (c *runReceipt) Run(to console) error {
 		_, _ = fmt.Fprintf(to.out, "%s: written; anybody verifies it with: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
 	return printReceipt(to.out, r)
+}
+
+// chainArchive refuses the archive of a run on a chain.
+func chainArchive(path, why string) error {
+	return usagef("%s is the archive of a run on a chain, and %s; psyche run replay --states %s verifies it and lists its entries, and psyche dash %s shows what each member gave and what was decided about it", path, why, path, path)
 }
 
 // count reads the log, and returns what the member has at its end, and at an entry; 0: at none.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -78,5 +79,17 @@ func TestOwnAddress(t *testing.T) {
 		if got := ownAddress(from); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+}
+
+// TestPrintQR: where there is no terminal the code has no colours, and is whole.
+func TestPrintQR(t *testing.T) {
+	var to strings.Builder
+	if err := printQR(&to, "psyche://host.example:39405/r"); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(to.String(), "\n")
+	if strings.Contains(to.String(), "\x1b") || len(lines) < 10 || len(lines) != utf8.RuneCountInString(lines[0])/2+2 {
+		t.Errorf("%d lines: %q", len(lines), to.String())
 	}
 }

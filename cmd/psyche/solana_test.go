@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // chainAdministrator runs commands against a chain of its own.
@@ -91,6 +94,30 @@ func (a *chainAdministrator) deploy(key string) {
 	if a.program == "" {
 		a.t.Fatalf("no address in:\n%s", out)
 	}
+	var all, accounts float64
+	var transactions int
+	_, costs, _ := strings.Cut(out, ", costs ")
+	if _, err := fmt.Sscanf(costs, "%f SOL: %f for accounts, which come back when they are closed, and", &all, &accounts); err != nil {
+		a.t.Fatalf("no costs in:\n%s: %v", out, err)
+	}
+	_, count, _ := strings.Cut(costs, "SOL: ")
+	_, count, _ = strings.Cut(count, " and ")
+	if _, err := fmt.Sscanf(count, "%f for %d transactions", new(float64), &transactions); err != nil {
+		a.t.Fatalf("no transactions in:\n%s: %v", out, err)
+	}
+	a.documented(fmt.Sprintf("| the program | %.4f | %.4f lie in its accounts; %d transactions |", all, accounts, transactions))
+}
+
+// documented wants docs/solana.md to have a line.
+func (a *chainAdministrator) documented(line string) {
+	a.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "solana.md"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if !strings.Contains(string(text), line) {
+		a.t.Errorf("docs/solana.md has another price than was paid: want %q", line)
+	}
 }
 
 // TestChainAdministration leads a permissioned run on a chain through its life.
@@ -112,11 +139,23 @@ func TestChainAdministration(t *testing.T) {
 	if !strings.Contains(out, "run p costs 2.4199") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
+	const rent = 6960 // lamports for a byte, and for 128 more of each account
+	a.documented(fmt.Sprintf("| a client's addresses | %.4f |", rent*(128+layout.PeerSize)/1e9))
+	a.documented("| a run | 2.4199 | 2.41990848 come back with `free`;")
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
 	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.41990848 SOL") {
 		t.Errorf("no account:\n%s", out)
 	}
 	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
+
+	out = a.does(exitOK, "psyche+solana://", "run", "invite", "--run-id", "p")
+	for line := range strings.Lines(out) {
+		if link, err := invite.ParseChain(line); invite.IsChain(line) && (err != nil || link.Authority.String() != id(2) || link.Program.String() != a.program || link.RPC[0] != a.rpc || link.RunID != "p") {
+			t.Errorf("%s: %+v, %v", line, link, err)
+		}
+	}
+	a.does(exitOK, "is this machine only", "run", "invite", "--run-id", "p", "--authority", id(2), "--qr")
+	a.does(exitUsage, "--public-addr is of a run on a server", "run", "invite", "--run-id", "p", "--public-addr", "h")
 
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"run"}, args...), "--run-id", "p", "--keypair", key, "--commitment", "confirmed")
@@ -132,6 +171,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "the run is not closed", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	a.does(exitOK, "Paused", "run", "status", "--run-id", "p")
 	a.archives("p", "events, verified; its chain of hashes is the account's")
+	a.refusesArchives()
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.archives("p", "events, verified; its chain of hashes is the account's")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
@@ -140,6 +180,18 @@ func TestChainAdministration(t *testing.T) {
 		t.Errorf("the balance is still %s", after)
 	}
 	a.does(exitRefused, "no such run", "run", "status", "--run-id", "p")
+}
+
+// refusesArchives wants commands that read logs of servers to say what to do with an archive.
+func (a *chainAdministrator) refusesArchives() {
+	a.t.Helper()
+	file := a.path("p.archive")
+	for _, args := range [][]string{{"run", "receipt", file, "--member", a.program}, {"run", "examine", file, "--entry", "0"}} {
+		var out, errs strings.Builder
+		if code := run(a.t.Context(), args, console{&out, &errs}); code != exitUsage || !strings.Contains(errs.String(), "psyche run replay --states "+file) {
+			a.t.Errorf("%v: exit code %d: %s", args, code, errs.String())
+		}
+	}
 }
 
 // archives keeps the log of a run, replays it, and finds out that a change of it is noticed.

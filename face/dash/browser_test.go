@@ -300,6 +300,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 	web := httptest.NewServer(dash.New(g.Runs, nil))
 	defer web.Close()
+	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
 	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "Nobody has written to this log since 2025-10-09") || strings.Contains(got, "Time left") {
 		t.Errorf("of a log that nobody writes it says %q", got)
@@ -314,6 +315,8 @@ func (b *browser) progress(t *testing.T) {
 	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
 		t.Errorf("the command to take part is %q: %v", command, err)
 	}
+	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
+	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
 	left := `(async () => { const m = await import("/progress.js"), w = (ms) => [0, 0, 0, ms, 0, 0, 0, 0];
 	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };
 	  return JSON.stringify(m.left(data)); })()`

@@ -70,6 +70,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
+	p.mux.HandleFunc("GET /api/qr", p.serveQR)
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		panic("dash: the assets are not there: " + err.Error())

@@ -2,6 +2,7 @@ package dash_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/face/qrcode"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -217,5 +219,48 @@ func TestJoinCommand(t *testing.T) {
 				t.Errorf("%q, %q", shown.Join, shown.Note)
 			}
 		})
+	}
+}
+
+// TestQR: there is a code of the link to a run that can be joined, at the host that the browser knows, and of nothing else.
+func TestQR(t *testing.T) {
+	going := dashtest.Options{RunID: "tiny", Members: 6, Rounds: 12, RoundsPerEpoch: 4}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tiny.journal")
+	if err := dashtest.Write(path, going); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := pageWith(t, nil, going)
+	if got := ask(t, over.URL+"/api/qr?run=tiny&host=host.example", nil); got.status != http.StatusNotFound {
+		t.Errorf("of a run that is over: %+v", got)
+	}
+	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := gather.New(t.Context(), gather.Options{})
+	t.Cleanup(g.Close)
+	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) { f.Join.Server = dash.HostPlaceholder + ":39405" }); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); g.Runs()[0].Log.View().State == nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	}
+	web := httptest.NewServer(dash.New(g.Runs, nil))
+	t.Cleanup(web.Close)
+	run := g.Runs()[0].Log.View()
+	want, err := qrcode.Of(fmt.Sprintf("psyche://host.example:39405/tiny?key=%s&genesis=%x", dashtest.Key(-1).ID(), run.Run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, web.URL+"/api/qr?run=tiny&host=host.example", nil); got.body != string(want.SVG()) || got.header.Get("Content-Type") != "image/svg+xml" {
+		t.Errorf("%+v, want %s", got, want.SVG())
+	}
+	for query, status := range map[string]int{"run=tiny": http.StatusBadRequest, "run=tiny&host=a%2Fb": http.StatusBadRequest, "run=other&host=h": http.StatusNotFound, "run=tiny&host=" + strings.Repeat("a", 4000): http.StatusBadRequest} {
+		if got := ask(t, web.URL+"/api/qr?"+query, nil); got.status != status {
+			t.Errorf("%s: %d, want %d", query, got.status, status)
+		}
 	}
 }

@@ -51,10 +51,12 @@ type shownRun struct {
 	Source   string          `json:"source"`
 	Problem  string          `json:"problem,omitempty"`
 	Log      *follow.Extent  `json:"log,omitempty"` // of what is shown; nil where nobody can fetch it
+	Reading  *follow.Reading `json:"reading,omitempty"` // of a log that is not shown yet
 	Reported *reported.Shown `json:"reported"`
 	Costs    *follow.Costs   `json:"costs,omitempty"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
+	Link     bool            `json:"join_link"` // the command has a link, of which there is a QR code
 }
 
 // state returns the newest state of a run, or nil.
@@ -72,7 +74,7 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 // show returns everything about a run. Rounds before the newest last steps are left out; 0: none are.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
-	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Costs: view.Costs}
+	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading, Costs: view.Costs}
 	if r.Log != nil {
 		r.Log.History(func(h *history.History) { told.Run = shown.Of(state, view.Run, h, last) })
 	} else {
@@ -80,12 +82,21 @@ func (r *Run) show(last uint32) shownRun {
 	}
 	if state != nil {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
+		told.Link = told.Join != "" && r.link(state, view.Run) != ""
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
 		told.Reported = &reports
 	}
 	return told
+}
+
+// link returns the link to a run on a server, HostPlaceholder in it; empty: there is none.
+func (r *Run) link(s *coordinator.State, run [32]byte) string {
+	if r.Join.Server == "" || run == [32]byte{} {
+		return ""
+	}
+	return fmt.Sprintf("%s://%s/%s?key=%s&genesis=%x", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)
 }
 
 // joinCommand returns a command to copy, or a note why there is none. run is the run's hash, zero if it is not known.
@@ -99,10 +110,11 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 		return "", "The run's name has characters that a shell may take for something else: type the command by hand."
 	}
 	var parts []string
-	linked := r.Join.Server != "" && run != [32]byte{}
+	link := r.link(s, run)
+	linked := link != ""
 	switch {
 	case linked:
-		parts = []string{fmt.Sprintf("psyche-client join '%s://%s/%s?key=%s&genesis=%x'", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)}
+		parts = []string{"psyche-client join '" + link + "'"}
 	case r.Join.Server != "":
 		parts = []string{"psyche-client train --run-id " + s.RunID, "--server-addr " + r.Join.Server, "--server-key " + identity.ID(s.Host).String()}
 	default:

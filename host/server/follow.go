@@ -3,7 +3,9 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/follow"
@@ -17,6 +19,7 @@ type Follower struct {
 	at      journal.Position
 	r       replayer
 	resumed *coordinator.State // where another follower was; nil once it is taken up
+	read    atomic.Int64       // bytes, while Read reads
 }
 
 // NewFollower returns a follower of a journal from its beginning.
@@ -30,6 +33,9 @@ func ResumeFollower(at journal.Position, state coordinator.State) *Follower {
 
 // Position returns how far the follower is.
 func (f *Follower) Position() journal.Position { return f.at }
+
+// ReadUntil returns up to about which byte of the journal Read has read. Others may ask while it reads.
+func (f *Follower) ReadUntil() int64 { return f.read.Load() }
 
 // State returns the state there; nobody modifies it. ok is false before the first entry.
 func (f *Follower) State() (state *coordinator.State, ok bool) {
@@ -82,7 +88,11 @@ func (f *Follower) Read(path string, visit func(number uint64, r follow.Record, 
 		if err == nil {
 			err = visit(number, record, &f.r.log.State)
 		}
-		number++
+		if number++; number%256 == 0 {
+			if until, err := file.Seek(0, io.SeekCurrent); err == nil {
+				f.read.Store(until)
+			}
+		}
 		return err
 	})
 	if err != nil {

@@ -3,6 +3,10 @@
 //
 //	psyche://HOST:PORT/RUN?key=KEY&genesis=HASH
 //
-// Parse reads such a link strictly and says which part is wrong; Link.String writes it. Whoever
+// A run on a chain has links of its own, ChainLink:
+//
+//	psyche+solana://PROGRAM/RUN?authority=KEY&rpc=URL
+//
+// Parse and ParseChain read a link strictly and say which part is wrong; Link.String and ChainLink.String write it. Whoever
 // has a link by a way that they trust needs to believe nothing that the network says.
 package invite

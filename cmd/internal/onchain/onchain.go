@@ -39,6 +39,9 @@ func DefaultProgram() transaction.PublicKey {
 	return transaction.PublicKey(sha256.Sum256([]byte("psyche/program/v1")))
 }
 
+// DefaultMaxPrice is what --max-price is if nobody says it.
+const DefaultMaxPrice = 50000
+
 // Given reports whether the flags name a chain.
 func (f *Flags) Given() bool { return len(f.RPC) > 0 }
 

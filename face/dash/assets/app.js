@@ -1,7 +1,8 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
-import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
+import { bad, bytes, el, key, moving, part, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
 import { controls, places, save } from "./axes.js";
-import { lines, phases, timeline } from "./charts.js";
+import { dragging, lines, phases, timeline, tools, whenZoomed } from "./charts.js";
+import { chooser, overlay } from "./other.js";
 import { claimColumns, learning, lossTile } from "./learning.js";
 import { alive, leftTile, silent, waits } from "./progress.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
@@ -56,7 +57,7 @@ async function refresh() {
       if (view.run !== chosen.key) { view.run = chosen.key; view.older = []; view.olderLeft = null; etag = ""; }
       showList(list);
       const answer = await ask(`api/run?run=${encodeURIComponent(view.run)}&last=${view.last}`, etag);
-      if (answer && !marking()) { etag = answer.etag; data = answer.body; show(); }
+      if (answer && !marking() && !dragging()) { etag = answer.etag; data = answer.body; show(); }
     }
     freshAt = Date.now();
     fresh("");
@@ -83,6 +84,8 @@ function showList(list) {
   $("runs").replaceChildren(...live.map(item), ...(past.length ? [el("li", {}, el("h3", { class: "muted" }, "Past")), ...past.map(item)] : []));
   if (href) for (const a of $("runs").querySelectorAll("a")) if (a.getAttribute("href") === href) a.focus();
 }
+
+whenZoomed((text) => { show(); say(text); });
 
 // marking reports whether somebody marks text of the page, which drawing anew would undo.
 function marking() {
@@ -114,7 +117,7 @@ const whole8 = (spent) => spent.reduce((a, b) => a + b, 0);
 
 function overview() {
   const s = data.status, h = data.history;
-  if (!s) return el("section", {}, el("h1", {}, data.key), problem(), el("p", {}, "Its state is not known yet."));
+  if (!s) return el("section", {}, el("h1", {}, data.key), problem(), reading());
   const late = h ? h.rounds.slice(-10) : [], wall = sum(late, (r) => whole8(r.w));
   const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
   const tiles = [
@@ -141,6 +144,13 @@ function overview() {
     problem(), saved ? null : alive(data, now()), waits(data), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
 }
 
+// reading says how far the log of a run is that is not shown yet.
+function reading() {
+  const r = data.reading;
+  return r ? el("p", {}, el("progress", { max: r.size, value: r.bytes, "aria-label": "Reading the log" }), ` Its log is read and verified: ${part(r.bytes, r.size)} of ${bytes(r.size)}`)
+    : el("p", {}, "Its state is not known yet.");
+}
+
 function problem() { return data.problem ? el("p", { class: "problem", role: "alert" }, "The log of this run cannot be followed: " + data.problem) : null; }
 
 // Idle is every phase of a run that goes on but RoundTrain: waiting, Warmup, RoundWitness, Cooldown.
@@ -151,7 +161,7 @@ function time() {
   if (!h) return section("Time", el("p", { class: "muted" }, "The server keeps no journal (--save-state-dir), so there is no history."));
   const at = places(h), total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
   return section("Time", el("div", { class: "pair" },
-    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now())),
+    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.length ? tools("Newest phases") : null),
     lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
   el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
     { name: "Phase", value: (r) => r.name, left: true },
@@ -165,10 +175,10 @@ function curves() {
   if (!h) return null;
   const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; saved ? showSpan() : refresh(); } },
     [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
-  const at = places(h), rounds = h.rounds.map((r, i) => ({ ...r, at: at[i] }));
+  const at = places(h), rounds = h.rounds.map((r, i) => ({ ...r, at: at[i] })), speed = (r) => r.k / Math.max(1, whole8(r.w)) * 1000;
   const csv = el("button", { type: "button", id: "csv", onclick: () => save(h, data.status ? data.status.run_id : data.key) }, "Save as CSV");
-  return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last), controls(show), csv), el("div", { class: "pair" },
-    lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.at, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
+  return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last), controls(show), csv, chooser(saved || verifierBytes, show)), el("div", { class: "pair" },
+    lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.at, speed(r)]) }, ...overlay(speed)], note: "Of results that counted, by the clock of the run's log." }),
     lines({ title: "Members of a round", zero: true, curves: [
       { name: "members", points: rounds.map((r) => [r.at, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.at, r.q / r.n]) },
       { name: "witness proofs", points: rounds.map((r) => [r.at, r.v / r.n]) }] }),
@@ -328,7 +338,9 @@ function join() {
     }
   };
   return section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
-    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy")] : null);
+    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),
+      data.join_link ? el("details", { id: "as-qr" }, el("summary", {}, "The link as a QR code"), el("img", { class: "qr", loading: "lazy", alt: "QR code of the link to this run", width: 320, height: 320,
+        src: `api/qr?run=${encodeURIComponent(data.key)}&host=${encodeURIComponent(host)}` })) : null] : null);
 }
 
 function configuration() {

@@ -1,5 +1,5 @@
 // What the curves of rounds are drawn over, and how: the reader's choice, kept while the page is open.
-import { el, short } from "./parts.js";
+import { download, el, short } from "./parts.js";
 
 export const axes = { x: "steps", smooth: false, log: false };
 
@@ -45,10 +45,5 @@ export function controls(changed) {
 export function save(history, name) {
   const columns = ["step", "rounds", "ended_unix_ms", "tokens", "batches", "counted", "members", "witnesses", "elected", "claimed_loss", "claimed_tokens_per_second", ...["uninitialized", "waiting", "warmup", "train", "witness", "cooldown", "finished", "paused"].map((p) => p + "_ms")];
   const rows = history.rounds.map((r) => [r.s, r.n, r.t, r.k, r.b, r.c, r.m / r.n, r.v, r.q, r.a ? r.x / r.a / 1000 : "", r.a ? r.z / r.a : "", ...r.w]);
-  const url = URL.createObjectURL(new Blob([[columns, ...rows].map((row) => row.join(",")).join("\n") + "\n"], { type: "text/csv" }));
-  const link = el("a", { href: url, download: name.replace(/[^A-Za-z0-9._-]+/g, "_") + ".csv" });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  download(new Blob([[columns, ...rows].map((row) => row.join(",")).join("\n") + "\n"], { type: "text/csv" }), name + ".csv");
 }

@@ -1,6 +1,7 @@
 // Charts as SVG: lines over steps, and the timeline of phases. Colours come from the style sheet.
 import { el, svg, short, span, when } from "./parts.js";
 import { axes, axis, smoothed } from "./axes.js";
+import { savePicture } from "./picture.js";
 
 // The width decides how large text is: on small screens a chart has fewer units.
 const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
@@ -16,12 +17,19 @@ export function ticks(low, high, count) {
   return list;
 }
 
-// lines draws curves {name, points: [[step, value]…]}. Arrow keys move a cursor through the values.
+// tools are the buttons of a chart: those given, and one that saves it as a picture.
+export function tools(title, ...buttons) {
+  return el("div", { class: "tools" }, buttons, el("button", { type: "button", id: "png-" + title, "aria-label": "Save as PNG: " + title, onclick: (e) => savePicture(e.currentTarget.closest("figure"), title) }, "Save as PNG"));
+}
+
+// lines draws curves {name, points: [[step, value]…], style}. Arrow keys move a cursor through the values; a range that
+// the reader drags over, or asks for by keys or buttons, is shown alone.
 export function lines({ title, unit = "", curves, zero = false, note = "", format = short, logarithmic = false }) {
-  curves = curves.filter((c) => c.points.length > 0).map((c) => ({ ...c, points: smoothed(c.points) }));
+  curves = curves.filter((c) => c.points.length > 0).map((c, i) => ({ style: i + 1, ...c, points: smoothed(c.points) }));
   if (curves.length === 0) return el("figure", {}, el("figcaption", {}, title), el("p", { class: "muted" }, note || "Nothing yet."));
-  const all = curves.flatMap((c) => c.points);
-  let [x0, x1] = range(all.map((p) => p[0])), [y0, y1] = range(all.map((p) => p[1]));
+  const all = range(curves.flatMap((c) => c.points).map((p) => p[0])), part = zoomed(title, curves[0].points);
+  if (part) curves = curves.map((c) => ({ ...c, points: c.points.filter((p) => p[0] >= part[0] && p[0] <= part[1]) })).filter((c) => c.points.length > 0);
+  let [x0, x1] = part || all, [y0, y1] = range(curves.flatMap((c) => c.points).map((p) => p[1]));
   if (zero) y0 = Math.min(0, y0);
   if (y1 === y0) { y1 += Math.abs(y1) * 0.1 || 1; if (!zero) y0 -= Math.abs(y0) * 0.1 || 1; }
   if (x1 === x0) x1 = x0 + 1;
@@ -35,19 +43,22 @@ export function lines({ title, unit = "", curves, zero = false, note = "", forma
   for (const t of ticks(x0, x1, W < 400 ? 4 : 6).filter((t) => axes.x !== "steps" || Number.isInteger(t))) {
     parts.push(svg("text", { x: px(t), y: H - 8, "text-anchor": px(t) > W - RIGHT - 16 ? "end" : "middle" }, axis().format(t)));
   }
-  curves.forEach((c, i) => {
-    const shape = c.points.length === 1
-      ? svg("circle", { class: "c" + (i + 1), cx: px(c.points[0][0]), cy: py(c.points[0][1]), r: 3 })
-      : svg("path", { class: "c" + (i + 1), d: c.points.map((p, n) => (n ? "L" : "M") + px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("") });
-    parts.push(shape);
-  });
+  for (const c of curves) {
+    parts.push(c.points.length === 1
+      ? svg("circle", { class: "c" + c.style, cx: px(c.points[0][0]), cy: py(c.points[0][1]), r: 3 })
+      : svg("path", { class: "c" + c.style, d: c.points.map((p, n) => (n ? "L" : "M") + px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("") }));
+  }
   const last = curves.map((c) => `${c.name} ${format(c.points.at(-1)[1])}${unit && " " + unit}`).join(", ");
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
-  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: 0, "aria-label": `${title}, over ${axes.x}, ${axis().format(x0)} to ${axis().format(x1)}. Newest: ${last}. Arrow keys read single values.` }, parts, cursor);
-  const readout = el("p", { class: "readout", "aria-live": "polite" }, "Newest: " + last);
+  const chosen = svg("rect", { class: "chosen", y: TOP, height: H - BOTTOM - TOP, visibility: "hidden" });
+  const span = `${axis().format(x0)} to ${axis().format(x1)}`;
+  const chart = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: 0,
+    "aria-label": `${title}, over ${axes.x}, ${span}. Newest: ${last}. Arrow keys read single values, plus and minus show less and more, 0 shows all.` }, parts, chosen, cursor);
+  const readout = el("p", { class: "readout", "aria-live": "polite" }, (part ? `${axis().name} ${span}: ` : "Newest: ") + last);
   read(title, chart, cursor, readout, curves, px, (v) => format(v) + (unit && " " + unit));
+  const zoom = zooming(title, chart, chosen, curves[0].points, all, [x0, x1], (x) => x0 + (Math.min(Math.max(x, LEFT), W - RIGHT) - LEFT) / (W - LEFT - RIGHT) * (x1 - x0));
   return el("figure", { "data-chart": title }, el("figcaption", {}, title, unit ? el("span", { class: "muted" }, ` (${unit})`) : null), chart, readout,
-    curves.length > 1 ? legend(curves) : null, note ? el("p", { class: "muted" }, note) : null);
+    curves.length > 1 ? legend(curves) : null, tools(title, zoom), note ? el("p", { class: "muted" }, note) : null);
 }
 
 function range(values) {
@@ -57,8 +68,8 @@ function range(values) {
 }
 
 function legend(curves) {
-  return el("ul", { class: "legend" }, curves.map((c, i) =>
-    el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + (i + 1), d: "M0 4H28" })), c.name)));
+  return el("ul", { class: "legend" }, curves.map((c) =>
+    el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + c.style, d: "M0 4H28" })), c.name)));
 }
 
 // Where the reader's cursor is in a chart, by its title: charts are drawn anew while it is there.
@@ -72,7 +83,7 @@ function read(title, chart, cursor, readout, curves, px, format) {
     const x = main[at][0];
     cursors.set(title, x);
     cursor.setAttribute("x1", px(x)); cursor.setAttribute("x2", px(x)); cursor.setAttribute("visibility", "visible");
-    readout.textContent = `${axis().name} ${axis().format(x)}: ` + curves.map((c) => `${c.name} ${format(nearest(c.points, x)[1])}`).join(", ");
+    readout.textContent = `${axis().name} ${axis().format(x)}: ` + curves.map((c) => `${c.name} ${x < c.points[0][0] || x > c.points.at(-1)[0] ? "–" : format(nearest(c.points, x)[1])}`).join(", ");
   };
   const hide = () => {
     cursors.delete(title);
@@ -104,6 +115,67 @@ function nearest(points, x) {
   let low = 0, high = points.length - 1;
   while (low < high) { const mid = (low + high) >> 1; if (points[mid][0] < x) low = mid + 1; else high = mid; }
   return low > 0 && Math.abs(points[low - 1][0] - x) < Math.abs(points[low][0] - x) ? points[low - 1] : points[low];
+}
+
+// Which range of a chart the reader wants to see, by its title, and over what: {x, from, to}.
+const zooms = new Map();
+let drag = null, again = () => {};
+
+// whenZoomed says what draws the charts anew, and tells why.
+export function whenZoomed(draw) { again = draw; }
+
+// dragging reports whether the reader is choosing a range, which drawing anew would undo.
+export const dragging = () => drag !== null;
+
+// zoomed is the range of a chart that is shown alone; null: all of it is.
+function zoomed(title, points) {
+  const z = zooms.get(title);
+  if (z && z.x === axes.x && points.some((p) => p[0] >= z.from && p[0] <= z.to)) return [z.from, z.to];
+  zooms.delete(title);
+  return null;
+}
+
+// zooming lets the reader choose a range of a chart, and returns its buttons. all is the range that there is, now the one
+// that is shown, value turns a place in the chart into one on its axis.
+function zooming(title, chart, chosen, points, all, now, value) {
+  const set = (from, to) => {
+    if (from <= all[0] && to >= all[1]) zooms.delete(title);
+    else if (points.filter((p) => p[0] >= from && p[0] <= to).length < 2) return again("There is nothing more to see there.");
+    else zooms.set(title, { x: axes.x, from, to });
+    cursors.delete(title);
+    again(zooms.has(title) ? `${title}: ${axis().name} ${axis().format(from)} to ${axis().format(to)}` : `${title}: whole range`);
+  };
+  const scale = (by) => {
+    const half = Math.min((now[1] - now[0]) * by, all[1] - all[0]) / 2, middle = Math.min(Math.max(cursors.get(title) ?? now[1], all[0] + half), all[1] - half);
+    set(middle - half, middle + half);
+  };
+  const whole = () => { chart.focus({ preventScroll: true }); set(...all); };
+  chart.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const does = { "+": () => scale(0.5), "=": () => scale(0.5), "-": () => scale(2), 0: whole }[e.key];
+    if (does) { e.preventDefault(); does(); }
+  });
+  const place = (e) => { const box = chart.getBoundingClientRect(); return value((e.clientX - box.left) / box.width * W); };
+  chart.addEventListener("pointerdown", (e) => {
+    if (e.button !== 0) return;
+    drag = { from: place(e), x: e.clientX };
+    chart.setPointerCapture(e.pointerId);
+  });
+  chart.addEventListener("pointermove", (e) => {
+    if (!drag) return;
+    const ends = [drag.from, place(e)].sort((a, b) => a - b).map((x) => LEFT + (x - now[0]) / (now[1] - now[0]) * (W - LEFT - RIGHT));
+    chosen.setAttribute("x", ends[0]); chosen.setAttribute("width", ends[1] - ends[0]); chosen.setAttribute("visibility", "visible");
+  });
+  const end = (e) => {
+    const from = drag;
+    drag = null;
+    chosen.setAttribute("visibility", "hidden");
+    if (e.type === "pointerup" && from && Math.abs(e.clientX - from.x) > 8) set(...[from.from, place(e)].sort((a, b) => a - b));
+  };
+  chart.addEventListener("pointerup", end);
+  chart.addEventListener("pointercancel", end);
+  const button = (text, label, does) => el("button", { type: "button", id: `${text} ${title}`, "aria-label": `${label}: ${title}`, onclick: does }, text);
+  return [points.length > 2 ? button("Zoom in", "Zoom in", () => scale(0.5)) : null, zooms.has(title) ? button("Whole range", "Whole range", whole) : null];
 }
 
 export const phases = [

@@ -2,6 +2,7 @@
 import { el, key, section, short, tile, whole } from "./parts.js";
 import { places } from "./axes.js";
 import { lines } from "./charts.js";
+import { overlay } from "./other.js";
 
 const unit = 1000; // of a claimed loss in the log
 
@@ -25,11 +26,12 @@ export function learning(data) {
     { name: "median claim", points: each((r) => r.x / unit) },
     { name: "median + spread", points: each((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: each((r) => (r.x - r.y) / unit) }]
     : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
+  const claims = (r) => r.a > 0;
   const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
     : "No witness claims a loss. As reported by the members whose event logs this page reads; nobody signs it.";
   return section("Learning", el("div", { class: "pair" },
-    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: claimed, format: (v) => short(v, 4), note }),
-    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }], note: "While it computes, as claimed by witnesses." }) : null),
+    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => r.x / r.a / unit, claims)], format: (v) => short(v, 4), note }),
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => r.z / r.a, claims)], note: "While it computes, as claimed by witnesses." }) : null),
   c ? far(c) : null);
 }
 

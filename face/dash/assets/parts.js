@@ -89,6 +89,18 @@ export function when(ms) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+// download gives the reader a file.
+export function download(blob, name) {
+  const url = URL.createObjectURL(blob), link = el("a", { href: url, download: name.replace(/[^A-Za-z0-9._-]+/g, "_") });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+// part is how much of something is done, as text.
+export const part = (done, all) => all > 0 ? Math.floor(100 * Math.min(1, done / all)) + " %" : "0 %";
+
 // key is a long key, cut short; its whole text is at hand.
 export function key(id, names) {
   if (!id) return "";

@@ -1,6 +1,6 @@
 // The log, checked by the reader's own browser: of a page from a server when the reader asks for it, of a saved one
 // before anything is shown.
-import { bytes, el, section, whole } from "./parts.js";
+import { bytes, el, part, section, whole } from "./parts.js";
 
 const $ = (id) => document.getElementById(id);
 const policy = globalThis.trustedTypes ? trustedTypes.createPolicy("worker", { createScriptURL: (url) => url }) : { createScriptURL: (url) => url };
@@ -12,18 +12,46 @@ export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent)
 const check = { run: null, busy: false, progress: null, report: null, failed: "", told: "" };
 let worker = null, waiting = null;
 
-function unpacked(id) {
-  const text = $(id).textContent, piece = 1 << 20, parts = [];
+const maxLog = 128 << 20; // bytes, unpacked
+
+function unpacked(text) {
+  const piece = 1 << 20, parts = [];
   for (let at = 0; at < text.length; at += piece) parts.push(Uint8Array.from(atob(text.slice(at, at + piece)), (c) => c.charCodeAt(0)));
   return new Blob(parts);
 }
 
-const gunzipped = async (blob) => new Uint8Array(await new Response(blob.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+const ofPage = (id) => unpacked($(id).textContent);
+
+async function gunzipped(blob) {
+  const parts = [];
+  let size = 0;
+  for (const reader = blob.stream().pipeThrough(new DecompressionStream("gzip")).getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    parts.push(value);
+    if ((size += value.length) > maxLog) throw new Error("its log is too long for a page");
+  }
+}
+
+// savedLog is the log in the text of a saved page.
+export async function savedLog(page) {
+  const found = /<script id="saved-log" type="application\/octet-stream">([A-Za-z0-9+\/=]*)<\/script>/.exec(page);
+  if (!found) throw new Error("it is a page without a log");
+  return gunzipped(unpacked(found[1]));
+}
+
+// savedProgram is the verifier in a saved page; undefined: a worker fetches it.
+export const savedProgram = async () => saved ? (await gunzipped(ofPage("saved-verifier"))).buffer : undefined;
+
+// newWorker starts what a verifier runs in.
+export function newWorker() {
+  const source = saved ? URL.createObjectURL(new Blob([ofPage("saved-worker")], { type: "text/javascript" })) : "worker.js";
+  return new Worker(policy.createScriptURL(source), saved ? {} : { type: "module" });
+}
 
 function start(job, changed) {
   if (worker) worker.terminate();
-  const source = saved ? URL.createObjectURL(new Blob([unpacked("saved-worker")], { type: "text/javascript" })) : "worker.js";
-  worker = new Worker(policy.createScriptURL(source), saved ? {} : { type: "module" });
+  worker = newWorker();
   Object.assign(check, { run: job.run, busy: true, progress: null, report: null, failed: "" });
   return new Promise((done) => {
     const ended = (change) => { Object.assign(check, change, { busy: false }); changed(); done(); };
@@ -41,8 +69,8 @@ function start(job, changed) {
 
 // checkSaved verifies the log of a saved page.
 export async function checkSaved(changed) {
-  const [log, program] = await Promise.all(["saved-log", "saved-verifier"].map((id) => gunzipped(unpacked(id))));
-  await start({ run: "saved", log, program: program.buffer, bytes: log.length, told: saved.told }, changed);
+  const [log, program] = await Promise.all([gunzipped(ofPage("saved-log")), savedProgram()]);
+  await start({ run: "saved", log, program, bytes: log.length, told: saved.told }, changed);
 }
 
 // askSaved answers what a server would, from the verified log.
@@ -58,7 +86,7 @@ function drawProgress(total) {
   const bar = $("verify-progress");
   if (!bar || !check.progress) return;
   bar.value = check.progress.bytes;
-  $("verify-count").textContent = `${bytes(check.progress.bytes)} of ${bytes(total)}, ${whole(check.progress.records)} entries verified`;
+  $("verify-count").textContent = `${part(check.progress.bytes, total)}: ${bytes(check.progress.bytes)} of ${bytes(total)}, ${whole(check.progress.records)} entries verified`;
 }
 
 const fact = (name, value) => value ? [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)] : null;

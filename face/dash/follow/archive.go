@@ -68,6 +68,8 @@ func (r *archiveReader) pay(step archive.Step) {
 
 func (r *archiveReader) state() (*coordinator.State, bool) { return r.follower.State() }
 
+func (r *archiveReader) until() int64 { return r.follower.ReadUntil() }
+
 func (r *archiveReader) run() [32]byte { return [32]byte{} }
 
 func (r *archiveReader) keep(*history.History) error { return nil }

@@ -156,3 +156,36 @@ func TestDamage(t *testing.T) {
 		}
 	})
 }
+
+// TestReading: whoever looks before a log is read is told how far its reading is.
+func TestReading(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.journal")
+	long := run
+	long.Rounds = 400
+	if err := dashtest.Write(path, long); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, stop := following(follow.Options{Path: path})
+	defer stop()
+	var told []follow.Reading
+	for deadline := time.Now().Add(time.Minute); l.View().State == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if r := l.View().Reading; r != nil && (len(told) == 0 || *r != told[len(told)-1]) {
+			told = append(told, *r)
+		}
+	}
+	if len(told) < 3 {
+		t.Fatalf("it says %v", told)
+	}
+	for i, r := range told {
+		if r.Size != info.Size() || r.Bytes > r.Size || i > 0 && r.Bytes <= told[i-1].Bytes {
+			t.Errorf("it says %v of a log of %d bytes", told, info.Size())
+		}
+	}
+	if r := l.View().Reading; r != nil {
+		t.Errorf("of a log that is read it says %v", r)
+	}
+}

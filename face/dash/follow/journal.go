@@ -94,6 +94,8 @@ func (r *journalReader) read(see func(history.Entry, *coordinator.State) error) 
 
 func (r *journalReader) state() (*coordinator.State, bool) { return r.follower.State() }
 
+func (r *journalReader) until() int64 { return r.follower.ReadUntil() }
+
 func (r *journalReader) run() [32]byte { return r.follower.Run() }
 
 func (r *journalReader) costs() Costs { return Costs{} }

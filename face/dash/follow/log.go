@@ -33,6 +33,8 @@ type reader interface {
 	read(see func(history.Entry, *coordinator.State) error) error
 	// state returns the newest state.
 	state() (*coordinator.State, bool)
+	// until returns up to about which byte the log was read; others may ask while it is.
+	until() int64
 	// run returns the run's hash, zero where the log does not have it.
 	run() [32]byte
 	// keep writes the history beside the log, if this kind of log does.
@@ -48,6 +50,12 @@ type Extent struct {
 	Records int    `json:"records"`
 	Bytes   int64  `json:"bytes"`
 	Head    string `json:"head"` // hash of the newest record's entry, hex
+}
+
+// Reading is how far the first reading of a log is.
+type Reading struct {
+	Bytes int64 `json:"bytes"` // that were read
+	Size  int64 `json:"size"`  // of the file
 }
 
 // Costs is what the transactions that changed a run on a chain were paid at least: the price that
@@ -69,6 +77,7 @@ type View struct {
 	Problem string             // why nothing comes any more
 	Costs   *Costs             // of a run on a chain
 	Log     *Extent            // of a run on a server
+	Reading *Reading           // before there is a state, once the log's reading has begun
 }
 
 // Log follows the log of a run.
@@ -79,6 +88,7 @@ type Log struct {
 	mu      sync.RWMutex
 	history history.History
 	view    View
+	reader  reader // nil before Run
 }
 
 // NewJournal returns a Log of a server's journal.
@@ -104,7 +114,13 @@ func newLog(o Options, chain bool) *Log {
 func (l *Log) View() View {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.view
+	view := l.view
+	if view.State == nil && l.reader != nil {
+		if file, err := os.Stat(l.options.Path); err == nil && file.Size() > 0 {
+			view.Reading = &Reading{Bytes: min(l.reader.until(), file.Size()), Size: file.Size()}
+		}
+	}
+	return view
 }
 
 // History calls use with the history, which must not be kept. It is used by nobody else meanwhile.
@@ -164,9 +180,11 @@ func (l *Log) open() reader {
 	defer l.mu.Unlock()
 	l.history, l.view.Problem = history.History{}, ""
 	if l.chain {
-		return newArchiveReader(l.options.Path)
+		l.reader = newArchiveReader(l.options.Path)
+		return l.reader
 	}
 	r, kept, err := openJournalReader(l.options)
+	l.reader = r
 	if err != nil {
 		l.options.Logger.Info("the history is made again from the journal", "history", l.options.Keep, "reason", err)
 	}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// needs is what taking part in a run takes of a machine, in bytes, as far as the run's definition says it.
+type needs struct {
+	model  uint64 // the weights, as they are sent and stored
+	memory uint64 // of the host: weights, gradient and momentum, and the logits of a micro batch; activations come on top
+	device uint64 // of a device that computes: weights, gradient and logits
+	disk   uint64 // checkpoints that are kept, one that is written, and the optimizer's state
+	result uint64 // of a member in a round, about; 0: not known
+}
+
+// f32 is the size of a parameter, a gradient and a momentum.
+const f32 = 4
+
+// foreseenUpTo is the largest model, in bytes, of which members keep a copy to go on before a round is decided.
+const foreseenUpTo = 1 << 30
+
+// needsOf computes what a run needs. keep is how many checkpoints stay; 0: all, of which one is counted; −1: none is saved.
+func needsOf(run config.Model, of model.Description, microBatch, keep int) needs {
+	weights := f32 * uint64(of.NumParameters)
+	logits := 2 * f32 * uint64(microBatch) * uint64(run.MaxSeqLen) * uint64(of.VocabSize) // and their gradient
+	n := needs{model: weights, memory: 3*weights + logits, device: 2*weights + logits}
+	if d := run.Optimizer.Distro; d != nil {
+		if d.Lag() == 1 && weights <= foreseenUpTo {
+			n.memory += weights
+		}
+		n.result = resultSize(*d, uint64(of.NumParameters))
+	}
+	if keep >= 0 {
+		n.disk = uint64(max(keep, 1)+1)*weights + weights
+	}
+	return n
+}
+
+// resultSize is about what a result has, in bytes: coefficients of whole chunks, each an index and a value or a sign.
+// Tensors whose sides chunks do not divide have somewhat more.
+func resultSize(d config.Distro, parameters uint64) uint64 {
+	chunk := uint64(d.CompressionChunk) * uint64(d.CompressionChunk)
+	if chunk == 0 {
+		return 0
+	}
+	value := uint64(8 * f32)
+	if d.Quantize1Bit {
+		value = 1
+	}
+	coefficients := (parameters + chunk - 1) / chunk * min(uint64(d.CompressionTopK), chunk)
+	return codec.HeaderSize + (coefficients*(uint64(bits.Len64(chunk-1))+value)+7)/8
+}
+
+// machine is what this machine has, in bytes; 0: nobody knows.
+type machine struct {
+	memory uint64 // that processes can still take
+	disk   uint64 // free where checkpoints go
+	device uint64 // memory of the smallest device that computes
+}
+
+// shortages says of what the machine has too little.
+func (n needs) shortages(has machine) []string {
+	var short []string
+	for _, part := range []struct {
+		name, remedy string
+		wants, has   uint64
+	}{
+		{"memory", "end other programs, or the system may end this one", n.memory, has.memory},
+		{"memory of the device that computes", "choose another --device", n.device, has.device},
+		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.disk, has.disk},
+	} {
+		if part.has > 0 && part.wants > part.has {
+			short = append(short, fmt.Sprintf("%s: it takes at least %s, there are %s; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
+		}
+	}
+	return short
+}
+
+func (n needs) tell(has machine, logger *slog.Logger) {
+	attributes := []any{"model", bytesOf(n.model), "memory_at_least", bytesOf(n.memory)}
+	if has.memory > 0 {
+		attributes = append(attributes, "memory_available", bytesOf(has.memory))
+	}
+	if has.device > 0 {
+		attributes = append(attributes, "device_memory_at_least", bytesOf(n.device), "device_memory", bytesOf(has.device))
+	}
+	if n.disk > 0 {
+		attributes = append(attributes, "disk", bytesOf(n.disk))
+		if has.disk > 0 {
+			attributes = append(attributes, "disk_free", bytesOf(has.disk))
+		}
+	}
+	if n.result > 0 {
+		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.result))
+	}
+	logger.Info("what the run needs, and what this machine has", attributes...)
+	for _, short := range n.shortages(has) {
+		logger.Warn("this machine has too little for the run; it is tried all the same", "of", short)
+	}
+}
+
+// configTimeout bounds how long the model's description is waited for.
+const configTimeout = 10 * time.Second
+
+// tellNeeds says what the run needs and what this machine has. A model that only members have is not described yet.
+func (t *trainers) tellNeeds(ctx context.Context, run config.Model, from coordinator.Checkpoint, hosted string) {
+	modelConfig, err := t.modelConfig(ctx, from, hosted)
+	if err != nil {
+		t.logger.Info("what the run needs is known when its model is here", "reason", err)
+		return
+	}
+	of, err := model.Describe(modelConfig)
+	if err != nil {
+		t.logger.Info("what the run needs is known when its model is here", "reason", err)
+		return
+	}
+	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}
+	if c.CheckpointDir != "" {
+		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
+	}
+	needsOf(run, of, c.MicroBatchSize, keep).tell(has, t.logger)
+}
+
+// modelConfig returns the config.json of the run's model, from the place that it began at.
+func (t *trainers) modelConfig(ctx context.Context, from coordinator.Checkpoint, hosted string) ([]byte, error) {
+	kind := from.Kind
+	if from.Origin != 0 {
+		kind = from.Origin
+	}
+	dir := cmp.Or(t.command.ModelPath, hosted)
+	if dir == "" && kind == coordinator.CheckpointLocal && t.command.AllowLocalPaths {
+		dir = from.Repo
+	}
+	switch {
+	case dir != "":
+		return os.ReadFile(filepath.Join(dir, checkpoint.ConfigFile))
+	case kind == coordinator.CheckpointHub:
+		client, err := t.command.client(t.logger, t.command.AllowPrivateRepos)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, configTimeout)
+		defer cancel()
+		return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision}.Config(ctx)
+	}
+	return nil, errors.New("its members have the model")
+}
+
+// leastMemory returns the memory of the smallest of the devices, 0 if it is not known or none is one but the CPU.
+func leastMemory(devices []torch.Device) (least uint64) {
+	info, err := torch.Loaded()
+	if err != nil {
+		return 0
+	}
+	for _, known := range info.Devices() {
+		for _, device := range devices {
+			if device == known.Device && known.Memory > 0 && (least == 0 || known.Memory < least) {
+				least = known.Memory
+			}
+		}
+	}
+	return least
+}

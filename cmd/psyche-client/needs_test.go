@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+func quickstartModel(t *testing.T) ([]byte, model.Description) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "configs", "quickstart", "model.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := model.Describe(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, of
+}
+
+var quickstartDistro = config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}
+
+// TestNeeds: what the quickstart's model takes, by the figures of its run: its results have 8,334 bytes.
+func TestNeeds(t *testing.T) {
+	_, of := quickstartModel(t)
+	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
+	n := needsOf(run, of, 2, 3)
+	weights, logits := 4*uint64(of.NumParameters), uint64(2*4*2*256*of.VocabSize)
+	if want := (needs{model: weights, memory: 4*weights + logits, device: 2*weights + logits, disk: 5 * weights, result: n.result}); n != want {
+		t.Errorf("%+v, want %+v", n, want)
+	}
+	if n.result < 8334*8/10 || n.result > 8334*11/10 {
+		t.Errorf("a result is said to have about %d bytes, it has 8334", n.result)
+	}
+	lag := quickstartDistro
+	lag.ApplyLag = 2
+	run.Optimizer.Distro = &lag
+	if got := needsOf(run, of, 2, -1); got.memory != n.memory-weights || got.disk != 0 {
+		t.Errorf("where nothing is foreseen or saved: %+v", got)
+	}
+	lag.Quantize1Bit = false
+	if got := needsOf(run, of, 2, 0); got.result < 3*n.result || got.disk != 3*weights {
+		t.Errorf("with values in place of signs, and all checkpoints kept: %+v", got)
+	}
+}
+
+// TestShortages: what is short is said with a remedy, and what nobody knows is not short.
+func TestShortages(t *testing.T) {
+	n := needs{model: 4 << 30, memory: 16 << 30, device: 8 << 30, disk: 20 << 30, result: 5000}
+	if got := n.shortages(machine{}); len(got) != 0 {
+		t.Errorf("of a machine that nobody knows: %q", got)
+	}
+	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: 20 << 30}); len(got) != 0 {
+		t.Errorf("of one that has just enough: %q", got)
+	}
+	var log bytes.Buffer
+	n.tell(machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "it takes at least 16.0 GiB, there are 1.0 GiB", "another --device", "--checkpoint-dir with more room"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &log)
+		}
+	}
+	if got := strings.Count(log.String(), "level=WARN"); got != 3 {
+		t.Errorf("%d warnings:\n%s", got, &log)
+	}
+}
+
+// TestTellNeeds: the model is described by the folder that it is in; where only members have it, that is said.
+func TestTellNeeds(t *testing.T) {
+	text, _ := quickstartModel(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	training := &trainers{command: &trainCommand{}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	training.command.MicroBatchSize, training.command.KeepSteps, training.command.CheckpointDir = 1, 3, dir
+	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
+	training.tellNeeds(t.Context(), run, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir)
+	for _, want := range []string{"what the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("it does not say %q: %s", want, &log)
+		}
+	}
+	log.Reset()
+	training.tellNeeds(t.Context(), run, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, "")
+	if !strings.Contains(log.String(), "its members have the model") {
+		t.Errorf("of a model that members have: %s", &log)
+	}
+}
+
+func TestParseAvailable(t *testing.T) {
+	for text, want := range map[string]uint64{"MemTotal: 9 kB\nMemAvailable:   12 kB\n": 12 << 10, "MemAvailable: x kB": 0, "MemAvailable: 12": 0, "": 0} {
+		if got := parseAvailable([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

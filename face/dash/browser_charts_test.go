@@ -1,0 +1,251 @@
+package dash_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/verify"
+)
+
+// lossChart is the chart of the loss, for querySelector.
+const lossChart = `[data-chart=\"Loss\"]`
+
+// TestCharts has a browser save a chart, show a part of it, and lay another run over it.
+func TestCharts(t *testing.T) {
+	b := open(t)
+	web := page(t, shownRun)
+	t.Run("picture", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		b.savesPicture(t)
+	})
+	t.Run("zoom", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		b.zooms(t)
+	})
+	t.Run("another run", func(t *testing.T) { b.overlays(t, web.URL) })
+	if said := b.said(); said != "" {
+		t.Errorf("the browser complained:\n%s", said)
+	}
+}
+
+// savesPicture presses the button of a chart, and looks at the file.
+func (b *browser) savesPicture(t *testing.T) {
+	saved := b.text(t, `new Promise((done) => {
+	  const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click;
+	  let blob = null;
+	  URL.createObjectURL = (b) => { blob = b; return make.call(URL, b); };
+	  HTMLAnchorElement.prototype.click = function () {
+	    const reader = new FileReader();
+	    reader.onload = () => done(this.download + " " + reader.result.split(",")[1]);
+	    reader.readAsDataURL(blob);
+	    URL.createObjectURL = make; HTMLAnchorElement.prototype.click = click;
+	  };
+	  document.getElementById("png-Loss").click();
+	})`)
+	name, encoded, _ := strings.Cut(saved, " ")
+	if name != "tiny-llama-Loss.png" {
+		t.Errorf("the file is called %q", name)
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := png.Decode(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := image.Bounds(); size.Dx() != 1280 || size.Dy() < 440 {
+		t.Errorf("it has %v pixels", size)
+	}
+	found := make(map[[3]uint32]int)
+	for y := range image.Bounds().Dy() {
+		for x := range image.Bounds().Dx() {
+			r, g, b, _ := image.At(x, y).RGBA()
+			found[[3]uint32{r >> 8, g >> 8, b >> 8}]++
+		}
+	}
+	for what, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x1a, 0x5f, 0xc4}, "spread": {0xa3, 0x42, 0x0b}, "grid": {0xcf, 0xd5, 0xde}, "text": {0x16, 0x19, 0x1f}} {
+		if found[colour] < 20 {
+			t.Errorf("%d pixels are of the colour of the %s", found[colour], what)
+		}
+	}
+	if *pictures != "" {
+		if err := os.WriteFile(filepath.Join(*pictures, name), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// label is what a chart says of itself.
+func (b *browser) label(t *testing.T) string {
+	return b.text(t, `document.querySelector("`+lossChart+` svg").getAttribute("aria-label").split(". ")[0]`)
+}
+
+// zooms drags over a part of a chart, uses its keys, and its buttons.
+func (b *browser) zooms(t *testing.T) {
+	whole := b.label(t)
+	back := `!!document.getElementById("Whole range Loss")`
+	if got := b.text(t, back); got != "false" {
+		t.Error("there is a way back from the whole range")
+	}
+	b.text(t, `document.querySelector("`+lossChart+`").scrollIntoView(), ""`)
+	box := strings.Split(b.text(t, `(() => { const r = document.querySelector("`+lossChart+` svg").getBoundingClientRect(); return [r.left, r.width, r.top + r.height / 2].join(" "); })()`), " ")
+	left, width, y := number(t, box[0]), number(t, box[1]), number(t, box[2])
+	b.mouse(t, input.DispatchMouseEventTypeMousePressed, left+0.5*width, y)
+	b.mouse(t, input.DispatchMouseEventTypeMouseMoved, left+0.6*width, y)
+	b.mouse(t, input.DispatchMouseEventTypeMouseMoved, left+0.75*width, y)
+	if got := b.text(t, `document.querySelector("`+lossChart+` .chosen").getAttribute("visibility")`); got != "visible" {
+		t.Errorf("what is dragged over is %s", got)
+	}
+	b.mouse(t, input.DispatchMouseEventTypeMouseReleased, left+0.75*width, y)
+	if got := b.label(t); got == whole {
+		t.Errorf("after dragging the chart still says %q", got)
+	}
+	if got := b.text(t, back); got != "true" {
+		t.Error("there is no visible way back")
+	}
+	b.axe(t)
+	b.do(t, chromedp.Click(chromedp.CSS(`[id="Whole range Loss"]`)))
+	if got := b.label(t); got != whole {
+		t.Errorf("the whole range is %q, was %q", got, whole)
+	}
+	if got := b.text(t, `document.activeElement === document.querySelector("`+lossChart+` svg")`); got != "true" {
+		t.Error("whoever went back lost the focus")
+	}
+	b.do(t, chromedp.KeyEvent("+"))
+	near := b.label(t)
+	b.do(t, chromedp.KeyEvent(kb.Home), chromedp.KeyEvent("+"))
+	nearer := b.label(t)
+	b.do(t, chromedp.KeyEvent("-"), chromedp.KeyEvent("-"))
+	if far := b.label(t); near == whole || nearer == near || far != whole {
+		t.Errorf("+ shows %q, again %q, and - after that %q", near, nearer, far)
+	}
+	b.do(t, chromedp.KeyEvent("+"), chromedp.KeyEvent("0"))
+	if got := b.label(t); got != whole {
+		t.Errorf("0 shows %q", got)
+	}
+	b.do(t, chromedp.Click(chromedp.CSS(`[id="Zoom in Loss"]`)))
+	if got := b.label(t); got == whole {
+		t.Error("the button shows no less")
+	}
+	b.text(t, `document.querySelector("#axes-x").value = "hours", document.querySelector("#axes-x").dispatchEvent(new Event("change")), ""`)
+	if got := b.text(t, back); got != "false" {
+		t.Error("a range of steps is taken for one of hours")
+	}
+}
+
+func (b *browser) mouse(t *testing.T, kind input.DispatchMouseEventType, x, y float64) {
+	t.Helper()
+	event := input.DispatchMouseEventParams{Type: kind, X: x, Y: y, Button: input.MouseButtonLeft, Buttons: 1, ClickCount: 1}
+	if kind == input.DispatchMouseEventTypeMouseReleased {
+		event.Buttons = 0
+	}
+	if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, event); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// choose gives the page a file, as if the reader had chosen it.
+func (b *browser) choose(t *testing.T, name string, content []byte) {
+	t.Helper()
+	b.text(t, `(() => { const files = new DataTransfer();
+	  files.items.add(new File([Uint8Array.from(atob("`+base64.StdEncoding.EncodeToString(content)+`"), (c) => c.charCodeAt(0))], "`+name+`"));
+	  const field = document.querySelector("#other-file");
+	  field.files = files.files; field.dispatchEvent(new Event("change")); return ""; })()`)
+	b.text(t, `(async () => { const end = Date.now() + 50000; while (document.querySelector("#other-busy")) { if (Date.now() > end) throw new Error("it is busy for ever"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
+}
+
+// overlays lays a log, and a saved page, over a run, and gives it what is neither.
+func (b *browser) overlays(t *testing.T, address string) {
+	verifier := built()
+	if verifier == nil {
+		t.Skip("the verifier was not built (make verifier): no run was laid over another one")
+	}
+	second := dashtest.Options{RunID: "second", Members: 6, Rounds: 90, RoundsPerEpoch: 15}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := dashtest.Write(path, second); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.show(t, address, shownRun.RunID, "light", 1280, 900)
+	alone := b.label(t)
+	b.text(t, `window.said = [], new MutationObserver(() => { const busy = document.querySelector("#other-busy"); if (busy) said.push(busy.textContent); }).observe(document.body, { subtree: true, childList: true, characterData: true }), ""`)
+	b.choose(t, "second.log", log)
+	legend := `[...document.querySelectorAll("` + lossChart + ` .legend li")].map((l) => l.textContent).join(", ")`
+	if got := b.text(t, legend); got != "median claim, median + spread, median − spread, second" {
+		t.Errorf("the loss is of %q", got)
+	}
+	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {
+		t.Errorf("meanwhile it said %q", got)
+	}
+	if got := b.label(t); got == alone {
+		t.Errorf("the chart is as wide as without the longer run: %q", got)
+	}
+	for _, over := range []string{"hours", "tokens"} {
+		b.text(t, `document.querySelector("#axes-x").value = "`+over+`", document.querySelector("#axes-x").dispatchEvent(new Event("change")), ""`)
+		if got := b.text(t, `!!document.querySelector("`+lossChart+` path.c4")`); got != "true" {
+			t.Errorf("over %s the other run is not drawn", over)
+		}
+	}
+	b.axe(t)
+	if *pictures != "" {
+		b.window(t, "overlay")
+	}
+	b.do(t, chromedp.Click(chromedp.CSS("#other-remove")))
+	if got := b.text(t, legend); strings.Contains(got, "second") {
+		t.Errorf("after it was taken away: %q", got)
+	}
+	var page strings.Builder
+	if err := verifier.Save(&page, log, verify.Told{}, "saved"); err != nil {
+		t.Fatal(err)
+	}
+	b.choose(t, "second.html", []byte(page.String()))
+	if got := b.text(t, legend); !strings.HasSuffix(got, ", second") {
+		t.Errorf("of a saved page: %q", got)
+	}
+	log[len(log)/2] ^= 1
+	for name, content := range map[string][]byte{"forged": log, "page": []byte("<!doctype html>"), "empty": nil, "text": []byte("hello")} {
+		b.choose(t, name, content)
+		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" was not laid over this run: ") || !strings.HasSuffix(got, "psyche run export.") {
+			t.Errorf("%s: it says %q", name, got)
+		}
+	}
+}
+
+// TestReadingShown: the page of a log that is being read says how far that is.
+func TestReadingShown(t *testing.T) {
+	b := open(t)
+	web := page(t, shownRun)
+	b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+	b.text(t, `(() => { const real = fetch; window.fetch = async (path, o) => path.startsWith("api/run?")
+	  ? new Response(JSON.stringify({ key: "tiny-llama", status: null, history: null, locations: [], join: "", reading: { bytes: 3145728, size: 8388608 } })) : real(path, o); return ""; })()`)
+	time.Sleep(3 * time.Second)
+	if got := b.text(t, `document.querySelector("#run section").textContent`); !strings.Contains(got, "Its log is read and verified: 37 % of 8 MiB") {
+		t.Errorf("it says %q", got)
+	}
+	b.axe(t)
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

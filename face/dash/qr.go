@@ -1,0 +1,39 @@
+package dash
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/psyche-go/psyche/face/qrcode"
+	"github.com/psyche-go/psyche/record/invite"
+)
+
+// serveQR answers with the QR code of the link to a run, as SVG. The page says by which host the browser reached it.
+func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
+	run, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	state, view := run.state()
+	if state == nil {
+		http.Error(w, "the state of this run is not known yet", http.StatusNotFound)
+		return
+	}
+	if command, _ := run.joinCommand(state, view.Run); command == "" || run.link(state, view.Run) == "" {
+		http.Error(w, "there is no link to this run here", http.StatusNotFound)
+		return
+	}
+	link, err := invite.Parse(strings.Replace(run.link(state, view.Run), HostPlaceholder, r.URL.Query().Get("host"), 1))
+	if err != nil {
+		http.Error(w, "host: want the name or address of the server: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	code, err := qrcode.Of(link.String())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "image/svg+xml")
+	w.Header().Set("Cache-Control", "max-age=60") // the page is drawn anew every two seconds
+	_, _ = w.Write(code.SVG())                    // fails when the reader is gone
+}

@@ -1,0 +1,122 @@
+package invite
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+const (
+	// ChainScheme begins every link to a run on a chain.
+	ChainScheme = "psyche+solana"
+
+	maxNodes   = 3   // of a chain that a link names
+	maxAddress = 512 // bytes of a node's
+)
+
+// maxChainSize bounds a link to a run on a chain in bytes: every byte of its addresses may be escaped.
+const maxChainSize = len(ChainScheme+"://") + 2*maxKey + 3*coordinator.MaxRunIDLength + len("/?authority=") + maxNodes*(len("&rpc=")+3*maxAddress)
+
+// ChainLink says where a run on a chain is. Program, authority and the run's id name its account, which nobody but
+// the program can write to:
+//
+//	psyche+solana://PROGRAM/RUN?authority=KEY&rpc=URL
+type ChainLink struct {
+	Program   identity.ID // that hosts the run
+	RunID     string
+	Authority identity.ID // main one, that began the run
+	RPC       []string    // http and https addresses of nodes, whose answers are compared; 1 to 3
+}
+
+// IsChain reports whether a text wants to be a link to a run on a chain.
+func IsChain(text string) bool {
+	return strings.HasPrefix(unquote(strings.TrimSpace(text)), ChainScheme+"://")
+}
+
+// String returns the link. ParseChain reads it again if Check finds nothing wrong.
+func (l ChainLink) String() string {
+	text := fmt.Sprintf("%s://%s/%s?authority=%s", ChainScheme, l.Program, escape(l.RunID), l.Authority)
+	for _, address := range l.RPC {
+		text += "&rpc=" + escape(address)
+	}
+	return text
+}
+
+// ForShell returns the link as it can be typed into a shell.
+func (l ChainLink) ForShell() string { return "'" + l.String() + "'" }
+
+// ParseChain reads a link to a run on a chain, with or without the quotes of a shell. Its errors are ErrLink.
+func ParseChain(text string) (ChainLink, error) {
+	l, err := parseChain(unquote(strings.TrimSpace(text)))
+	if err != nil {
+		return ChainLink{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+	}
+	return l, nil
+}
+
+func parseChain(text string) (l ChainLink, err error) {
+	if len(text) > maxChainSize {
+		return l, fmt.Errorf("it has %d bytes, want at most %d", len(text), maxChainSize)
+	}
+	rest, ok := strings.CutPrefix(text, ChainScheme+"://")
+	if !ok {
+		return l, fmt.Errorf("it begins with %q, want %s://PROGRAM/RUN?authority=…&rpc=…, as psyche run invite prints it", beginning(text), ChainScheme)
+	}
+	place, query, _ := strings.Cut(rest, "?")
+	program, name, _ := strings.Cut(place, "/")
+	if l.Program, err = parseKey(program); err != nil {
+		return l, fmt.Errorf("its program: %w", err)
+	}
+	if l.RunID, err = parseName(name); err != nil {
+		return l, err
+	}
+	authorities := 0
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		switch {
+		case part == "" && query == "":
+		case name == "authority":
+			authorities++
+			if l.Authority, err = parseKey(value); err != nil {
+				return l, fmt.Errorf("its authority: %w", err)
+			}
+		case name == "rpc":
+			address, err := url.PathUnescape(value)
+			if err != nil || escape(address) != value {
+				return l, fmt.Errorf("its node %q has a character that has to be escaped, or one escaped that need not be", beginning(value))
+			}
+			l.RPC = append(l.RPC, address)
+		default:
+			return l, fmt.Errorf("its part %q is not known to this version, want authority and rpc", beginning(part))
+		}
+	}
+	if authorities != 1 {
+		return l, fmt.Errorf("it has %d authorities, want 1", authorities)
+	}
+	return l, l.Check()
+}
+
+// Check returns what would keep others from joining by the link.
+func (l ChainLink) Check() error {
+	switch {
+	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
+		return fmt.Errorf("its run %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
+	case l.Program == identity.ID{}:
+		return errors.New("its program is zero")
+	case l.Authority == identity.ID{}:
+		return errors.New("its authority is zero, want the main authority of the run")
+	case len(l.RPC) == 0 || len(l.RPC) > maxNodes:
+		return fmt.Errorf("it names %d nodes (rpc=…), want 1 to %d: a shell that is given no quotes keeps what is behind the &", len(l.RPC), maxNodes)
+	}
+	for _, address := range l.RPC {
+		parsed, err := url.Parse(address)
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
+			return fmt.Errorf("its node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes, without a name before an @", beginning(address), maxAddress)
+		}
+	}
+	return nil
+}

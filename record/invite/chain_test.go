@@ -1,0 +1,75 @@
+package invite
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+var testAuthority = identity.FromSeed([identity.SeedSize]byte{2}).ID()
+
+// TestChainLink: a link is read as it was written, and may be typed in quotes.
+func TestChainLink(t *testing.T) {
+	for _, want := range []ChainLink{
+		{testKey, "friends", testAuthority, []string{"http://127.0.0.1:8899"}},
+		{testKey, "a run/of é", testAuthority, []string{"https://api.devnet.solana.com", "https://node.example/path?key=a%20b&c=1'", "http://[2001:db8::1]:1"}},
+		{testKey, strings.Repeat("é", 32), testAuthority, []string{"http://h/" + strings.Repeat("'", maxAddress-len("http://h/"))}},
+	} {
+		text := want.String()
+		if !IsChain(text) || !IsChain(want.ForShell()) || IsChain(link("host/r")) || strings.ContainsAny(text, "' \t\n\"\\$`") || len(text) > maxChainSize {
+			t.Errorf("%s is no link to a run on a chain", text)
+		}
+		if got, err := ParseChain(want.ForShell()); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+// TestChainLinkErrors: each part that is wrong is named.
+func TestChainLinkErrors(t *testing.T) {
+	good := ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String()
+	none := identity.ID{}.String()
+	for text, part := range map[string]string{
+		"":                  "it begins with",
+		link("host/r"):      "want psyche+solana://PROGRAM/RUN",
+		good[:len(good)-12]: `its node "ht"`,
+		good + "&key=1":     `its part "key=1" is not known`,
+		good + "&authority=" + testAuthority.String():          "it has 2 authorities",
+		strings.Split(good, "&")[0]:                            "a shell that is given no quotes",
+		strings.Split(good, "?")[0]:                            "it has 0 authorities",
+		good + strings.Repeat("&rpc=http%3A%2F%2Fh", maxNodes): "it names 4 nodes",
+		good + "&rpc=ftp%3A%2F%2Fh":                            `its node "ftp://h"`,
+		good + "&rpc=http%3A%2F%2Fa%3Ab%40h":                   "without a name before an @",
+		good + "&rpc=http://h":                                 "has to be escaped",
+		strings.Replace(good, testKey.String(), "0", 1):        "its program: its key is",
+		strings.Replace(good, testKey.String(), none, 1):       "its program is zero",
+		strings.Replace(good, testAuthority.String(), none, 1): "its authority is zero",
+		strings.Replace(good, "/r?", "/?", 1):                  "it names no run",
+		good + strings.Repeat("x", maxChainSize):               "want at most",
+	} {
+		if _, err := ParseChain(text); !errors.Is(err, ErrLink) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v\twant %q", text, err, part)
+		}
+	}
+}
+
+// FuzzParseChain reads arbitrary text: nothing but an ErrLink, or a link that says the same again.
+func FuzzParseChain(f *testing.F) {
+	f.Add(ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String())
+	f.Add(ChainScheme + "://")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ParseChain(text)
+		if err != nil {
+			if !errors.Is(err, ErrLink) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if again, err := ParseChain(l.String()); err != nil || !reflect.DeepEqual(again, l) {
+			t.Fatalf("%q is %s, which is %+v, %v", text, l, again, err)
+		}
+	})
+}
