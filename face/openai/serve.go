@@ -41,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		close(s.closing)
-		if within(graceTimeout, web.Shutdown) == nil {
+		if within(s.grace, web.Shutdown) == nil {
 			return
 		}
 		cut(errClosing)

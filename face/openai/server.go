@@ -74,6 +74,7 @@ type Server struct {
 	locked  bool              // a key is needed
 	logger  *slog.Logger
 	started time.Time
+	grace   time.Duration // for answers that are being written when the server ends
 	mux     *http.ServeMux
 
 	places  chan struct{} // of those that run and wait
@@ -90,7 +91,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("%d requests that run and %d that wait, for %v: want at least 1, 0 and more than no time", l.Running, l.Waiting, l.Time)
 	}
 	s := &Server{
-		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), mux: http.NewServeMux(),
+		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
 		places: make(chan struct{}, l.Running+l.Waiting), slots: make(chan struct{}, l.Running), closing: make(chan struct{}),
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))

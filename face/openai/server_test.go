@@ -429,12 +429,20 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
-// TestEnd ends a server: who waits is refused, an answer that is being written ends by itself or is cut.
+// TestEnd ends a server: who waits is refused, an answer that is being written ends by itself, or is cut with an error.
 func TestEnd(t *testing.T) {
+	t.Run("in time", func(t *testing.T) { testEnd(t, false) })
+	t.Run("cut", func(t *testing.T) { testEnd(t, true) })
+}
+
+func testEnd(t *testing.T, cut bool) {
 	tokens, began, release, _ := blocked()
 	s, err := New(described(t, tokens), limits, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if cut {
+		s.grace = 10 * time.Millisecond
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -457,8 +465,13 @@ func TestEnd(t *testing.T) {
 	if refused := <-waiting; refused.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("who waited got %d", refused.StatusCode)
 	}
-	close(release)
-	if rest, err := io.ReadAll(lines); err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+	last := "data: [DONE]\n\n"
+	if cut {
+		last = `"message":"the server is ending","param":null,"type":"server_error"}}` + "\n\n"
+	} else {
+		close(release)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.HasSuffix(string(rest), last) {
 		t.Errorf("the answer ended with %q, %v", rest, err)
 	}
 	if err := <-served; err != nil {
