@@ -7,6 +7,7 @@
 //	psyche-client solo --model model --data-path data --optimizer distro --save out
 //	psyche-client evaluate --model out --data data/heldout
 //	psyche-client generate --model out --prompt "func main"
+//	psyche-client serve-model --model out
 //
 // Each command is one file: an options struct, which is also its help text, and a Run
 // method. Exit codes: 0 done, 1 failed, 2 wrong command line, 4 the run or its

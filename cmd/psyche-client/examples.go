@@ -11,6 +11,8 @@ var examples = manual.Examples{
 	"solo --model model --data-path data --steps 200 --save trained",
 	"evaluate --model trained --data data/heldout",
 	"generate --model trained --prompt 'func main() {'",
+	"serve-model --model trained",
+	"serve-model --model Qwen/Qwen3-0.6B --http-addr 0.0.0.0:8000 --api-key-file key.txt --device cuda",
 	"download Qwen/Qwen3-0.6B",
 	"upload trained me/my-model",
 }

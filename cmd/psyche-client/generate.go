@@ -40,7 +40,8 @@ the newer half of what the model can see.
 
 With --chat the template of chat_template.jinja, or of tokenizer_config.json, makes one text
 of the prompt as a user's message, up to where the model's answer begins. What a template uses
-that this program does not know is an error that names it.`
+that this program does not know is an error that names it, and so are control tokens of the
+model in the prompt, which would end the message.`
 }
 
 // Run prints the prompt and what follows it.
@@ -49,13 +50,9 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	text, found := s.File(tokenizerFile)
-	if !found {
-		return fmt.Errorf("%s has no %s, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", c.Model, tokenizerFile)
-	}
-	coder, err := tokenizer.Parse(text)
+	coder, err := readTokenizer(c.Model, s)
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", c.Model, tokenizerFile, err)
+		return err
 	}
 	ids, err := c.encode(coder, s)
 	if err != nil {
@@ -84,14 +81,12 @@ func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapsh
 		if template, named, err = chat.Load(s.File); err != nil {
 			return nil, fmt.Errorf("--chat: %s: %w", c.Model, err)
 		}
-		var text string
-		text, err = template.Render(chat.Input{
+		ids, err = template.Encode(coder, chat.Input{
 			Messages: []chat.Message{{Role: "user", Content: c.Prompt}}, AddGenerationPrompt: true, Tokens: named, Now: time.Now(),
-		})
-		if err != nil {
+		}, endTokens(s))
+		if err != nil && !errors.Is(err, chat.ErrControl) {
 			return nil, fmt.Errorf("--chat: the chat template of %s: %w", c.Model, err)
 		}
-		ids, err = coder.Encode([]byte(text)) // the template has the tokens that begin a text
 	}
 	switch {
 	case err != nil:
@@ -102,8 +97,21 @@ func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapsh
 	return ids, nil
 }
 
+// readTokenizer returns the tokenizer of a model of the given name.
+func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, error) {
+	text, found := s.File(tokenizerFile)
+	if !found {
+		return nil, fmt.Errorf("%s has no %s, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", name, tokenizerFile)
+	}
+	coder, err := tokenizer.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", name, tokenizerFile, err)
+	}
+	return coder, nil
+}
+
 // network makes the model on an engine of its own.
-func (c *generateCommand) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
+func (c inferenceFlags) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
 	devices, err := c.devices(1)
 	if err != nil {
 		return nil, err

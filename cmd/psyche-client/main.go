@@ -29,16 +29,17 @@ import (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
 
-	Join      joinCommand      `cmd:"" help:"Join the run of a link and train until it is finished." group:"Take part:"`
-	Train     trainCommand     `cmd:"" help:"Join a run and train until it is finished." group:"Take part:"`
-	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights." group:"Work with models alone:"`
-	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network." group:"Work with models alone:"`
-	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model: its mean loss on token files, its scores in tasks." group:"Work with models alone:"`
-	Generate  generateCommand  `cmd:"" help:"Write text with a model." group:"Work with models alone:"`
-	Download  downloadCommand  `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket." group:"Move models:"`
-	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket." group:"Move models:"`
-	Doctor    doctorCommand    `cmd:"" help:"Show what is installed, and what is missing." group:"This program:"`
-	Version   versionCommand   `cmd:"" help:"Print the version of the program." group:"This program:"`
+	Join       joinCommand       `cmd:"" help:"Join the run of a link and train until it is finished." group:"Take part:"`
+	Train      trainCommand      `cmd:"" help:"Join a run and train until it is finished." group:"Take part:"`
+	InitModel  initModelCommand  `cmd:"" help:"Make a new model with random weights." group:"Work with models alone:"`
+	Solo       soloCommand       `cmd:"" help:"Train a model alone, without a network." group:"Work with models alone:"`
+	Evaluate   evaluateCommand   `cmd:"" help:"Measure a model: its mean loss on token files, its scores in tasks." group:"Work with models alone:"`
+	Generate   generateCommand   `cmd:"" help:"Write text with a model." group:"Work with models alone:"`
+	ServeModel serveModelCommand `cmd:"" help:"Answer programs that speak OpenAI's API with a model." group:"Work with models alone:"`
+	Download   downloadCommand   `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket." group:"Move models:"`
+	Upload     uploadCommand     `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket." group:"Move models:"`
+	Doctor     doctorCommand     `cmd:"" help:"Show what is installed, and what is missing." group:"This program:"`
+	Version    versionCommand    `cmd:"" help:"Print the version of the program." group:"This program:"`
 
 	ShowIdentity showIdentityCommand `cmd:"" help:"Print the id that a key gives its owner in runs." group:"Take part:"`
 	PrintAllHelp manualCommand       `cmd:"" hidden:"" help:"Print the help of every command."`

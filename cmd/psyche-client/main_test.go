@@ -368,6 +368,7 @@ func TestGenerateChat(t *testing.T) {
 	if plain != rendered+answer {
 		t.Errorf("%q, want what follows the prompt in %q", answer, plain)
 	}
+	fail(t, exitFailure, "control tokens in a message", append(ask, "a\x00b", "--chat")...) // 0 is eos_token_id
 	write("{{ messages | nosuch }}")
 	fail(t, exitFailure, "nosuch", append(ask, "What", "--chat")...)
 }

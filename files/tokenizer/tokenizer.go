@@ -56,6 +56,13 @@ func (t *Tokenizer) ID(token string) (id int32, found bool) {
 	return id, found
 }
 
+// Added reports whether an id is that of an added token, which is found in text before anything else
+// is, and whether the file calls it special.
+func (t *Tokenizer) Added(id int32) (added, special bool) {
+	special, added = t.special[id]
+	return added, special
+}
+
 func (t *Tokenizer) has(id int32) bool {
 	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""
 }

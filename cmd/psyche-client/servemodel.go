@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/psyche-go/psyche/face/openai"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/model/generate"
+)
+
+// apiKeyVariable holds the key that requests have to bring, for the environment of a service.
+const apiKeyVariable = "PSYCHE_API_KEY"
+
+type serveModelCommand struct {
+	Model          string        `required:"" placeholder:"MODEL" group:"The model:" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
+	Name           string        `placeholder:"NAME" group:"The model:" help:"By which requests name the model. Default: OWNER/NAME, or the folder's name."`
+	ChatTemplate   string        `type:"existingfile" placeholder:"FILE" group:"The model:" help:"Chat template in Jinja's language, in place of the model's own."`
+	HTTPAddr       string        `name:"http-addr" default:"127.0.0.1:8000" placeholder:"HOST:PORT" group:"Requests:" help:"Where requests are answered (${default}). Port 0: a free one."`
+	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the key that requests have to bring as Authorization: Bearer KEY. Default: what PSYCHE_API_KEY holds; without either everybody who reaches the address is answered."`
+	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Answers that are written at once, in turns, a token each (${default}). Each keeps keys and values of its own text."`
+	MaxWaiting     int           `default:"16" placeholder:"N" group:"Requests:" help:"Requests that wait for one of these to end (${default}). More are refused with status 429."`
+	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time that a request gets, with its wait (${default}). The answer is cut then."`
+	Threads        threadCount   `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	libraryFlags   `embed:""`
+	inferenceFlags `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *serveModelCommand) Help() string {
+	return `Answers POST /v1/chat/completions and /v1/completions, whole or streamed, and GET /v1/models and
+/healthz, as OpenAI's API has them, until it is interrupted. Chats need a template: the model's own
+or that of --chat-template. A field of a request that would change the answer and is not known here
+is refused by name; a message that has control tokens of the model is refused too.
+
+It is for talking to a checkpoint, not for serving many: answers take turns, and each token is
+computed for one of them. vLLM loads the same folder: vllm serve MODEL --dtype float32.`
+}
+
+// Run answers until ctx ends.
+func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	s, err := readModel(ctx, t, c.Model)
+	if err != nil {
+		return err
+	}
+	served, err := c.served(s)
+	if err != nil {
+		return err
+	}
+	if err := c.load(c.Threads, t.logger()); err != nil {
+		return err
+	}
+	network, err := c.network(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = network.Engine().Close() }()
+	served.Context, served.Tokens = network.MaxTokens(), c.writer(network, served)
+	logger := slog.New(tint.NewTextHandler(t.Err, &tint.Options{TimeFormat: time.TimeOnly, NoColor: true}))
+	server, err := openai.New(served, openai.Limits{Running: c.MaxRunning, Waiting: c.MaxWaiting, Time: c.MaxTime}, key, logger)
+	if err != nil {
+		return usageError{fmt.Errorf("--max-running, --max-waiting, --max-time: %w", err)}
+	}
+	listener, err := c.listen(ctx, key != "", logger)
+	if err != nil {
+		return err
+	}
+	if served.Template == nil {
+		logger.Warn("there are no chats, only /v1/completions", "because", served.NoTemplate)
+	}
+	if _, err := fmt.Fprintf(t.Err, "psyche-client: %s answers at http://%s/v1\n", served.Name, listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	return server.Serve(ctx, listener)
+}
+
+// served describes the model, but for what needs libtorch.
+func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err error) {
+	if m.Name = c.Name; m.Name == "" {
+		m.Name = c.Model
+		if info, err := os.Stat(c.Model); err == nil && info.IsDir() {
+			path, err := filepath.Abs(c.Model)
+			if err != nil {
+				return m, err
+			}
+			m.Name = filepath.Base(path)
+		}
+	}
+	if m.Tokenizer, err = readTokenizer(c.Model, s); err != nil {
+		return m, err
+	}
+	m.Ends = endTokens(s)
+	file := s.File
+	if c.ChatTemplate != "" {
+		text, err := os.ReadFile(c.ChatTemplate)
+		if err != nil {
+			return m, fmt.Errorf("--chat-template: %w", err)
+		}
+		file = func(name string) ([]byte, bool) {
+			if name == "chat_template.jinja" {
+				return text, true
+			}
+			return s.File(name)
+		}
+	}
+	m.Template, m.Named, err = chat.Load(file)
+	if err != nil && c.ChatTemplate != "" {
+		return m, fmt.Errorf("--chat-template %s: %w", c.ChatTemplate, err)
+	}
+	if err != nil {
+		m.Template, m.NoTemplate = nil, err
+	}
+	return m, nil
+}
+
+// writer lets the model write for a server. Texts that are written at once take turns on the engine.
+func (c *serveModelCommand) writer(network model.Model, served openai.Model) func(context.Context, []int32, openai.Options, func(int32) error) error {
+	return func(ctx context.Context, prompt []int32, o openai.Options, emit func(int32) error) error {
+		return generate.Tokens(ctx, network, prompt, generate.Options{
+			MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Seed: o.Seed,
+			RepetitionPenalty: 1, Stop: served.Ends, Vocab: served.Tokenizer.VocabSize(),
+		}, emit)
+	}
+}
+
+// listen opens the address, and warns where others than this machine reach it.
+func (c *serveModelCommand) listen(ctx context.Context, locked bool, logger *slog.Logger) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", c.HTTPAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--http-addr: %w", err)
+	}
+	if at, ok := listener.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		logger.Warn("other machines reach this address, and nothing is encrypted: put a server with TLS before it", "address", listener.Addr(), "needs_a_key", locked)
+	}
+	return listener, nil
+}
+
+// key returns the key that requests have to bring, or none.
+func (c *serveModelCommand) key() (string, error) {
+	const most = 4096 // bytes
+	key, set := []byte(os.Getenv(apiKeyVariable)), os.Getenv(apiKeyVariable) != ""
+	from := apiKeyVariable
+	if c.APIKeyFile != "" {
+		from, set = "--api-key-file "+c.APIKeyFile, true
+		file, err := os.Open(c.APIKeyFile)
+		if err != nil {
+			return "", fmt.Errorf("--api-key-file: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		if key, err = io.ReadAll(io.LimitReader(file, most+1)); err != nil {
+			return "", fmt.Errorf("--api-key-file: %w", err)
+		}
+	}
+	key = bytes.TrimSpace(key)
+	if set && (len(key) == 0 || len(key) > most || bytes.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
+		return "", usageError{fmt.Errorf("%s: want one line of 1 to %d ASCII characters without blanks", from, most)}
+	}
+	return string(key), nil
+}

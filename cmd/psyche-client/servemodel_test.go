@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// answering starts serve-model and returns the address that it prints, and what interrupts it and returns its exit code.
+func answering(t *testing.T, args ...string) (url string, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	printed := make(chan string, 1)
+	var mu sync.Mutex
+	var all bytes.Buffer
+	at := regexp.MustCompile(`answers at (http://\S+)\n`)
+	out := writer(func(line []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		all.Write(line)
+		if found := at.FindSubmatch(line); found != nil {
+			printed <- string(found[1])
+		}
+	})
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"serve-model", "--http-addr", "127.0.0.1:0", "--threads", "1"}, args...), terminal{io.Discard, out})
+	}()
+	stop = func() int { cancel(); return <-code }
+	select {
+	case url = <-printed:
+	case n := <-code:
+		cancel()
+		t.Fatalf("exit code %d: %s", n, all.String())
+	}
+	return url, stop
+}
+
+// completion is the part of an answer, or of an event, that tests look at.
+type completion struct {
+	Choices []struct {
+		Text           string
+		Message, Delta struct{ Content string }
+		FinishReason   string `json:"finish_reason"`
+	}
+	Usage struct {
+		Completion int `json:"completion_tokens"`
+	}
+}
+
+func post(t *testing.T, url, body string) string {
+	t.Helper()
+	r, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s, %v", body, r.Status, text, err)
+	}
+	return string(text)
+}
+
+func completed(t *testing.T, text string) (c completion) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Choices) > 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return c
+}
+
+// TestServeModel compares with generate: the answers to a prompt and to a message are the same texts, whole and streamed,
+// also when several are written in turns.
+func TestServeModel(t *testing.T) {
+	requireTorch(t)
+	model, _ := toy(t)
+	template := write(t, filepath.Join(t.TempDir(), "chat.jinja"), []byte("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<model>"))
+	url, stop := answering(t, "--model", model, "--chat-template", template)
+	generated := strings.TrimSuffix(succeed(t, "generate", "--model", model, "--prompt", "<user>What<model>", "--temperature", "0", "--max-tokens", "15", "--threads", "1"), "\n")
+	want := string([]rune(strings.TrimPrefix(generated, "<user>What<model>"))) // JSON has no other bytes
+	const chat = `"model":"model","temperature":0,"max_tokens":15,"messages":[{"role":"user","content":"What"}]`
+	var turns sync.WaitGroup
+	for range 3 {
+		turns.Go(func() {
+			one := completed(t, post(t, url+"/chat/completions", `{`+chat+`}`)).Choices[0]
+			if one.Message.Content != want || one.FinishReason != "length" {
+				t.Errorf("a chat gave %q, %s, want %q", one.Message.Content, one.FinishReason, want)
+			}
+		})
+	}
+	turns.Wait()
+	if one := completed(t, post(t, url+"/completions", `{"model":"model","temperature":0,"max_tokens":15,"prompt":"<user>What<model>"}`)); one.Choices[0].Text != want || one.Usage.Completion != 15 {
+		t.Errorf("a completion gave %q, %d tokens, want %q", one.Choices[0].Text, one.Usage.Completion, want)
+	}
+	streamed := ""
+	for line := range strings.Lines(post(t, url+"/chat/completions", `{"stream":true,`+chat+`}`)) {
+		if data, ok := strings.CutPrefix(line, "data: {"); ok {
+			streamed += completed(t, "{"+data).Choices[0].Delta.Content
+		}
+	}
+	if streamed != want {
+		t.Errorf("a stream gave %q, want %q", streamed, want)
+	}
+	drawn := func(seed string) string {
+		return completed(t, post(t, url+"/completions", `{"model":"model","prompt":"What","seed":`+seed+`}`)).Choices[0].Text
+	}
+	if a, again, b := drawn("1"), drawn("1"), drawn("2"); a != again || a == b {
+		t.Errorf("seeds 1, 1, 2 gave %q, %q, %q", a, again, b)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("interrupted: exit code %d", code)
+	}
+}
+
+func TestServeModelRejects(t *testing.T) {
+	model, _ := toy(t)
+	dir := t.TempDir()
+	serve := []string{"serve-model", "--http-addr", "127.0.0.1:0", "--model", model}
+	t.Setenv(apiKeyVariable, "")
+	fail(t, exitUsage, "one line of 1 to 4096", append(serve, "--api-key-file", write(t, filepath.Join(dir, "empty"), nil))...)
+	fail(t, exitUsage, "one line of 1 to 4096", append(serve, "--api-key-file", write(t, filepath.Join(dir, "two"), []byte("a\nb\n")))...)
+	fail(t, exitFailure, "nosuch", append(serve, "--chat-template", write(t, filepath.Join(dir, "bad.jinja"), []byte("{% nosuch %}")))...)
+	fail(t, exitUsage, "no such file", "serve-model", "--model", filepath.Join(dir, "none"))
+	t.Setenv(apiKeyVariable, "a b")
+	fail(t, exitUsage, apiKeyVariable, serve...)
+	requireTorch(t)
+	if err := os.Unsetenv(apiKeyVariable); err != nil {
+		t.Fatal(err)
+	}
+	fail(t, exitUsage, "0 requests that run", append(serve, "--max-running", "0")...)
+}
+
+func TestServeModelNeedsItsKey(t *testing.T) {
+	requireTorch(t)
+	model, _ := toy(t)
+	key := write(t, filepath.Join(t.TempDir(), "key"), []byte("secret\n"))
+	url, stop := answering(t, "--model", model, "--api-key-file", key, "--name", "mine")
+	defer stop()
+	for sent, status := range map[string]int{"": http.StatusUnauthorized, "Bearer secret": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/models/mine", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", sent)
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if got.StatusCode != status {
+			t.Errorf("%q: %s, want %d", sent, got.Status, status)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package openai
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOpenAIsClient lets OpenAI's own package for Python talk to a server, where Python has it (PYTHONPATH may say where).
+func TestOpenAIsClient(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "python3", "-c", "import openai").CombinedOutput(); err != nil {
+		t.Skipf("needs python3 with the package openai (pip install openai): %v %.200s", err, out)
+	}
+	const answer = "naïve 日本 🙂!"
+	m := described(t, says(answer))
+	m.Context = 1000
+	url := start(t, m, limits, "secret")
+	out, err := exec.CommandContext(ctx, "python3", "-B", "../../scripts/reference/openai_client.py", url, "secret", "toy", answer).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "ok" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,9 @@
+// Package openai answers requests in the form of OpenAI's API, so that programs written for that
+// talk to a model of one's own: POST /v1/chat/completions and /v1/completions, whole or as
+// server-sent events, GET /v1/models and /healthz.
+//
+// [New] takes a [Model], which is a tokenizer, a chat template and a function that writes tokens,
+// and [Server.Serve] answers until its context ends. What a request asks for and this package does
+// not do is refused by name, and never left out: only fields that change no text are ignored.
+// Requests beyond what may run and wait are refused at once.
+package openai

@@ -1,0 +1,63 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// problem is an error as the API words it.
+type problem struct {
+	status  int
+	kind    string // type
+	message string
+	param   string // the field of the request; may be empty
+	code    string // may be empty
+	cause   error  // for the log alone; may be nil
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.message }
+
+func (p *problem) body() any {
+	null := func(text string) any {
+		if text == "" {
+			return nil
+		}
+		return text
+	}
+	return map[string]any{"error": map[string]any{"message": p.message, "type": p.kind, "param": null(p.param), "code": null(p.code)}}
+}
+
+// invalid is a problem of what a request says in a field.
+func invalid(param, code, format string, args ...any) *problem {
+	return &problem{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf(format, args...), param: param, code: code}
+}
+
+var (
+	closing = &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "closing", message: "the server is ending"}
+	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client went away"} // which nobody reads
+)
+
+// early is why a request ended before its time.
+func early(ctx context.Context) *problem {
+	switch context.Cause(ctx) {
+	case errClosing:
+		return closing
+	case errTime:
+		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the time that the server gives a request was over before the answer began"}
+	}
+	return gone
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil { // nothing here has a value without JSON
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the reader may have gone
+}

@@ -1,0 +1,318 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/strictjson"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+// Bounds of a request.
+const (
+	maxMessages = 1 << 12
+	maxStops    = 4
+	maxStop     = 1 << 10 // bytes of one
+)
+
+// request is what a caller asks for.
+type request struct {
+	model       string
+	messages    []chat.Message
+	prompt      string
+	maxTokens   int // 0: not said
+	maxField    string
+	temperature float64
+	topP        float64
+	seed        *int64
+	stops       []string
+	stream      bool
+	usage       bool // in a last event of the stream
+}
+
+// A field reads one value of a request, which is not null.
+type field func(r *request, name string, raw json.RawMessage) *problem
+
+// fields are known to both kinds of requests.
+var fields = map[string]field{
+	"model": func(r *request, name string, raw json.RawMessage) *problem {
+		return read(name, raw, &r.model, "a string")
+	},
+	"temperature": func(r *request, name string, raw json.RawMessage) *problem {
+		return number(name, raw, &r.temperature, 0, 2)
+	},
+	"top_p":      topP,
+	"max_tokens": maxTokens,
+	"seed": func(r *request, name string, raw json.RawMessage) *problem {
+		return read(name, raw, &r.seed, "an integer of 64 bits")
+	},
+	"stop": stops,
+	"stream": func(r *request, name string, raw json.RawMessage) *problem {
+		return read(name, raw, &r.stream, "true or false")
+	},
+	"stream_options": streamOptions,
+
+	"n": only("1"), "frequency_penalty": only("0"), "presence_penalty": only("0"), "logit_bias": only("{}"),
+
+	"user": ignored, "metadata": ignored, "store": ignored, "service_tier": ignored,
+	"safety_identifier": ignored, "prompt_cache_key": ignored, "prompt_cache_retention": ignored,
+}
+
+// chatFields and textFields are those of one kind only.
+var (
+	chatFields = map[string]field{
+		"messages": messages, "max_completion_tokens": maxTokens,
+		"logprobs": only("false"), "top_logprobs": only("0"), "response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
+		"tools": only("[]"), "functions": only("[]"), "tool_choice": only(`"none"`, `"auto"`), "function_call": only(`"none"`, `"auto"`),
+		"parallel_tool_calls": ignored, "prediction": ignored,
+	}
+	textFields = map[string]field{
+		"prompt": prompt, "best_of": only("1"), "echo": only("false"), "suffix": only(`""`),
+	}
+)
+
+// decode reads the body of a request for an answer in a conversation, or for what follows a text.
+func decode(body []byte, inChat bool) (request, *problem) {
+	r := request{temperature: 1, topP: 1}
+	own := textFields
+	if inChat {
+		own = chatFields
+	}
+	if err := strictjson.CheckEscapes(body); err != nil {
+		return r, invalid("", "", "the body is no JSON that all readers take for the same: %v", err)
+	}
+	if !json.Valid(body) {
+		return r, invalid("", "", "the body is no JSON")
+	}
+	problem := object(body, "", func(name string, raw json.RawMessage) *problem {
+		if take := own[name]; take != nil {
+			return take(&r, name, raw)
+		}
+		if take := fields[name]; take != nil {
+			return take(&r, name, raw)
+		}
+		return invalid(name, "unknown_parameter", "%s is not known here, and may change the answer: leave it out", quoted(name))
+	})
+	switch {
+	case problem != nil:
+		return r, problem
+	case r.model == "":
+		return r, invalid("model", "missing_required_parameter", "model is missing: GET /v1/models has its name")
+	case inChat && len(r.messages) == 0:
+		return r, invalid("messages", "missing_required_parameter", "messages is missing or empty")
+	case !inChat && r.prompt == "":
+		return r, invalid("prompt", "missing_required_parameter", "prompt is missing or empty")
+	case r.usage && !r.stream:
+		return r, invalid("stream_options", "", "stream_options is of streams: set stream to true")
+	}
+	return r, nil
+}
+
+// object calls each with the fields of an object that are not null, in their order. at is its place
+// in the request, empty for the whole, which is JSON.
+func object(raw []byte, at string, each func(name string, raw json.RawMessage) *problem) *problem {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return invalid(at, "invalid_type", "%s is %.20s: want an object", cmp.Or(at, "the body"), raw)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		var value json.RawMessage
+		key, err := d.Token()
+		if err = errors.Join(err, d.Decode(&value)); err != nil {
+			return invalid(at, "", "the body is no JSON: %v", err)
+		}
+		name := key.(string) // an object has no other keys
+		if seen[name] {
+			return invalid(at, "", "%s is there twice", quoted(name))
+		}
+		if seen[name] = true; string(value) == "null" {
+			continue
+		}
+		if problem := each(name, value); problem != nil {
+			return problem
+		}
+	}
+	return nil
+}
+
+func quoted(name string) string { return fmt.Sprintf("%.100q", name) }
+
+func read(name string, raw json.RawMessage, to any, want string) *problem {
+	if json.Unmarshal(raw, to) != nil {
+		return invalid(name, "invalid_type", "%s is %.60s: want %s", name, raw, want)
+	}
+	return nil
+}
+
+func number(name string, raw json.RawMessage, to *float64, least, most float64) *problem {
+	want := fmt.Sprintf("a number from %v to %v", least, most)
+	if problem := read(name, raw, to, want); problem != nil {
+		return problem
+	}
+	if !(*to >= least && *to <= most) {
+		return invalid(name, "invalid_value", "%s is %v: want %s", name, *to, want)
+	}
+	return nil
+}
+
+func ignored(*request, string, json.RawMessage) *problem { return nil }
+
+// only takes the values that ask for nothing that is not done here.
+func only(values ...string) field {
+	return func(_ *request, name string, raw json.RawMessage) *problem {
+		var given, allowed any
+		_ = json.Unmarshal(raw, &given) // it was read as JSON already
+		for _, value := range values {
+			if _ = json.Unmarshal([]byte(value), &allowed); reflect.DeepEqual(given, allowed) {
+				return nil
+			}
+		}
+		return invalid(name, "unsupported_parameter", "%s is %.60s, which is not done here: leave it out, or say %s", name, raw, strings.Join(values, " or "))
+	}
+}
+
+func topP(r *request, name string, raw json.RawMessage) *problem {
+	if problem := number(name, raw, &r.topP, 0, 1); problem != nil {
+		return problem
+	}
+	if r.topP == 0 {
+		return invalid(name, "invalid_value", "top_p is 0: want more than 0; a temperature of 0 takes the most likely token always")
+	}
+	return nil
+}
+
+func maxTokens(r *request, name string, raw json.RawMessage) *problem {
+	var n int
+	if problem := read(name, raw, &n, "an integer of at least 1"); problem != nil {
+		return problem
+	}
+	switch {
+	case n < 1:
+		return invalid(name, "invalid_value", "%s is %d: want at least 1", name, n)
+	case r.maxTokens != 0 && r.maxTokens != n:
+		return invalid(name, "invalid_value", "%s is %d and %s is %d: give one of them", r.maxField, r.maxTokens, name, n)
+	}
+	r.maxTokens, r.maxField = n, name
+	return nil
+}
+
+func stops(r *request, name string, raw json.RawMessage) *problem {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		r.stops = []string{one}
+	} else if problem := read(name, raw, &r.stops, "a string, or a list of strings"); problem != nil {
+		return problem
+	}
+	if len(r.stops) > maxStops {
+		return invalid(name, "invalid_value", "stop has %d strings, at most %d are taken", len(r.stops), maxStops)
+	}
+	for _, stop := range r.stops {
+		if stop == "" || len(stop) > maxStop {
+			return invalid(name, "invalid_value", "stop has a string of %d bytes: want 1 to %d", len(stop), maxStop)
+		}
+	}
+	return nil
+}
+
+func streamOptions(r *request, name string, raw json.RawMessage) *problem {
+	return object(raw, name, func(key string, raw json.RawMessage) *problem {
+		switch key {
+		case "include_usage":
+			return read("stream_options.include_usage", raw, &r.usage, "true or false")
+		case "include_obfuscation":
+			return nil // it changes no text
+		}
+		return invalid("stream_options", "unknown_parameter", "stream_options.%.100s is not known here: leave it out", key)
+	})
+}
+
+func prompt(r *request, name string, raw json.RawMessage) *problem {
+	var several []string
+	if json.Unmarshal(raw, &several) == nil && len(several) == 1 {
+		r.prompt = several[0]
+		return nil
+	}
+	return read(name, raw, &r.prompt, "a string, or a list of one; there is one answer to a request, and no lists of tokens")
+}
+
+// roles of messages. Templates of models know these.
+var roles = []string{"system", "user", "assistant"}
+
+func messages(r *request, name string, raw json.RawMessage) *problem {
+	var all []json.RawMessage
+	if problem := read(name, raw, &all, "a list of messages"); problem != nil {
+		return problem
+	}
+	if len(all) > maxMessages {
+		return invalid(name, "invalid_value", "messages has %d, at most %d are taken", len(all), maxMessages)
+	}
+	for i, raw := range all {
+		var m chat.Message
+		at, hasContent := fmt.Sprintf("messages[%d]", i), false
+		problem := object(raw, at, func(key string, raw json.RawMessage) *problem {
+			switch inner := at + "." + key; key {
+			case "role":
+				return read(inner, raw, &m.Role, "a string")
+			case "content":
+				hasContent = true
+				return content(inner, raw, &m.Content)
+			case "annotations": // of an answer that is sent back
+				return only("[]")(r, inner, raw)
+			default:
+				return invalid(at, "unsupported_parameter", "%.100s is not done here, and may change the answer: leave it out", inner)
+			}
+		})
+		switch {
+		case problem != nil:
+			return problem
+		case !slices.Contains(roles, m.Role):
+			return invalid(at+".role", "invalid_value", "%s.role is %.40q: want one of %s", at, m.Role, strings.Join(roles, ", "))
+		case !hasContent:
+			return invalid(at+".content", "missing_required_parameter", "%s.content is missing or null", at)
+		}
+		r.messages = append(r.messages, m)
+	}
+	return nil
+}
+
+// content reads a text, or one in parts.
+func content(at string, raw json.RawMessage, to *string) *problem {
+	if json.Unmarshal(raw, to) == nil {
+		return nil
+	}
+	var parts []json.RawMessage
+	if problem := read(at, raw, &parts, "a string, or a list of parts"); problem != nil {
+		return problem
+	}
+	var whole strings.Builder
+	for i, raw := range parts {
+		var kind, text string
+		place := fmt.Sprintf("%s[%d]", at, i)
+		problem := object(raw, place, func(key string, raw json.RawMessage) *problem {
+			switch inner := place + "." + key; key {
+			case "type":
+				return read(inner, raw, &kind, "a string")
+			case "text":
+				return read(inner, raw, &text, "a string")
+			default:
+				return invalid(place, "unsupported_parameter", "%.100s is not done here: this server reads text only", inner)
+			}
+		})
+		if problem != nil {
+			return problem
+		}
+		if kind != "text" {
+			return invalid(place, "invalid_value", "%s.type is %.40q: this server reads text only", place, kind)
+		}
+		whole.WriteString(text)
+	}
+	*to = whole.String()
+	return nil
+}

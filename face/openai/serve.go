@@ -1,0 +1,70 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// How long answers go on, and are then waited for, when the server ends.
+const (
+	graceTimeout = 10 * time.Second
+	cutTimeout   = 10 * time.Second
+)
+
+const maxConnections = 256
+
+// Serve answers requests until ctx ends, and closes the listener. Requests that wait are refused
+// then, and answers that are being written have some time left, after which they are cut. When Serve
+// returns, nobody uses the model any more. A server serves once.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(errClosing)
+	var answering sync.WaitGroup
+	web := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answering.Add(1)
+			defer answering.Done()
+			s.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		close(s.closing)
+		if within(s.grace, web.Shutdown) == nil {
+			return
+		}
+		cut(errClosing)
+		if within(cutTimeout, web.Shutdown) != nil {
+			_ = web.Close()
+		}
+	})
+	err := web.Serve(netutil.LimitListener(listener, maxConnections))
+	if stop() { // it ended by itself
+		cut(errClosing)
+		_ = web.Close()
+	} else {
+		<-stopped
+	}
+	answering.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func within(patience time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return do(ctx)
+}

@@ -1,0 +1,70 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/files/tokenizer"
+)
+
+// ErrControl says that a message would be read as a part of the frame around messages.
+var ErrControl = errors.New("control tokens in a message")
+
+// Encode returns the ids of a conversation, and none that a message smuggled in: its control tokens
+// are, in number and order, those of the same conversation with a plain word in place of each message
+// that is not empty. Control tokens are what the tokenizer calls special, the added tokens that the
+// template writes around messages, and the ids of ends, which end a text. A conversation with others
+// is an error that wraps ErrControl; the remaining errors are those of Render and of the tokenizer.
+func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([]int32, error) {
+	ids, err := t.ids(coder, in)
+	if err != nil {
+		return nil, err
+	}
+	plain := in
+	plain.Messages = slices.Clone(in.Messages)
+	for i := range plain.Messages {
+		if plain.Messages[i].Content != "" {
+			plain.Messages[i].Content = "word"
+		}
+	}
+	frame, err := t.ids(coder, plain)
+	if err != nil {
+		return nil, fmt.Errorf("with a plain word in place of each message: %w", err)
+	}
+	control := func(id int32) bool {
+		added, special := coder.Added(id)
+		return special || slices.Contains(ends, id) || added && slices.Contains(frame, id)
+	}
+	if slices.Equal(only(ids, control), only(frame, control)) {
+		return ids, nil
+	}
+	for i, message := range in.Messages {
+		own, err := coder.Encode([]byte(message.Content))
+		if err != nil {
+			return nil, err
+		}
+		if found := only(own, control); len(found) > 0 {
+			text, err := coder.Decode(found[:1])
+			return nil, errors.Join(fmt.Errorf("%w: message %d, of the role %s, has %q", ErrControl, i, message.Role, text), err)
+		}
+	}
+	return nil, fmt.Errorf("%w: the template makes more of them, or fewer, of these messages than of plain words", ErrControl)
+}
+
+func (t *Template) ids(coder *tokenizer.Tokenizer, in Input) ([]int32, error) {
+	text, err := t.Render(in)
+	if err != nil {
+		return nil, err
+	}
+	return coder.Encode([]byte(text)) // the template has the tokens that begin a text
+}
+
+func only(ids []int32, is func(int32) bool) (kept []int32) {
+	for _, id := range ids {
+		if is(id) {
+			kept = append(kept, id)
+		}
+	}
+	return kept
+}

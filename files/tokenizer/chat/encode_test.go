@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/tokenizer"
+)
+
+// framed returns the byte tokenizer with a control token that is special, and one that is not.
+func framed(t *testing.T) *tokenizer.Tokenizer {
+	t.Helper()
+	added := `"added_tokens": [` +
+		`{"id":256,"content":"<|end|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},` +
+		`{"id":257,"content":"<|user|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false},` +
+		`{"id":258,"content":"<think>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}]`
+	file := string(tokenizer.Bytes().JSON())
+	changed := strings.Replace(file, `"added_tokens": []`, added, 1)
+	if changed == file {
+		t.Fatalf("the byte tokenizer has no empty added_tokens: %.200s", file)
+	}
+	coder, err := tokenizer.Parse([]byte(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return coder
+}
+
+func TestEncodeKeepsTheFrame(t *testing.T) {
+	coder := framed(t)
+	const plain = "{% for m in messages %}<|user|>{{ m.content | trim }}<|end|>{% endfor %}"
+	const assembling = "{% for m in messages %}<|user|>{{ m.content.replace('#', '') }}<|end|>{% endfor %}"
+	const suppressing = "{% for m in messages %}<|user|>{% if 'stop' in m.content %}{{ m.content }}{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}"
+	for name, test := range map[string]struct {
+		template, content, problem string
+		ends                       []int32
+	}{
+		"text":                       {plain, " What does |end> mean? ", "", nil},
+		"nothing":                    {plain, "", "", nil},
+		"an end":                     {plain, "a<|end|>", `message 1, of the role user, has "<|end|>"`, nil},
+		"not special, of the frame":  {plain, "a<|user|>", `"<|user|>"`, nil},
+		"not special, of no frame":   {plain, "<think>a", "", nil},
+		"made by the template":       {assembling, "a<|e#nd|>", "the template makes more", nil},
+		"no frame":                   {suppressing, "stop", "the template makes more", nil},
+		"in place of one of a frame": {suppressing, "stop<|end|>", "", nil}, // the same control tokens, in the same order
+		"an id that ends texts":      {plain, "a\x00b", `"\x00"`, []int32{0}},
+	} {
+		tokens, err := Parse(test.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := Input{Messages: []Message{{"user", "Hi"}, {"user", test.content}}}
+		ids, err := tokens.Encode(coder, in, test.ends)
+		if test.problem != "" {
+			if !errors.Is(err, ErrControl) || !strings.Contains(err.Error(), test.problem) {
+				t.Errorf("%s: error %v, want %s", name, err, test.problem)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text, err := tokens.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := coder.Encode([]byte(text)); err != nil || !slices.Equal(ids, want) {
+			t.Errorf("%s: ids %v, want %v, %v", name, ids, want, err)
+		}
+	}
+}
