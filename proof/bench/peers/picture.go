@@ -1,0 +1,3 @@
+package main
+
+func writePicture(path string, r rows, done map[string]measurement) error { return nil }
