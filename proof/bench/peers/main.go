@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
+	"time"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -47,7 +50,7 @@ func main() {
 	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
 	flag.Parse()
 	b.script = "proof/bench/peers/peers.py"
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, &b, rowsFile, only); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
@@ -155,8 +158,7 @@ func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 		if j.system.Torch != "" && noTorch != nil {
 			continue
 		}
-		fmt.Fprintln(os.Stderr, j.name)
-		m, err := b.one(ctx, j)
+		err := b.locked(ctx, j)
 		if errors.Is(err, process.ErrNoLinks) {
 			fmt.Printf("proof/bench/peers: %s is skipped: %v\n", j.name, err)
 			continue
@@ -164,12 +166,37 @@ func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.name, err)
 		}
-		if err := b.write(j, m); err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stderr, m.summary(b.length))
 	}
 	return nil
+}
+
+// locked makes a measurement and writes its log, unless another process is at it or was.
+func (b *bench) locked(ctx context.Context, j job) (err error) {
+	file, err := filelock.Open(b.path(j.name)+".part", 0o644)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := os.Stat(b.path(j.name)); err == nil {
+		return os.Remove(b.path(j.name) + ".part")
+	}
+	fmt.Fprintln(os.Stderr, j.name)
+	m, err := b.one(ctx, j)
+	if err != nil {
+		return err
+	}
+	m.System, m.Ended, m.Load = j.system.Name, time.Now().UTC().Truncate(time.Second), loadAverage()
+	if j.link != nil {
+		m.Link = j.link.Name
+	}
+	if j.system.Torch != "" {
+		m.Torch = b.version
+	}
+	fmt.Fprintln(os.Stderr, m.summary(b.length))
+	return m.write(file, b.path(j.name))
 }
 
 // one makes a measurement.

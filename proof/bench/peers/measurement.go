@@ -21,8 +21,8 @@ const jobTimeout = time.Hour
 type measurement struct {
 	System, Link string
 	Torch        string    `json:",omitempty"` // its version, of peers.py
-	Began        time.Time // of the measurement
-	Load         string    // average of a minute, at its end
+	Ended        time.Time // it ended then
+	Load         string    // average of a minute, then
 	Sequences    int       // of an exchange, of all members
 	Points       []point
 	CPU          []float64 `json:",omitempty"` // seconds of processor that each member took
@@ -74,25 +74,13 @@ func (m measurement) summary(length int) string {
 
 func (b *bench) path(name string) string { return filepath.Join(b.logs, name+rawlog.Suffix) }
 
-// write writes a log, whole or not at all.
-func (b *bench) write(j job, m measurement) error {
-	m.System, m.Load = j.system.Name, loadAverage()
-	if m.Began = time.Now().UTC().Truncate(time.Second); j.link != nil {
-		m.Link = j.link.Name
-	}
-	if j.system.Torch != "" {
-		m.Torch = b.version
-	}
-	part := b.path(j.name) + ".part"
-	file, err := os.Create(part)
-	if err != nil {
-		return err
-	}
+// write writes a log to a file that is called path once it is whole.
+func (m measurement) write(file *os.File, path string) error {
 	log := gzip.NewWriter(file)
-	if err := errors.Join(json.NewEncoder(log).Encode(m), log.Close(), file.Close()); err != nil {
+	if err := errors.Join(file.Truncate(0), json.NewEncoder(log).Encode(m), log.Close()); err != nil {
 		return err
 	}
-	return os.Rename(part, b.path(j.name))
+	return os.Rename(file.Name(), path)
 }
 
 // read reads all logs, by name.
