@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -251,6 +251,10 @@ bench-distro: shim
 ## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
 bench-round: build
 	$(GO) run ./proof/bench/round
+
+## bench-peers: who comes to a loss first, link by link, beside PyTorch; PYTHON names one that has torch; an hour; links need root
+bench-peers: build
+	$(GO) run ./proof/bench/peers $(if $(PYTHON),-python $(PYTHON))
 
 ## bench-honest: honest members under stress with audits and without, an hour; slow links need root
 bench-honest: build

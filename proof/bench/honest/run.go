@@ -58,7 +58,7 @@ func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err e
 	}
 	p := &play{setup: u, row: r, dir: dir, places: process.Loopback(r.Clients + 1), members: make([]*process.Process, r.Clients)}
 	if r.Delay > 0 || r.Rate > 0 {
-		places, end, err := process.Links(time.Duration(r.Delay), r.Rate, r.Clients+1)
+		places, end, err := process.Links(process.Link{Delay: time.Duration(r.Delay), Rate: r.Rate}, r.Clients+1)
 		if err != nil {
 			return o, err
 		}

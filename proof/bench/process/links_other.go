@@ -2,12 +2,9 @@
 
 package process
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Links returns ErrNoLinks: links are made of Linux's namespaces.
-func Links(time.Duration, int64, int) (places []Place, end func() error, err error) {
+func Links(Link, int) (places []Place, end func() error, err error) {
 	return nil, nil, fmt.Errorf("%w: only Linux has network namespaces", ErrNoLinks)
 }

@@ -18,6 +18,14 @@ type Place struct {
 	Address string
 	Wrap    func(program string, args ...string) (string, []string) // nil: here
 	Env     []string                                                // of its processes, beside that of this one
+	Sent    func() int64                                            // bytes that left it so far, headers included; nil: not counted
+}
+
+// Link is what a place's packets go through on their way out. The zero value is a perfect link.
+type Link struct {
+	Delay        time.Duration // of every packet, one way
+	LossPerMille int           // packets lost of a thousand
+	Rate         int64         // bits a second; 0: no limit
 }
 
 // ErrNoLinks says that this machine cannot make links.
@@ -82,6 +90,11 @@ func (p *Process) ExitCode() int { return p.command.ProcessState.ExitCode() }
 
 // PID returns the number that the system knows the process by.
 func (p *Process) PID() int { return p.command.Process.Pid }
+
+// CPU returns how long a process that has ended used processors.
+func (p *Process) CPU() time.Duration {
+	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
+}
 
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }

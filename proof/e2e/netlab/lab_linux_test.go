@@ -191,6 +191,15 @@ func TestUplink(t *testing.T) {
 			t.Errorf("%d packets of 1000 bytes wait, want about %d", kept, maxQueue/1000)
 		}
 	})
+	t.Run("queue of a long fast link", func(t *testing.T) {
+		u := newUplink(Link{Rate: 20e6, Delay: 100 * time.Millisecond}, 1, 1) // 500,000 bytes there and back
+		for range 1000 {
+			u.take(now, make([]byte, 1000))
+		}
+		if kept := len(u.waiting); kept < 500 || kept > 502 {
+			t.Errorf("%d packets of 1000 bytes wait, want about 500", kept)
+		}
+	})
 	t.Run("loss", func(t *testing.T) {
 		u := newUplink(Link{LossPerMille: 100}, 1, 1)
 		for range 4000 {

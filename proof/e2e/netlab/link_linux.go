@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// maxQueue is how many bytes wait for a link, as in a router's buffer: more is lost.
+// maxQueue is how many bytes wait for a link, as in a router's buffer: more is lost. A link that carries more
+// than that there and back has room for as much as it carries.
 const maxQueue = 256 << 10
+
+func (l Link) queue() int64 { return max(maxQueue, int64(2*l.Delay.Seconds()*float64(l.Rate))/8) }
 
 // Link is what a host's packets go through on their way out. The zero value is a
 // perfect link.
@@ -60,7 +63,7 @@ func (u *uplink) take(now time.Time, data []byte) {
 	}
 	if u.link.Rate > 0 {
 		queued := int64(u.free.Sub(now)) * u.link.Rate / 8 / int64(time.Second)
-		if queued > maxQueue {
+		if queued > u.link.queue() {
 			u.lost.Add(1)
 			return
 		}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+const (
+	members = 3
+	runID   = "peers"
+	first   = "configs/quickstart/state.toml" // whose text, order and first weights all systems have
+)
+
+// bench is what all measurements share.
+type bench struct {
+	rows           rows
+	bin, out, logs string
+	python, script string
+	exchanges      int
+	version        string // of PyTorch; empty: it is not there
+
+	text   *text
+	model  string // folder of the first weights
+	length int    // tokens of a sequence
+}
+
+func main() {
+	var b bench
+	var rowsFile, only string
+	flag.StringVar(&rowsFile, "file", "proof/bench/peers/rows.toml", "`file` that lists systems and links")
+	flag.StringVar(&only, "only", "", "only measurements whose name this regular `expression` matches")
+	flag.StringVar(&b.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
+	flag.StringVar(&b.out, "out", "build/peers", "`folder` for what the processes write")
+	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; what is there is not measured again")
+	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy")
+	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
+	flag.Parse()
+	b.script = "proof/bench/peers/peers.py"
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, &b, rowsFile, only); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, b *bench, rowsFile, only string) (err error) {
+	if b.exchanges < 4 || b.exchanges > maxExchanges {
+		return fmt.Errorf("-exchanges is %d, want 4 to %d", b.exchanges, maxExchanges)
+	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if b.rows, err = readRows(rowsFile); err != nil {
+		return err
+	}
+	if missing := b.missing(wanted); len(missing) > 0 {
+		err = b.measure(ctx, missing)
+	}
+	done, readErr := b.read()
+	if err = errors.Join(err, readErr); len(done) == 0 {
+		return err
+	}
+	printTables(os.Stdout, b.rows, done)
+	return errors.Join(err, writePicture(filepath.Join(b.logs, "..", "loss.svg"), b.rows, done))
+}
+
+// prepare builds what all measurements need: programs are there, the quickstart's data and model are made.
+func (b *bench) prepare(ctx context.Context) error {
+	for _, program := range []string{"psyche", "psyche-client"} {
+		if _, err := os.Stat(filepath.Join(b.bin, program)); err != nil {
+			return fmt.Errorf("%w: make build makes both programs", err)
+		}
+	}
+	for _, dir := range []string{b.out, b.logs} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	data := exec.CommandContext(ctx, "scripts/quickstart-data.sh", b.bin, "build/quickstart")
+	data.Stdout, data.Stderr = os.Stderr, os.Stderr
+	if err := data.Run(); err != nil {
+		return fmt.Errorf("prepare the quickstart's data: %w", err)
+	}
+	run, err := config.LoadState(first)
+	if err != nil {
+		return err
+	}
+	location := run.Model.DataLocations[0].Local
+	if location == nil || location.Shuffle.Seed == nil || run.Model.Checkpoint.Local == nil {
+		return fmt.Errorf("%s: want local data in a drawn order, and a local checkpoint", first)
+	}
+	b.length, b.model = int(run.Model.MaxSeqLen), run.Model.Checkpoint.Local.Path
+	b.text, err = openText(ctx, location.Path, b.out, *location.Shuffle.Seed, b.length)
+	return err
+}
+
+// job is a measurement that is to be made.
+type job struct {
+	name   string
+	system system
+	link   *link // nil: the curve
+	kill   bool
+}
+
+// missing lists the measurements that there are no logs of, curves first.
+func (b *bench) missing(wanted *regexp.Regexp) (jobs []job) {
+	for _, s := range b.rows.System {
+		jobs = append(jobs, job{name: "curve-" + slug(s.Name), system: s})
+	}
+	for _, l := range b.rows.Link {
+		for _, s := range b.rows.System {
+			if !s.Tuning {
+				jobs = append(jobs, job{name: "link-" + slug(l.Name) + "-" + slug(s.Name), system: s, link: &l})
+			}
+		}
+	}
+	for _, s := range b.rows.System {
+		if !s.Tuning {
+			jobs = append(jobs, job{name: "kill-" + slug(s.Name), system: s, link: &link{}, kill: true})
+		}
+	}
+	var all []job
+	for _, j := range jobs {
+		if _, err := os.Stat(b.path(j.name)); errors.Is(err, os.ErrNotExist) && wanted.MatchString(j.name) {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// measure makes measurements one after the other. One that cannot be made here is skipped with a message.
+func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.text.close()) }()
+	noTorch := error(nil)
+	if b.version, noTorch = torchVersion(ctx, b.python); noTorch != nil {
+		fmt.Printf("proof/bench/peers: systems of PyTorch are skipped: %v\n", noTorch)
+	}
+	for _, j := range jobs {
+		if j.system.Torch != "" && noTorch != nil {
+			continue
+		}
+		err := b.locked(ctx, j)
+		if errors.Is(err, process.ErrNoLinks) {
+			fmt.Printf("proof/bench/peers: %s is skipped: %v\n", j.name, err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.name, err)
+		}
+	}
+	return nil
+}
+
+// locked makes a measurement and writes its log, unless another process is at it or was.
+func (b *bench) locked(ctx context.Context, j job) (err error) {
+	file, err := filelock.Open(b.path(j.name)+".part", 0o644)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := os.Stat(b.path(j.name)); err == nil {
+		return os.Remove(b.path(j.name) + ".part")
+	}
+	fmt.Fprintln(os.Stderr, j.name)
+	m, err := b.one(ctx, j)
+	if err != nil {
+		return err
+	}
+	m.System, m.Ended, m.Load = j.system.Name, time.Now().UTC().Truncate(time.Second), loadAverage()
+	if j.link != nil {
+		m.Link = j.link.Name
+	}
+	if j.system.Torch != "" {
+		m.Torch = b.version
+	}
+	fmt.Fprintln(os.Stderr, m.summary(b.length))
+	return m.write(file, b.path(j.name))
+}
+
+// one makes a measurement.
+func (b *bench) one(ctx context.Context, j job) (m measurement, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("it took longer than %v", jobTimeout))
+	defer cancel()
+	if j.kill {
+		return b.killed(ctx, j.system)
+	}
+	if j.link == nil {
+		if j.system.State != "" {
+			return b.ownCurve(ctx, j.system)
+		}
+		return b.torchRun(ctx, j.system, process.Loopback(members), j.system.Exchanges, "--measure-every", fmt.Sprint(j.system.Measure))
+	}
+	places, end := process.Loopback(members+1), func() error { return nil }
+	if !j.link.loopback() {
+		if places, end, err = process.Links(j.link.process(), members+1); err != nil {
+			return m, err
+		}
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	exchanges := min(b.exchanges, j.system.Exchanges)
+	if j.system.State != "" {
+		return b.ownRun(ctx, j.system, places, exchanges)
+	}
+	return b.torchRun(ctx, j.system, places, exchanges)
+}
+
+// loadAverage is that of a minute, as Linux tells it.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
+}

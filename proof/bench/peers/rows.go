@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// rows are what is compared: systems, and the links that they run over.
+type rows struct {
+	System []system `toml:"system"`
+	Link   []link   `toml:"link"`
+}
+
+// system is one way to train: a run of this project, or peers.py.
+type system struct {
+	Name  string `toml:"name"`
+	State string `toml:"state"` // of ours: path of its state.toml
+
+	Torch string   `toml:"torch"` // of peers.py: its --system
+	Batch int      `toml:"batch"` // of peers.py: sequences of an exchange, of all members
+	Flags []string `toml:"flags"` // of peers.py
+
+	Exchanges int  `toml:"exchanges"` // of the whole run
+	Measure   int  `toml:"measure"`   // exchanges between two measurements of the held-out loss
+	Tuning    bool `toml:"tuning"`    // only its curve is measured, to choose settings
+}
+
+// link is what every member's packets go through on their way out.
+type link struct {
+	Name  string           `toml:"name"`
+	Delay process.Duration `toml:"delay"` // one way
+	Mbits int64            `toml:"mbits"` // a second; 0: no limit
+	Loss  int              `toml:"loss"`  // packets of a thousand
+}
+
+func (l link) loopback() bool { return l.Delay == 0 && l.Mbits == 0 && l.Loss == 0 }
+
+const maxExchanges = 10_000
+
+func (s system) check() error {
+	switch {
+	case s.Name == "":
+		return errors.New("name is missing")
+	case (s.State == "") == (s.Torch == ""):
+		return errors.New("want either state or torch")
+	case s.Torch != "" && (s.Batch < members || s.Batch%members != 0):
+		return fmt.Errorf("batch is %d, want a multiple of %d", s.Batch, members)
+	case s.Exchanges < 4 || s.Exchanges > maxExchanges:
+		return fmt.Errorf("exchanges is %d, want 4 to %d", s.Exchanges, maxExchanges)
+	case s.Measure < 1:
+		return fmt.Errorf("measure is %d, want 1 or more", s.Measure)
+	}
+	return nil
+}
+
+func (l link) check() error {
+	switch {
+	case l.Name == "":
+		return errors.New("name is missing")
+	case l.Delay < 0 || l.Delay > process.Duration(time.Second):
+		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(l.Delay))
+	case l.Mbits < 0 || l.Mbits > 100_000:
+		return fmt.Errorf("mbits is %d, want up to 100000", l.Mbits)
+	case l.Loss < 0 || l.Loss > 500:
+		return fmt.Errorf("loss is %d of a thousand, want up to 500", l.Loss)
+	}
+	return nil
+}
+
+func readRows(path string) (r rows, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, fmt.Errorf("read rows: %w", err)
+	}
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&r); err != nil {
+		return r, fmt.Errorf("read rows: %s: %w", path, err)
+	}
+	for i, s := range r.System {
+		if err := s.check(); err != nil {
+			return r, fmt.Errorf("read rows: %s: system %d, %q: %w", path, i+1, s.Name, err)
+		}
+	}
+	for i, l := range r.Link {
+		if err := l.check(); err != nil {
+			return r, fmt.Errorf("read rows: %s: link %d, %q: %w", path, i+1, l.Name, err)
+		}
+	}
+	return r, nil
+}
+
+// slug is a name as part of a file's.
+func slug(name string) string {
+	return strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}), "-"), "-")
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// printTables prints what the logs say as Markdown.
+func printTables(w io.Writer, r rows, done map[string]measurement) {
+	losses := levels(r, done)
+	printCurves(w, r, done, losses)
+	for _, l := range r.Link {
+		printLink(w, r, l, done, losses)
+	}
+	printKills(w, r, done)
+}
+
+// curveOf returns the curve of a system, if it is measured.
+func curveOf(done map[string]measurement, s system) (measurement, bool) {
+	m, found := done["curve-"+slug(s.Name)]
+	return m, found && len(m.Points) > 1
+}
+
+func linkOf(done map[string]measurement, l link, s system) (measurement, bool) {
+	m, found := done["link-"+slug(l.Name)+"-"+slug(s.Name)]
+	return m, found && len(m.Points) > 1
+}
+
+// exchangesTo is after how many exchanges a curve is first at a loss, on straight lines between its points;
+// NaN: never.
+func exchangesTo(m measurement, loss float64) float64 {
+	before := point{}
+	for _, p := range m.Points {
+		if p.HeldOut == 0 {
+			continue
+		}
+		if p.HeldOut <= loss {
+			if before.HeldOut == 0 {
+				return float64(p.Step)
+			}
+			share := (before.HeldOut - loss) / (before.HeldOut - p.HeldOut)
+			return float64(before.Step) + share*float64(p.Step-before.Step)
+		}
+		before = p
+	}
+	return math.NaN()
+}
+
+// lowest is the lowest held-out loss of a curve.
+func lowest(m measurement) float64 {
+	low := math.Inf(1)
+	for _, p := range m.Points {
+		if p.HeldOut > 0 {
+			low = min(low, p.HeldOut)
+		}
+	}
+	return low
+}
+
+// levels are the losses that systems are compared at: one that all reach, and one that DisTrO just reaches.
+func levels(r rows, done map[string]measurement) (losses []float64) {
+	worst, own := 0.0, 0.0
+	for _, s := range r.System {
+		m, found := curveOf(done, s)
+		if !found || s.Tuning {
+			continue
+		}
+		worst = max(worst, lowest(m))
+		if own == 0 && s.State != "" {
+			own = lowest(m)
+		}
+	}
+	for _, loss := range []float64{worst, own} {
+		if loss = math.Ceil(loss*20) / 20; loss > 0 && !slices.Contains(losses, loss) {
+			losses = append(losses, loss)
+		}
+	}
+	return losses
+}
+
+func printCurves(w io.Writer, r rows, done map[string]measurement, losses []float64) {
+	fmt.Fprintf(w, "| system | sequences of an exchange | exchanges | held-out loss at the end | CPU s, all members |%s replicas equal |\n|---|---|---|---|---|%s---|\n",
+		each(losses, func(loss float64) string { return fmt.Sprintf(" tokens to %.2f |", loss) }), strings.Repeat("---|", len(losses)))
+	for _, s := range r.System {
+		m, found := curveOf(done, s)
+		if !found {
+			continue
+		}
+		last, cpu := m.Points[len(m.Points)-1], 0.0
+		for _, one := range m.CPU {
+			cpu += one
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %.3f | %.0f |%s %s |\n", s.Name, m.Sequences, last.Step, last.HeldOut, cpu,
+			each(losses, func(loss float64) string {
+				return " " + orDash(exchangesTo(m, loss)*float64(m.Sequences*sequenceLength)/1000, "%.0f k") + " |"
+			}), yes(m.equal()))
+	}
+	fmt.Fprintln(w)
+}
+
+// sequenceLength is that of the quickstart, in tokens.
+const sequenceLength = 256
+
+// printLink prints who is how fast over a link, the first to the higher loss first.
+func printLink(w io.Writer, r rows, l link, done map[string]measurement, losses []float64) {
+	type row struct {
+		first float64
+		text  string
+	}
+	var all []row
+	for _, s := range r.System {
+		m, found := linkOf(done, l, s)
+		curve, known := curveOf(done, s)
+		if !found || !known || len(losses) == 0 {
+			continue
+		}
+		seconds, cpu := m.exchangeSeconds(), 0.0
+		for _, one := range m.CPU {
+			cpu += one
+		}
+		tokens := float64(m.Sequences * sequenceLength)
+		share, bytes := math.NaN(), math.NaN()
+		if alone, found := linkOf(done, link{Name: "loopback"}, s); found && !l.loopback() {
+			share = 100 * alone.exchangeSeconds() / seconds
+		}
+		if m.Sent > 0 {
+			bytes = m.Sent / (tokens / members)
+		}
+		first := exchangesTo(curve, losses[0]) * seconds
+		if math.IsNaN(first) {
+			first = math.Inf(1)
+		}
+		last := m.Points[len(m.Points)-1]
+		all = append(all, row{first, fmt.Sprintf("| %s | %.2f | %.0f | %s | %s |%s %s | %.2f | %s |", s.Name, seconds, tokens/seconds,
+			orDash(share, "%.0f %%"), orDash(bytes, "%.1f"),
+			each(losses, func(loss float64) string { return " " + orDash(exchangesTo(curve, loss)*seconds, "%.0f") + " |" }),
+			yes(m.equal()), cpu/float64(last.Step), m.Load)})
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b row) int {
+		switch {
+		case a.first < b.first:
+			return -1
+		case a.first > b.first:
+			return 1
+		}
+		return 0
+	})
+	fmt.Fprintf(w, "**%s**\n\n| system | s an exchange | tokens/s | of its speed on loopback | bytes sent, a member and token of its own |%s replicas equal | CPU s an exchange | load |\n|---|---|---|---|---|%s---|---|---|\n",
+		l.Name, each(losses, func(loss float64) string { return fmt.Sprintf(" s to %.2f |", loss) }), strings.Repeat("---|", len(losses)))
+	for _, one := range all {
+		fmt.Fprintln(w, one.text)
+	}
+	fmt.Fprintln(w)
+}
+
+func printKills(w io.Writer, r rows, done map[string]measurement) {
+	var lines []string
+	for _, s := range r.System {
+		m, found := done["kill-"+slug(s.Name)]
+		if !found || m.Killed == nil {
+			continue
+		}
+		k, goesOn, back := m.Killed, "–", "–"
+		if !k.Failed && k.Message == "" {
+			goesOn = fmt.Sprintf("%.1f", k.Stall)
+		}
+		if k.Back > 0 {
+			back = fmt.Sprintf("%.1f", k.Back)
+		}
+		outcome := k.Message
+		if k.Failed {
+			outcome = fmt.Sprintf("%s after %.1f s", k.Message, k.Stall)
+		}
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s |", s.Name, goesOn, back, outcome, m.Load))
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "| system | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+	}
+}
+
+func each(losses []float64, text func(float64) string) (all string) {
+	for _, loss := range losses {
+		all += text(loss)
+	}
+	return all
+}
+
+func orDash(value float64, format string) string {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return "–"
+	}
+	return fmt.Sprintf(format, value)
+}
+
+func yes(so bool) string {
+	if so {
+		return "yes"
+	}
+	return "**no**"
+}
