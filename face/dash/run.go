@@ -50,7 +50,7 @@ type shownRun struct {
 	Key      string          `json:"key"`
 	Source   string          `json:"source"`
 	Problem  string          `json:"problem,omitempty"`
-	Log      *follow.Extent  `json:"log,omitempty"` // of what is shown; nil where nobody can fetch it
+	Log      *follow.Extent  `json:"log,omitempty"`     // of what is shown; nil where nobody can fetch it
 	Reading  *follow.Reading `json:"reading,omitempty"` // of a log that is not shown yet
 	Reported *reported.Shown `json:"reported"`
 	Costs    *follow.Costs   `json:"costs,omitempty"`
