@@ -102,7 +102,7 @@ func (a *answer) write(ctx context.Context) *problem {
 	switch {
 	case errors.Is(err, errStop):
 		return a.end()
-	case err == nil && a.count == a.most, err != nil && a.count > 0 && context.Cause(ctx) == errTime:
+	case err == nil && a.count == a.most, err != nil && a.count > 0 && errors.Is(context.Cause(ctx), errTime):
 		a.finish = "length"
 	case err != nil && ctx.Err() != nil:
 		return early(ctx)

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -42,10 +43,10 @@ var (
 
 // early is why a request ended before its time.
 func early(ctx context.Context) *problem {
-	switch context.Cause(ctx) {
-	case errClosing:
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, errClosing):
 		return closing
-	case errTime:
+	case errors.Is(why, errTime):
 		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the time that the server gives a request was over before the answer began"}
 	}
 	return gone

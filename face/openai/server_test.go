@@ -54,7 +54,14 @@ func start(t *testing.T, m Model, l Limits, key string) (url string) {
 	return web.URL
 }
 
-func ask(t *testing.T, method, url, body string, header ...string) *http.Response {
+// received is an answer, whose body is closed with its test.
+type received struct {
+	StatusCode int
+	Header     http.Header
+	Body       io.ReadCloser
+}
+
+func ask(t *testing.T, method, url, body string, header ...string) *received {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -71,10 +78,10 @@ func ask(t *testing.T, method, url, body string, header ...string) *http.Respons
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = answer.Body.Close() })
-	return answer
+	return &received{answer.StatusCode, answer.Header, answer.Body}
 }
 
-func text(t *testing.T, r *http.Response) string {
+func text(t *testing.T, r *received) string {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -420,7 +427,7 @@ func TestModelFails(t *testing.T) {
 	}
 	url := start(t, described(t, fails), limits, "")
 	r := ask(t, "POST", url+"/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`)
-	if body := text(t, r); r.StatusCode != 500 || parse(t, body).Error == nil || strings.Contains(body, "secret") {
+	if body := text(t, r); r.StatusCode != http.StatusInternalServerError || parse(t, body).Error == nil || strings.Contains(body, "secret") {
 		t.Errorf("%d %s", r.StatusCode, body)
 	}
 	body := text(t, ask(t, "POST", url+"/v1/chat/completions", `{"stream":true,`+hello+`}`))
@@ -458,7 +465,7 @@ func testEnd(t *testing.T, cut bool) {
 		t.Fatalf("the first event is %q, %v", line, err)
 	}
 	<-began
-	waiting := make(chan *http.Response, 1)
+	waiting := make(chan *received, 1)
 	go func() { waiting <- ask(t, "POST", url+"/v1/chat/completions", `{`+hello+`}`) }()
 	inTheQueue(t, url, 1, 1)
 	cancel()
