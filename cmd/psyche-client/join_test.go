@@ -199,5 +199,5 @@ func TestJoinChain(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(t.TempDir(), "psyche"))
 	link := invite.ChainLink{Program: identity.FromSeed([32]byte{1}).ID(), RunID: "r", Authority: identity.FromSeed([32]byte{2}).ID(), RPC: []string{"http://127.0.0.1:1"}}
 	fail(t, exitUsage, "it names 0 nodes", "join", strings.Split(link.String(), "&")[0])
-	fail(t, exitConnection, "127.0.0.1:1", "join", link.ForShell(), "--server-timeout", "1s", "--logs", "none")
+	fail(t, exitConnection, "127.0.0.1:1", "join", link.String(), "--server-timeout", "1s", "--logs", "none")
 }

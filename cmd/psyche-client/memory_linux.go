@@ -25,21 +25,23 @@ func availableMemory() uint64 {
 	if err != nil {
 		return 0
 	}
-	available := parseAvailable(text)
-	limit, used := numberIn("/sys/fs/cgroup/memory.max"), numberIn("/sys/fs/cgroup/memory.current")
-	if limit > used && limit-used < available {
-		return limit - used
+	available := field(text, "MemAvailable:") << 10
+	if limit := numberIn("/sys/fs/cgroup/memory.max"); limit > 0 {
+		stat, _ := os.ReadFile("/sys/fs/cgroup/memory.stat")
+		// Pages of files that nobody uses count as the container's until somebody wants their room.
+		used := numberIn("/sys/fs/cgroup/memory.current")
+		used -= min(used, field(stat, "inactive_file"))
+		available = min(available, limit-min(limit, used))
 	}
 	return available
 }
 
-// parseAvailable reads /proc/meminfo.
-func parseAvailable(text []byte) uint64 {
+// field returns the number behind a name that begins a line, 0 if there is none.
+func field(text []byte, name string) uint64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 3 && fields[0] == "MemAvailable:" && fields[2] == "kB" {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == name {
 			n, _ := strconv.ParseUint(fields[1], 10, 50) // 0 of what is no number
-			return n << 10
+			return n
 		}
 	}
 	return 0

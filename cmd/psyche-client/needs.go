@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -32,16 +33,13 @@ type needs struct {
 // f32 is the size of a parameter, a gradient and a momentum.
 const f32 = 4
 
-// foreseenUpTo is the largest model, in bytes, of which members keep a copy to go on before a round is decided.
-const foreseenUpTo = 1 << 30
-
 // needsOf computes what a run needs. keep is how many checkpoints stay; 0: all, of which one is counted; −1: none is saved.
 func needsOf(run config.Model, of model.Description, microBatch, keep int) needs {
 	weights := f32 * uint64(of.NumParameters)
 	logits := 2 * f32 * uint64(microBatch) * uint64(run.MaxSeqLen) * uint64(of.VocabSize) // and their gradient
 	n := needs{model: weights, memory: 3*weights + logits, device: 2*weights + logits}
 	if d := run.Optimizer.Distro; d != nil {
-		if d.Lag() == 1 && weights <= foreseenUpTo {
+		if d.Lag() == 1 && weights <= train.MaxForeseen { // members keep a copy, to go on before a round is decided
 			n.memory += weights
 		}
 		n.result = resultSize(*d, uint64(of.NumParameters))

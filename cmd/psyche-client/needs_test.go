@@ -96,11 +96,3 @@ func TestTellNeeds(t *testing.T) {
 		t.Errorf("of a model that members have: %s", &log)
 	}
 }
-
-func TestParseAvailable(t *testing.T) {
-	for text, want := range map[string]uint64{"MemTotal: 9 kB\nMemAvailable:   12 kB\n": 12 << 10, "MemAvailable: x kB": 0, "MemAvailable: 12": 0, "": 0} {
-		if got := parseAvailable([]byte(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-}

@@ -3,7 +3,7 @@
 // server-sent events, GET /v1/models and /healthz.
 //
 // [New] takes a [Model], which is a tokenizer, a chat template and a function that writes tokens,
-// and [Server.Serve] answers until its context ends. What a request asks for and this package does
-// not do is refused by name, and never left out: only fields that change no text are ignored.
+// and [Server.Serve] answers until its context ends. A request for something that this package
+// does not do is refused by name: only fields that change no text are ignored.
 // Requests beyond what may run and wait are refused at once.
 package openai

@@ -46,9 +46,6 @@ func (l ChainLink) String() string {
 	return text
 }
 
-// ForShell returns the link as it can be typed into a shell.
-func (l ChainLink) ForShell() string { return "'" + l.String() + "'" }
-
 // ParseChain reads a link to a run on a chain, with or without the quotes of a shell. Its errors are ErrLink.
 func ParseChain(text string) (ChainLink, error) {
 	l, err := parseChain(unquote(strings.TrimSpace(text)))
