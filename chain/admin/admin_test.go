@@ -97,6 +97,9 @@ func TestDeployGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if owner, err := c.Vouch(t.Context(), plan.Program, program.ELF); err != nil || owner != c.Payer() {
+		t.Fatalf("the program is vouched for with the key %s, %v", owner, err)
+	}
 	plan, err = c.PlanDeploy(t.Context(), other)
 	if err != nil || plan.Done() || !plan.Upgrade {
 		t.Fatalf("another image: %v", err)
@@ -112,6 +115,12 @@ func TestDeployGoesOn(t *testing.T) {
 	}
 	if _, err = c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
 		t.Fatalf("replace a program that is final: %v", err)
+	}
+	if _, err := c.Vouch(t.Context(), plan.Program, program.ELF); !errors.Is(err, ErrForeign) {
+		t.Fatalf("vouch for another image: %v", err)
+	}
+	if owner, err := c.Vouch(t.Context(), plan.Program, other); err != nil || owner != (transaction.PublicKey{}) {
+		t.Fatalf("a final program is vouched for with the key %s, %v", owner, err)
 	}
 }
 

@@ -24,6 +24,8 @@ var (
 	ErrSeveralRuns = errors.New("several runs have this name")
 	// ErrNoProgram says that there is no program at the address.
 	ErrNoProgram = errors.New("no program at this address")
+	// ErrForeign says that another program than the known one is at the address.
+	ErrForeign = errors.New("a foreign program is at this address")
 	// ErrOpen says that the account of a run that is not over cannot be freed.
 	ErrOpen = errors.New("the run is not closed")
 	// ErrNotMain says that only the run's main authority may do this.

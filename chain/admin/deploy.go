@@ -105,7 +105,7 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 		return err
 	}
 	d.Upgrade = true
-	d.done = len(image) >= len(d.image) && bytes.Equal(image[:len(d.image)], d.image) && len(bytes.Trim(image[len(d.image):], "\x00")) == 0
+	d.done = sameImage(image, d.image)
 	switch {
 	case d.done:
 		return nil
@@ -255,6 +255,27 @@ func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey)
 		return err
 	}
 	return fmt.Errorf("%w: %s, on %s; name the one that hosts the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
+}
+
+// Vouch returns ErrForeign unless the program at an address has the image, and the key that may replace it:
+// zero when nobody may. Whoever signs a transaction lets its program take all that their account holds.
+func (c *Chain) Vouch(ctx context.Context, program transaction.PublicKey, image []byte) (authority transaction.PublicKey, err error) {
+	if err := c.CheckProgram(ctx, program); err != nil {
+		return authority, err
+	}
+	found, authority, err := c.image(ctx, program)
+	if err != nil {
+		return authority, err
+	}
+	if !sameImage(found, image) {
+		return authority, fmt.Errorf("%w: the image of %s is not the one of this version", ErrForeign, program)
+	}
+	return authority, nil
+}
+
+// sameImage reports whether an account, which may have room for more, has the image.
+func sameImage(found, image []byte) bool {
+	return len(found) >= len(image) && bytes.Equal(found[:len(image)], image) && len(bytes.Trim(found[len(image):], "\x00")) == 0
 }
 
 // Finalize gives up the payer's right to change its program.

@@ -22,7 +22,8 @@ type joinCommand struct {
 	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints."`
 	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
 
-	memberFlags `embed:""`
+	programFlags `embed:""`
+	memberFlags  `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -30,7 +31,8 @@ func (c *joinCommand) Help() string {
 	return `As psyche-client train, with what the link says: the address of the server, the key that it has
 to prove, the run, and the hash that this has to have. The key of this member is made at the
 first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
-~/.local/state; checkpoints go to psyche/runs beside it. On a chain that key pays for what the client does there. A model that only the run's host has
+~/.local/state; checkpoints go to psyche/runs beside it. On a chain that key pays for what the client does there, and a program that is not the one of this
+version is refused, since it could take all that the account of the key holds. A model that only the run's host has
 comes from its server, or from the members. Before it joins it says what the run needs, of memory,
 disk and bandwidth, and what this machine has; where that is short it warns, and goes on. Ctrl-C leaves the run; the same
 command takes part again.`
@@ -75,7 +77,7 @@ func (c *joinCommand) joinChain(ctx context.Context, t terminal) error {
 	flags := onchain.Flags{RPC: link.RPC, ProgramID: link.Program.String(), MaxPrice: onchain.DefaultMaxPrice}
 	command := trainCommand{
 		RunID: link.RunID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral,
-		hostFlags: hostFlags{ServerTimeout: c.ServerTimeout, RunFlags: onchain.RunFlags{Flags: flags, Authority: link.Authority.String()}},
+		hostFlags: hostFlags{ServerTimeout: c.ServerTimeout, programFlags: c.programFlags, RunFlags: onchain.RunFlags{Flags: flags, Authority: link.Authority.String()}},
 	}
 	return command.Run(ctx, t)
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/program"
 	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/net/secure"
@@ -30,7 +32,13 @@ type hostFlags struct {
 
 	Genesis string `help:"Hash that the run must have, as psyche run create and psyche run status print it." placeholder:"HASH" env:"RUN_GENESIS"`
 
+	programFlags     `embed:""`
 	onchain.RunFlags `embed:""`
+}
+
+// programFlags say which programs on a chain get signed transactions.
+type programFlags struct {
+	ForeignProgram bool `help:"On a chain: take part although its program is not the one that this version knows. A program can take all that the account of this key holds."`
 }
 
 // checkHost returns what is wrong with the flags.
@@ -95,7 +103,7 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 	if err != nil {
 		return runHost{}, err
 	}
-	if err := f.findRun(ctx, &o, runID); err != nil {
+	if err := f.findRun(ctx, &o, runID, logger); err != nil {
 		return runHost{}, err
 	}
 	o.Addrs, o.MaxElapsed = addrs, f.ServerTimeout
@@ -115,8 +123,8 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 // leastTransactions is how many transactions a key should be able to pay for when it joins.
 const leastTransactions = 200
 
-// findRun finds the run, and looks whether the key can pay for some rounds.
-func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string) error {
+// findRun finds the run, and looks at its program, and whether the key can pay for some rounds.
+func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, f.ServerTimeout)
 	defer cancel()
 	if err := f.Find(ctx, o, runID); err != nil {
@@ -127,6 +135,9 @@ func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string
 		return err
 	}
 	defer chain.Close()
+	if err := f.vouch(ctx, chain, o.Program, logger); err != nil {
+		return err
+	}
 	cost, err := chain.CostToJoin(ctx, o.Program, o.Run)
 	if err != nil {
 		return err
@@ -134,6 +145,22 @@ func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string
 	rounds := admin.Transactions(leastTransactions)
 	cost.Fees, cost.Transactions = cost.Fees+rounds.Fees, cost.Transactions+rounds.Transactions
 	return chain.Need(ctx, cost)
+}
+
+// vouch looks whether a program is the known one before anything is signed for it: a signature lets it take what the
+// account of the key holds. What the nodes of a link show is no proof, so that is said as well.
+func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transaction.PublicKey, logger *slog.Logger) error {
+	owner, err := chain.Vouch(ctx, at, program.ELF)
+	switch {
+	case errors.Is(err, admin.ErrForeign) && !f.ForeignProgram:
+		return fmt.Errorf("%w, and a program can take all that the account of your key holds: ask whoever gave you the run which version it needs, or take part with --foreign-program and with no more in the account than you would give away", err)
+	case errors.Is(err, admin.ErrForeign):
+		logger.Warn("this program is not the one that this version knows, and it can take all that the account of this key holds", "program", at, "account", chain.Payer())
+		return nil
+	case err == nil && owner != (transaction.PublicKey{}):
+		logger.Warn("a key may replace this program by one that takes all that the account of this key holds: keep no more in it than the run costs", "key", owner, "account", chain.Payer())
+	}
+	return err
 }
 
 // payments writes down what a client pays.
