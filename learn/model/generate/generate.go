@@ -118,11 +118,20 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 	return nil
 }
 
+// maxPiece is how many tokens of a prompt are computed at once. Between pieces others have their turn on the engine,
+// and a text that is not wanted any more ends.
+const maxPiece = 256
+
 // next returns the logits of the token that follows ids, which follow the cache.
 func (w *writer) next(ctx context.Context, ids []int32) (logits []float32, err error) {
-	err = w.model.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		logits = w.model.Next(s, s.FromInt32s(ids, 1, int64(len(ids))), w.cache).CopyFloat32s()
-		return nil
-	})
-	return logits, err
+	for piece := range slices.Chunk(ids, maxPiece) {
+		err = w.model.Engine().Do(ctx, false, func(s *torch.Scope) error {
+			logits = w.model.Next(s, s.FromInt32s(piece, 1, int64(len(piece))), w.cache).CopyFloat32s()
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return logits, nil
 }

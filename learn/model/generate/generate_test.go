@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
@@ -183,6 +184,39 @@ func TestCacheIsBounded(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "max_position_embeddings is 24") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// watched is a model that notes how many tokens are computed at once.
+type watched struct {
+	model.Model
+	pieces []int64
+	each   func()
+}
+
+func (w *watched) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
+	w.pieces = append(w.pieces, ids.Dim(1))
+	w.each()
+	return w.Model.Next(s, ids, cache)
+}
+
+// A long prompt is computed in pieces, so that others have their turn, and ends with its context.
+func TestLongPrompt(t *testing.T) {
+	e := torchtest.Engine(t)
+	m := &watched{Model: read(t, e, "llama/testdata/tied", "256", "1000", model.Options{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	prompt, o := make([]int32, 600), greedy
+	o.MaxTokens = 2
+	for _, test := range []struct {
+		each func()
+		err  error
+		want []int64
+	}{{func() {}, nil, []int64{256, 256, 88, 1}}, {cancel, context.Canceled, []int64{256}}} {
+		m.pieces, m.each = nil, test.each
+		err := generate.Tokens(ctx, m, prompt, o, func(int32) error { return nil })
+		if !errors.Is(err, test.err) || !slices.Equal(m.pieces, test.want) {
+			t.Errorf("%v were computed at once, %v; want %v", m.pieces, err, test.want)
+		}
 	}
 }
 
