@@ -34,6 +34,12 @@ func TestCharts(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		b.zooms(t)
 	})
+	t.Run("hostile numbers", func(t *testing.T) {
+		got := b.text(t, `import("./charts.js").then(({ ticks }) => [[0, 10], [1e17, 1e17 + 16], [-1e308, 1e308], [NaN, 1]].map(([a, b]) => ticks(a, b, 4).length).join(" "))`)
+		if got != "3 9 0 1" {
+			t.Errorf("the axes have %s numbers", got)
+		}
+	})
 	t.Run("another run", func(t *testing.T) { b.overlays(t, web.URL) })
 	if said := b.said(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
@@ -209,6 +215,12 @@ func (b *browser) overlays(t *testing.T, address string) {
 	b.do(t, chromedp.Click(chromedp.CSS("#other-remove")))
 	if got := b.text(t, legend); strings.Contains(got, "second") {
 		t.Errorf("after it was taken away: %q", got)
+	}
+	b.text(t, `(() => { const files = new DataTransfer(), field = document.querySelector("#other-file");
+	  files.items.add(new File([new Uint8Array(1e6)], "stopped")); field.files = files.files; field.dispatchEvent(new Event("change")); return ""; })()`)
+	b.do(t, chromedp.Click(chromedp.CSS("#other-stop")))
+	if got := b.text(t, `[document.querySelector("#other-busy"), document.querySelector("#other-stop"), document.querySelector("#other-file").value].join("")`); got != "" {
+		t.Errorf("after it was stopped: %q", got)
 	}
 	var page strings.Builder
 	if err := verifier.Save(&page, log, verify.Told{}, "saved"); err != nil {

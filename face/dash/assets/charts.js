@@ -6,14 +6,14 @@ import { savePicture } from "./picture.js";
 // The width decides how large text is: on small screens a chart has fewer units.
 const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
 
-// ticks are round numbers between two.
+// ticks are round numbers between two. A log may claim numbers between which there are none that a browser can tell apart.
 export function ticks(low, high, count) {
   const width = high - low;
   if (!(width > 0)) return [low];
   const raw = width / count, size = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * size).find((s) => s >= raw) || 10 * size;
   const list = [];
-  for (let t = Math.ceil(low / step) * step; t <= high + step * 1e-6; t += step) list.push(Math.abs(t) < step * 1e-6 ? 0 : t);
+  for (let t = Math.ceil(low / step) * step; t <= high + step * 1e-6 && list.length <= 2 * count; t += step) list.push(Math.abs(t) < step * 1e-6 ? 0 : t);
   return list;
 }
 

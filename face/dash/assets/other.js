@@ -21,6 +21,7 @@ function end(change) {
   if (worker) worker.terminate();
   worker = null;
   Object.assign(other, { busy: "", failed: "" }, change);
+  if (!other.busy) field.value = ""; // the same file may be chosen again
   changed();
 }
 
@@ -41,7 +42,6 @@ async function read(file) {
     const run = await verified(mine, log, await savedProgram(), file.name);
     if (stopped()) return;
     end({ name: run.status.run_id === document.getElementById("title")?.textContent ? `${run.status.run_id} of ${file.name}` : run.status.run_id, history: run.history });
-    field.value = "";
   } catch (error) {
     if (!stopped()) end({ failed: `${file.name} was not laid over this run: ${error.message || error}. It has to be a file of psyche run export.`, history: null });
   }
@@ -67,7 +67,7 @@ export function chooser(verifier, draw) {
   changed = draw;
   return [
     el("label", { for: "other-file" }, "Lay another run over this one (a file of psyche run export)", field),
-    other.busy ? el("span", { id: "other-busy", role: "status" }, other.busy) : null,
+    other.busy ? [el("span", { id: "other-busy", role: "status" }, other.busy), el("button", { type: "button", id: "other-stop", onclick: () => end({ history: null }) }, "Stop")] : null,
     other.history ? el("button", { type: "button", id: "other-remove", onclick: () => end({ history: null }) }, "Take " + other.name + " away") : null,
     other.failed ? el("p", { class: "problem", role: "alert" }, other.failed) : null,
   ];
