@@ -35,11 +35,11 @@ func Open(path string, header Header) (*Archive, error) {
 	a.file = file
 	switch {
 	case !a.replayer.begun:
-		if err = file.Append(header.appendTo(nil)); err == nil {
+		if err = file.Append(header.AppendTo(nil)); err == nil {
 			err = file.Commit()
 		}
 		if err == nil {
-			err = a.replayer.take(header.appendTo(nil))
+			err = a.replayer.take(header.AppendTo(nil))
 		}
 	case a.replayer.header != header:
 		err = fmt.Errorf("%w: %s is of run %s of program %s on chain %s", ErrArchive, path, a.replayer.header.Run, a.replayer.header.Program, a.replayer.header.Genesis)
@@ -132,7 +132,7 @@ func (a *Archive) add(landed *rpc.Landed) (bool, error) {
 	if record.Events, err = a.replayer.follow(&record, true); err != nil {
 		return false, err
 	}
-	payload, err := record.appendTo(nil)
+	payload, err := record.AppendTo(nil)
 	if err != nil {
 		return false, err
 	}

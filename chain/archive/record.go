@@ -27,8 +27,8 @@ type Header struct {
 	Genesis transaction.Hash      // of the chain
 }
 
-// appendTo appends the first record of an archive.
-func (h *Header) appendTo(b []byte) []byte {
+// AppendTo appends the first record of an archive.
+func (h *Header) AppendTo(b []byte) []byte {
 	b = append(b, magic...)
 	b = append(append(b, h.Program[:]...), h.Run[:]...)
 	return append(b, h.Genesis[:]...)
@@ -50,8 +50,8 @@ type Record struct {
 	Transaction transaction.Transaction
 }
 
-// appendTo appends the record: slot, number of events, events, transaction.
-func (r *Record) appendTo(b []byte) ([]byte, error) {
+// AppendTo appends the record: slot, number of events, events, transaction.
+func (r *Record) AppendTo(b []byte) ([]byte, error) {
 	raw, err := r.Transaction.Marshal()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (r *Record) appendTo(b []byte) ([]byte, error) {
 	return append(b, raw...), nil
 }
 
-// readRecord reads what appendTo appended.
+// readRecord reads what AppendTo appended.
 func readRecord(b []byte) (Record, error) {
 	if len(b) < 9 || b[8] > maxEvents || len(b) < 9+int(b[8])*event.Size {
 		return Record{}, fmt.Errorf("%w: a record of %d bytes is cut off", ErrArchive, len(b))

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/journal"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // Summary says what an archive has.
@@ -25,6 +26,7 @@ type Summary struct {
 
 // Step is an event and what it did.
 type Step struct {
+	Header      Header
 	Event       event.Event
 	Signer      transaction.PublicKey // of the transaction
 	Transaction transaction.Signature
@@ -32,6 +34,23 @@ type Step struct {
 	Data        []byte                // of the instruction
 	Signatures  int                   // of the transaction, each of which is paid for
 }
+
+// Action is what the step's actor did; nil for the genesis and for a tick. Of a new configuration it says that it is one.
+func (s *Step) Action() coordinator.Action {
+	if s.Event.Instruction != event.Act {
+		return nil
+	}
+	const begin = 1 + 8 // behind number and nonce
+	if len(s.Data) > begin {
+		if action, err := wire.DecodeAction(s.Data[begin:]); err == nil {
+			return action
+		}
+	}
+	return coordinator.UpdateConfig{} // it lies in what was staged
+}
+
+// RunHash is the hash that names the run.
+func (h *Header) RunHash() [32]byte { return wire.ChainRun(h.Program, h.Run) }
 
 // replayer does again what the records of an archive did.
 type replayer struct {
@@ -120,7 +139,7 @@ func (r *replayer) instruction(in transaction.Instruction, left []event.Event, r
 		}
 		if r.visit != nil && r.visited == nil {
 			r.visited = r.visit(Step{
-				Event: e, Signer: record.Transaction.Message.Keys[0], Transaction: record.Transaction.Name(),
+				Header: r.header, Event: e, Signer: record.Transaction.Message.Keys[0], Transaction: record.Transaction.Name(),
 				Actor: signer, Data: in.Data, Signatures: len(record.Transaction.Signatures),
 			}, &r.run.State)
 		}

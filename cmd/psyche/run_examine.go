@@ -9,19 +9,17 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
-	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/exhibit"
-	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/receipt"
 )
 
 type runExamine struct {
-	File    string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
-	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, as the page and psyche run replay --states show it."`
+	File    string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
+	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, or from 1 on a chain, as the page and psyche run replay --states show it."`
 	Exhibit string `placeholder:"FILE" type:"path" help:"File that the accuser kept of the result: exhibit-STEP-KEY.psye, in the folder audits-KEY beside its checkpoints. With it the result is examined again, and not only the trial."`
 	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors: wanted with --exhibit."`
 }
@@ -44,34 +42,38 @@ func (c *runExamine) Run(to console) error {
 	if (c.Exhibit == "") != (c.Model == "") {
 		return usagef("--exhibit and --model belong together: the shapes of the model's tensors say how to read what was shown")
 	}
-	if archive.Is(c.File) {
-		return chainArchive(c.File, "examine reads logs of servers")
-	}
 	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
-	log, summary, err := server.Replay(c.File, x.see)
+	log, err := readLog(c.File, x.see)
 	if err != nil {
 		return err
 	}
 	if !x.found {
-		return usagef("--entry is %d: the log has the entries 0 to %d", c.Entry, x.next-1)
+		return usagef("--entry is %d: the log has the entries %d to %d", c.Entry, log.first(), log.last)
 	}
-	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, summary.Entries, log.State.RunID, log.Run()); err != nil {
+	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, log.entries, log.state.RunID, log.run); err != nil {
 		return err
 	}
-	if err := x.print(to.out); err != nil || c.Exhibit == "" {
+	if err := x.print(to.out); err != nil {
 		return err
 	}
-	return c.examine(to.out, &x, log)
+	if c.Exhibit != "" {
+		if err := c.examine(to.out, &x, &log); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(to.out, log.proof(c.File))
+	return err
 }
 
 // examination is what the log has of an entry.
 type examination struct {
-	entry, next uint64
-	found       bool
-	record      follow.Record
-	time        time.Time // of the host's newest tick before the entry
-	step        uint32    // of the run then
-	epoch       uint32
+	entry uint64
+	found bool
+	shown receipt.Entry
+	what  string
+	time  time.Time // the newest that the log has until the entry
+	step  uint32    // of the run then
+	epoch uint32
 
 	now     time.Time
 	trial   coordinator.Trial // that the entry began; its Step is 0: none
@@ -88,18 +90,16 @@ type ballot struct {
 	guilty bool
 }
 
-// see takes in a record of the log and the state after it.
-func (x *examination) see(r follow.Record, s *coordinator.State) error {
-	entry := x.next
-	x.next++
-	if r.Kind == follow.KindTick {
-		x.now = time.UnixMilli(int64(r.Now)).UTC()
+// see takes in an entry of the log and the state after it.
+func (x *examination) see(e logEntry, s *coordinator.State) {
+	if e.Time > 0 {
+		x.now = time.UnixMilli(int64(min(e.Time, 1<<53))).UTC()
 	}
 	switch {
-	case entry == x.entry:
-		x.begin(r, s)
+	case e.number == x.entry:
+		x.begin(e, s)
 	case x.trial.Step != 0 && x.verdict == "":
-		x.goOn(entry, r, s)
+		x.goOn(e, s)
 	}
 	if x.verdict == "" {
 		clear(x.accused)
@@ -107,14 +107,13 @@ func (x *examination) see(r follow.Record, s *coordinator.State) error {
 			x.accused[e.Client] = true
 		}
 	}
-	return nil
 }
 
-func (x *examination) begin(r follow.Record, s *coordinator.State) {
-	x.found, x.record, x.time = true, r, x.now
+func (x *examination) begin(e logEntry, s *coordinator.State) {
+	x.found, x.shown, x.what, x.time = true, e.Entry, e.what.String(), x.now
 	x.step, x.epoch = s.Progress.Step, s.Progress.Epoch
-	x.record.Action.Raw, x.record.Genesis.Raw = nil, nil // nobody may keep them
-	if a, ok := r.Action.Action.(coordinator.Accuse); ok && r.Kind == follow.KindAction {
+	x.trial, x.jurors, x.votes, x.verdict = coordinator.Trial{}, 0, nil, "" // of an earlier run of the same account
+	if a, ok := e.Action.(coordinator.Accuse); ok {
 		if t := s.Trial(a.Client, a.Step); t != nil {
 			x.trial = *t
 		}
@@ -122,26 +121,26 @@ func (x *examination) begin(r follow.Record, s *coordinator.State) {
 }
 
 // goOn looks at what a record did to the trial.
-func (x *examination) goOn(entry uint64, r follow.Record, s *coordinator.State) {
-	vote, votes := r.Action.Action.(coordinator.Vote)
-	votes = votes && r.Kind == follow.KindAction && vote.Client == x.trial.Accused && vote.Step == x.trial.Step
+func (x *examination) goOn(e logEntry, s *coordinator.State) {
+	vote, votes := e.Action.(coordinator.Vote)
+	votes = votes && vote.Client == x.trial.Accused && vote.Step == x.trial.Step
 	if votes {
-		x.votes = append(x.votes, ballot{entry, r.Action.From, vote.Guilty})
+		x.votes = append(x.votes, ballot{e.number, identity.ID(e.Actor), vote.Guilty})
 	}
 	if t := s.Trial(x.trial.Accused, x.trial.Step); t != nil {
 		x.jurors = int(t.Jurors)
 		return
 	}
-	x.verdict = fmt.Sprintf("entry %d: no decision", entry)
-	for _, e := range s.Authority.Ejections {
-		if x.accused[e.Client] || !votes || e.Client != x.trial.Accused && e.Client != x.trial.Accuser {
+	x.verdict = fmt.Sprintf("entry %d: no decision", e.number)
+	for _, out := range s.Authority.Ejections {
+		if x.accused[out.Client] || !votes || out.Client != x.trial.Accused && out.Client != x.trial.Accuser {
 			continue
 		}
-		x.verdict = fmt.Sprintf("entry %d: %s; %s is ejected until epoch %d", entry, e.Reason, identity.ID(e.Client), e.Until)
+		x.verdict = fmt.Sprintf("entry %d: %s; %s is ejected until epoch %d", e.number, out.Reason, identity.ID(out.Client), out.Until)
 		return
 	}
 	if votes {
-		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; by this nobody was ejected", entry, verdictOf(vote.Guilty))
+		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; by this nobody was ejected", e.number, verdictOf(vote.Guilty))
 	}
 }
 
@@ -151,11 +150,11 @@ func (x *examination) print(w io.Writer) error {
 	if !x.time.IsZero() {
 		at = x.time.Format(time.RFC3339)
 	}
-	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.record, x.epoch, x.step, at)
-	if x.record.Kind == follow.KindAction {
-		lines += fmt.Sprintf("signature       of %s, right\n", x.record.Action.From)
+	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.what, x.epoch, x.step, at)
+	if x.shown.Action != nil {
+		lines += fmt.Sprintf("signature       of %s, right\n", identity.ID(x.shown.Actor))
 	}
-	switch a := x.record.Action.Action.(type) {
+	switch a := x.shown.Action.(type) {
 	case coordinator.Accuse:
 		lines += x.printTrial(a)
 	case coordinator.Equivocation:
@@ -192,20 +191,20 @@ func verdictOf(guilty bool) string {
 }
 
 // examine looks at what the accuser kept.
-func (c *runExamine) examine(w io.Writer, x *examination, log *follow.Follower) error {
-	a, ok := x.record.Action.Action.(coordinator.Accuse)
+func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
+	a, ok := x.shown.Action.(coordinator.Accuse)
 	if !ok {
-		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.record)
+		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.what)
 	}
 	shown, err := readExhibit(c.Exhibit)
 	if err != nil {
 		return err
 	}
-	rules, shapes, err := c.shapes(log)
+	rules, shapes, err := c.shapes(&log.state)
 	if err != nil {
 		return err
 	}
-	found, err := shown.Examine(log.Run(), shapes, rules)
+	found, err := shown.Examine(log.run, shapes, rules)
 	if err == nil && (found.Accused != identity.ID(a.Client) || found.Step != a.Step) {
 		err = fmt.Errorf("%w: it is of step %d of %s", exhibit.ErrExhibit, found.Step, found.Accused)
 	}
@@ -247,8 +246,8 @@ func readExhibit(path string) (exhibit.Exhibit, error) {
 }
 
 // shapes reads how the run's model is cut.
-func (c *runExamine) shapes(log *follow.Follower) (config.Distro, audit.Shapes, error) {
-	model, err := config.DecodeModel(log.State.Model.Definition)
+func (c *runExamine) shapes(state *coordinator.State) (config.Distro, audit.Shapes, error) {
+	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {
 		return config.Distro{}, nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -9,15 +10,12 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/host/server"
-	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
 type runReceipt struct {
-	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
+	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
 	Member string `placeholder:"KEY" help:"Key of the member, in base58: psyche-client prints it as its id."`
 	Output string `placeholder:"FILE" type:"path" help:"File to write the receipt to. One that is there is never overwritten."`
 	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log, in place of writing one."`
@@ -29,7 +27,7 @@ func (c *runReceipt) Help() string {
 that is in the newest model that the run recorded. All of it is worked out from the log, which is
 verified; the receipt names the entry up to which it counts, by its hash. Whoever has the log, or a longer
 copy of it, can verify the receipt without believing the member or the server; one that does not verify
-ends with exit code 6.`
+ends with exit code 6. Of a run on a chain the log is its archive, which anybody makes from the chain's nodes.`
 }
 
 // Run writes or verifies a receipt.
@@ -39,8 +37,6 @@ func (c *runReceipt) Run(to console) error {
 		return usagef("want one of --member=KEY, to write a receipt, and --verify=FILE")
 	case c.Verify != "" && c.Output != "":
 		return usagef("--output is for a receipt that is written: leave it or --verify out")
-	case archive.Is(c.File):
-		return chainArchive(c.File, "receipts are of logs of servers")
 	case c.Verify != "":
 		return c.verify(to.out)
 	}
@@ -48,7 +44,7 @@ func (c *runReceipt) Run(to console) error {
 	if err != nil {
 		return usagef("--member: %w", err)
 	}
-	r, _, err := c.count(member, 0)
+	r, _, log, err := c.count(member, 0)
 	if err != nil {
 		return err
 	}
@@ -61,27 +57,18 @@ func (c *runReceipt) Run(to console) error {
 		}
 		_, _ = fmt.Fprintf(to.out, "%s: written; anybody verifies it with: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
-	return printReceipt(to.out, r)
-}
-
-// chainArchive refuses the archive of a run on a chain.
-func chainArchive(path, why string) error {
-	return usagef("%s is the archive of a run on a chain, and %s; psyche run replay --states %s verifies it and lists its entries, and psyche dash %s shows what each member gave and what was decided about it", path, why, path, path)
+	return printReceipt(to.out, r, &log, c.File)
 }
 
 // count reads the log, and returns what the member has at its end, and at an entry; 0: at none.
-func (c *runReceipt) count(member identity.ID, until uint64) (end, at receipt.Receipt, err error) {
+func (c *runReceipt) count(member identity.ID, until uint64) (end, at receipt.Receipt, log logEnd, err error) {
 	book := receipt.NewBook(member)
-	_, _, err = server.Replay(c.File, func(r follow.Record, s *coordinator.State) error {
-		if err := book.See(r, s); err != nil {
-			return err
+	log, err = readLog(c.File, func(e logEntry, s *coordinator.State) {
+		if book.See(e.Entry, s); book.Receipt().Entries == until {
+			at = book.Receipt()
 		}
-		if end = book.Receipt(); end.Entries == until {
-			at = end
-		}
-		return nil
 	})
-	return end, at, err
+	return book.Receipt(), at, log, err
 }
 
 func (c *runReceipt) verify(w io.Writer) error {
@@ -93,20 +80,20 @@ func (c *runReceipt) verify(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: member: %w", c.Verify, receipt.ErrReceipt, err)
 	}
-	end, at, err := c.count(member, r.Entries)
+	_, at, log, err := c.count(member, r.Entries)
 	if err != nil {
 		return err
 	}
 	if at.Entries == 0 {
-		at = end
+		at.Run, at.Entries = hex.EncodeToString(log.run[:]), log.entries
 	}
 	if err := r.Verify(at); err != nil {
 		return fmt.Errorf("%s: %w", c.Verify, err)
 	}
-	if _, err := fmt.Fprintf(w, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, r.Entries-1, end.Entries, c.File); err != nil {
+	if _, err := fmt.Fprintf(w, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
-	return printReceipt(w, r)
+	return printReceipt(w, r, &log, c.File)
 }
 
 func readReceipt(path string) (r receipt.Receipt, err error) {
@@ -138,7 +125,7 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func printReceipt(w io.Writer, r receipt.Receipt) error {
+func printReceipt(w io.Writer, r receipt.Receipt, log *logEnd, path string) error {
 	model := "the run has recorded no model yet"
 	if r.ModelStep > 0 {
 		model = fmt.Sprintf("%d rounds, %d tokens in that of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
@@ -151,7 +138,7 @@ tokens          %d of %d, %.1f %%
 witness proofs  %d
 votes           %d
 in the model    %s
-`, r.RunID, r.Run, r.Member, r.Entries-1, time.UnixMilli(int64(min(r.Time, 1<<53))).UTC().Format(time.RFC3339), r.Rounds, r.First, r.Last,
-		r.Tokens, r.AllTokens, 100*r.Share(), r.Witnessed, r.Voted, model)
+%s`, r.RunID, r.Run, r.Member, log.first()+r.Entries-1, time.UnixMilli(int64(min(r.Time, 1<<53))).UTC().Format(time.RFC3339), r.Rounds, r.First, r.Last,
+		r.Tokens, r.AllTokens, 100*r.Share(), r.Witnessed, r.Voted, model, log.proof(path))
 	return err
 }

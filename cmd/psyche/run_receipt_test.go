@@ -41,11 +41,12 @@ func TestReceiptsAddUp(t *testing.T) {
 	for i := range books {
 		books[i] = receipt.NewBook(dashtest.Key(i).ID())
 	}
+	var last [32]byte
 	log, summary, err := server.Replay(path, func(r follow.Record, s *coordinator.State) error {
+		e := receipt.EntryOf(last, r)
+		last = e.Head
 		for _, book := range books {
-			if err := book.See(r, s); err != nil {
-				return err
-			}
+			book.See(e, s)
 		}
 		return nil
 	})
@@ -122,12 +123,11 @@ func TestRunReceipt(t *testing.T) {
 
 	// Of a log that goes on: that of the same run, cut at an entry.
 	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
-	_, _, err = server.Replay(path, func(record follow.Record, s *coordinator.State) error {
-		err := book.See(record, s)
+	_, err = readLog(path, func(e logEntry, s *coordinator.State) {
+		book.See(e.Entry, s)
 		if now := book.Receipt(); now.Entries == r.Entries/2 {
 			cut = now
 		}
-		return err
 	})
 	early := filepath.Join(dir, "early.json")
 	if err != nil || os.WriteFile(early, cut.Encode(), 0o600) != nil {
@@ -139,4 +139,82 @@ func TestRunReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	does(exitUnverified, "it is of run", other, "--verify", early)
+}
+
+// TestChainReceipt: the archive of a run on a chain has what a receipt and an examination need, and what the receipts of
+// all members say is together what the page says of the run.
+func TestChainReceipt(t *testing.T) {
+	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "judged.archive")
+	header, err := dashtest.WriteArchive(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h history.History
+	accused, tokens := uint64(0), uint64(0)
+	books := make([]*receipt.Book, 12)
+	for i := range books {
+		books[i] = receipt.NewBook(dashtest.Key(i).ID())
+	}
+	log, err := readLog(path, func(e logEntry, s *coordinator.State) {
+		if a, ok := e.Action.(coordinator.Accuse); ok && a.Client == coordinator.ClientID(dashtest.Key(4).ID()) && accused == 0 {
+			accused = e.number
+		}
+		h.See(history.Entry{Number: e.number, Time: e.Time, Actor: e.Actor, Action: e.Action}, s)
+		for _, book := range books {
+			book.See(e.Entry, s)
+		}
+	})
+	if err != nil || accused == 0 || log.run != header.RunHash() || log.state.RunState != coordinator.Finished {
+		t.Fatalf("entry %d, run %x, %s, %v", accused, log.run, log.state.RunState, err)
+	}
+	for i, book := range books {
+		r, m := book.Receipt(), h.Members[dashtest.Key(i).ID().String()]
+		if tokens += r.Tokens; r.Rounds != m.Counted || r.Witnessed != m.Witnessed || r.AllTokens != h.Tokens || r.Entries != log.last || r.ModelStep != 40 {
+			t.Errorf("member %d: receipt %+v, the page says %+v", i, r, m)
+		}
+	}
+	if tokens != h.Tokens || tokens == 0 {
+		t.Errorf("receipts have %d tokens, the run %d", tokens, h.Tokens)
+	}
+	does := func(want int, text string, args ...string) {
+		t.Helper()
+		var out, errs strings.Builder
+		code := run(t.Context(), append([]string{"run"}, args...), console{&out, &errs})
+		if output := out.String() + errs.String(); code != want || !strings.Contains(output, text) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s", args, code, want, text, output)
+		}
+	}
+	file := filepath.Join(dir, "mine.json")
+	does(exitOK, "the chain's account "+header.Run.String()+" has the head", "receipt", path, "--member", dashtest.Key(2).ID().String(), "--output", file)
+	does(exitOK, fmt.Sprintf("right, up to entry %d of the %d", log.last, log.entries), "receipt", path, "--verify", file)
+	does(exitOK, "a jury found it guilty", "examine", path, "--entry", fmt.Sprint(accused))
+	does(exitOK, "accuse by", "examine", path, "--entry", fmt.Sprint(accused))
+	does(exitOK, "genesis by "+dashtest.Key(-1).ID().String()+" in slot 1", "examine", path, "--entry", "1")
+	does(exitUsage, fmt.Sprintf("entries 1 to %d", log.last), "examine", path, "--entry", "0")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := filepath.Join(dir, "more.json")
+	if err := os.WriteFile(more, bytes.Replace(whole, []byte(`"rounds": `), []byte(`"rounds": 1`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(exitUnverified, "its figures are not those of the log", "receipt", path, "--verify", more)
+	other := filepath.Join(dir, "other.archive")
+	o.RunID = "other"
+	if _, err := dashtest.WriteArchive(other, o); err != nil {
+		t.Fatal(err)
+	}
+	does(exitUnverified, "it is of run", "receipt", other, "--verify", file)
+	changed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed[len(changed)/2] ^= 1
+	if err := os.WriteFile(other, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(exitUnverified, "", "receipt", other, "--verify", file)
 }

@@ -36,34 +36,55 @@ func (b *Book) Receipt() Receipt {
 	return r
 }
 
-// See takes the next record of the log, and the state after it. It keeps neither.
-func (b *Book) See(record follow.Record, s *coordinator.State) error {
-	r := &b.receipt
-	b.head = follow.Chain(b.head, record.AppendTo(nil))
-	r.Entries++
+// Entry is one entry of a run's log.
+type Entry struct {
+	Run    [32]byte // hash that names the run, of the entry that begins it; zero: it goes on
+	Head   [32]byte // of the log's chain of hashes with this entry
+	Time   uint64   // Unix time in milliseconds; 0 where the log has none for it
+	Actor  coordinator.ClientID
+	Action coordinator.Action // nil for a tick, and for the beginning
+}
+
+// EntryOf is what a record of a server's log tells. previous is the head before it.
+func EntryOf(previous [32]byte, record follow.Record) Entry {
+	e := Entry{Head: follow.Chain(previous, record.AppendTo(nil))}
 	switch record.Kind {
 	case follow.KindGenesis:
-		run := record.Genesis.Run()
-		r.Run, r.RunID, b.step = hex.EncodeToString(run[:]), s.RunID, s.Progress.Step
+		e.Run = record.Genesis.Run()
 	case follow.KindTick:
-		r.Time = max(r.Time, record.Now)
+		e.Time = record.Now
 	case follow.KindAction:
-		b.act(record)
+		e.Actor, e.Action = coordinator.ClientID(record.Action.From), record.Action.Action
 	}
+	return e
+}
+
+// See takes the next entry of the log, and the state after it, which it does not keep. Where a run begins anew,
+// nothing of the one before counts.
+func (b *Book) See(e Entry, s *coordinator.State) {
+	if e.Run != ([32]byte{}) {
+		member := b.receipt.Member
+		b.receipt = Receipt{Format: format, Member: member, Run: hex.EncodeToString(e.Run[:]), RunID: s.RunID}
+		b.step, b.waiting = s.Progress.Step, nil
+	}
+	r := &b.receipt
+	b.head = e.Head
+	r.Entries++
+	r.Time = max(r.Time, e.Time)
+	b.act(e)
 	if s.Progress.Step > b.step {
 		b.count(b.step, s)
 		b.step = s.Progress.Step
 	}
 	b.keep(s)
-	return nil
 }
 
 // act counts what the member did itself.
-func (b *Book) act(record follow.Record) {
-	if coordinator.ClientID(record.Action.From) != b.member {
+func (b *Book) act(e Entry) {
+	if e.Actor != b.member {
 		return
 	}
-	switch record.Action.Action.(type) {
+	switch e.Action.(type) {
 	case coordinator.WitnessRound:
 		b.receipt.Witnessed++
 	case coordinator.Vote:

@@ -2,7 +2,7 @@
 // can verify.
 //
 //	book := receipt.NewBook(member)
-//	err := book.See(record, state) // every record of the log, and the state after it
+//	book.See(entry, state) // every entry of the log, and the state after it
 //	r := book.Receipt()
 //	r, err := receipt.Decode(r.Encode())
 //	err = r.Verify(other)          // of a Book of the same member that saw the log up to r.Entries

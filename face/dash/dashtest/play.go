@@ -43,7 +43,12 @@ type Options struct {
 	Boast int
 	// Hung is whether no juror votes.
 	Hung bool
+
+	chain bool // the run is on a chain, whose draws open nothing
 }
+
+// began is when runs begin.
+const began = 1_760_000_000_000
 
 // Visit sees an entry and the state after it.
 type Visit func(history.Entry, *coordinator.State) error
@@ -70,14 +75,29 @@ type player struct {
 
 // Begin returns the state that a run starts with.
 func Begin(o Options) (coordinator.State, error) {
-	state, err := coordinator.New(o.RunID, id(-1), coordinator.Config{
+	if o.chain {
+		genesis, err := chainGenesis(o)
+		if err != nil {
+			return coordinator.State{}, err
+		}
+		return genesis.State()
+	}
+	state, err := coordinator.New(o.RunID, id(-1), configOf(o), modelOf())
+	state.DrawCommitment = draws(o).Commitment()
+	return state, err
+}
+
+func configOf(o Options) coordinator.Config {
+	return coordinator.Config{
 		WarmupTime: 20_000, CooldownTime: 10_000, RoundsPerEpoch: uint32(o.RoundsPerEpoch), MaxRoundTrainTime: 8_000, RoundWitnessTime: 1_000,
 		WaitingForMembersExtraTime: 3_000, GlobalBatchSizeStart: uint32(4 * o.Members), GlobalBatchSizeEnd: uint32(4 * o.Members),
 		TotalSteps: uint32(o.Rounds), InitMinClients: uint16(max(1, o.Members/2)), MinClients: 1,
 		VerificationPercent: uint8(o.Audits), EjectionEpochs: 3,
-	}, coordinator.Model{MaxSeqLen: 2048, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}})
-	state.DrawCommitment = draws(o).Commitment()
-	return state, err
+	}
+}
+
+func modelOf() coordinator.Model {
+	return coordinator.Model{MaxSeqLen: 2048, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}}
 }
 
 // draws are what the run's rounds begin with.
@@ -91,7 +111,7 @@ func Play(o Options, visit Visit) error {
 	if err != nil {
 		return err
 	}
-	p := &player{o: o, state: state, index: map[coordinator.ClientID]int{}, nonces: make([]uint64, o.Members+1), now: 1_760_000_000_000, visit: visit, draws: draws(o)}
+	p := &player{o: o, state: state, index: map[coordinator.ClientID]int{}, nonces: make([]uint64, o.Members+1), now: began, visit: visit, draws: draws(o)}
 	for member := range o.Members {
 		p.ids = append(p.ids, id(member))
 		p.index[p.ids[member]] = member
@@ -140,7 +160,10 @@ func (p *player) act(member int, a coordinator.Action) error {
 func (p *player) tick(ms uint64) error {
 	for before := p.state.RunState; p.state.RunState == before; ms = 500 {
 		p.now += ms
-		draw, _, _ := p.draws.Opening(p.state.DrawCommitment)
+		draw := drawAt(p.now)
+		if !p.o.chain {
+			draw, _, _ = p.draws.Opening(p.state.DrawCommitment)
+		}
 		if p.state.Tick(p.now, draw) {
 			if err := p.see(history.Entry{Time: p.now}); err != nil {
 				return err

@@ -5,12 +5,10 @@ import (
 
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/archive"
-	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/record/follow"
-	"github.com/psyche-go/psyche/record/wire"
 )
 
 // maxPayers bounds the keys whose payments are counted one by one.
@@ -32,25 +30,11 @@ func (r *archiveReader) read(see func(history.Entry, *coordinator.State) error) 
 	return r.follower.Read(r.path, func(step archive.Step, s *coordinator.State) error {
 		r.pay(step)
 		e := history.Entry{Number: step.Event.Sequence, Time: step.Event.Now}
-		if step.Event.Instruction == event.Act {
-			e.Actor = coordinator.ClientID(step.Actor)
-			e.Action, e.Name = actionOf(step.Data)
+		if action := step.Action(); action != nil {
+			e.Actor, e.Action, e.Name = coordinator.ClientID(step.Actor), action, follow.ActionName(action)
 		}
 		return see(e, s)
 	})
-}
-
-// actionOf reads the action of an instruction that was verified: number, nonce, action. Only a new
-// configuration lies elsewhere.
-func actionOf(data []byte) (coordinator.Action, string) {
-	const begin = 1 + 8
-	var action coordinator.Action = coordinator.UpdateConfig{}
-	if len(data) > begin {
-		if decoded, err := wire.DecodeAction(data[begin:]); err == nil {
-			action = decoded
-		}
-	}
-	return action, follow.ActionName(action)
 }
 
 // pay counts a transaction once.

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/receipt"
+)
+
+// logEntry is an entry of the log of a run, of a server's or of the archive of one on a chain.
+type logEntry struct {
+	receipt.Entry
+	number uint64 // as the page shows it: from 0 in a server's log, from 1 on a chain
+	what   fmt.Stringer
+}
+
+// logEnd is what a log that was verified leads to.
+type logEnd struct {
+	entries uint64
+	last    uint64 // number of the last entry
+	run     [32]byte
+	state   coordinator.State
+	account string // of a run on a chain: where the chain has the head that the log has to end with; empty on a server
+	head    [32]byte
+}
+
+// first is the number of the first entry.
+func (l *logEnd) first() uint64 { return l.last + 1 - l.entries }
+
+// readLog verifies the log of a run, and shows each entry and the state after it, which see must not keep.
+func readLog(path string, see func(logEntry, *coordinator.State)) (logEnd, error) {
+	if archive.Is(path) {
+		return readArchive(path, see)
+	}
+	var head [32]byte
+	next := uint64(0)
+	log, summary, err := server.Replay(path, func(r follow.Record, s *coordinator.State) error {
+		e := receipt.EntryOf(head, r)
+		head = e.Head
+		see(logEntry{Entry: e, number: next, what: r}, s)
+		next++
+		return nil
+	})
+	if err != nil {
+		return logEnd{}, err
+	}
+	return logEnd{entries: uint64(summary.Entries), last: next - 1, run: log.Run(), state: log.State, head: head}, nil
+}
+
+func readArchive(path string, see func(logEntry, *coordinator.State)) (logEnd, error) {
+	state, summary, err := archive.Replay(path, func(step archive.Step, s *coordinator.State) error {
+		e := receipt.Entry{Head: step.Event.Head, Time: step.Event.Now, Actor: coordinator.ClientID(step.Actor), Action: step.Action()}
+		if step.Event.Instruction == event.Genesis {
+			e.Run = step.Header.RunHash()
+		}
+		see(logEntry{Entry: e, number: step.Event.Sequence, what: chainStep(step)}, s)
+		return nil
+	})
+	if err != nil {
+		return logEnd{}, err
+	}
+	return logEnd{
+		entries: summary.Sequence, last: summary.Sequence, run: summary.RunHash(), state: state, account: summary.Run.String(), head: summary.Head,
+	}, nil
+}
+
+// chainStep says what a step of a run on a chain is.
+type chainStep archive.Step
+
+func (s chainStep) String() string {
+	at := fmt.Sprintf("in slot %d, transaction %s", s.Event.Slot, s.Transaction)
+	step := archive.Step(s)
+	switch action := step.Action(); {
+	case s.Event.Instruction == event.Genesis:
+		return fmt.Sprintf("genesis by %s %s", s.Actor, at)
+	case action != nil:
+		return fmt.Sprintf("%s by %s %s", follow.ActionName(action), identity.ID(s.Actor), at)
+	}
+	return fmt.Sprintf("tick at %s %s, which %s paid", time.UnixMilli(int64(min(s.Event.Now, 1<<53))).UTC().Format("2006-01-02T15:04:05.000Z"), at, s.Signer)
+}
+
+// proof says what a log that verifies still has to be compared with.
+func (l *logEnd) proof(path string) string {
+	if l.account == "" {
+		return ""
+	}
+	return fmt.Sprintf("It is the run's whole history if the chain's account %s has the head %x at event %d, or has gone on from it:\n"+
+		"psyche run archive --output %s compares them.\n", l.account, l.head, l.last, path)
+}
