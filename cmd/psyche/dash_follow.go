@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/gather"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // followServer copies the log of a run as it grows, and follows the copy.
@@ -114,9 +115,13 @@ func (c *dashboard) findOnChain(ctx context.Context, g *gather.Gatherer, chain *
 				return err
 			}
 			known[run.Run] = true
+			join := dash.Join{Flags: []string{"--rpc URL", "--program-id " + program.String()}} // whose own may have a secret in it
+			link := invite.ChainLink{Program: identity.ID(program), RunID: run.Summary.RunID, Authority: identity.ID(run.Summary.Main), RPC: invite.Public(c.RPC)}
+			if link.Check() == nil {
+				join.Chain = &link
+			}
 			g.Add(run.Summary.RunID, gather.Found{
-				Path: path, Chain: true, Source: "on a chain, account " + run.Run.String(),
-				Join: dash.Join{Flags: []string{"--rpc URL", "--program-id " + program.String()}}, // whose own may have a secret in it
+				Path: path, Chain: true, Source: "on a chain, account " + run.Run.String(), Join: join,
 			})
 			g.Do(func(ctx context.Context) {
 				defer func() { _ = a.Close() }()

@@ -20,6 +20,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/gather"
 	"github.com/psyche-go/psyche/face/qrcode"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/invite"
 )
 
 // hostile is a run's name that wants to be something else.
@@ -262,5 +263,46 @@ func TestQR(t *testing.T) {
 		if got := ask(t, web.URL+"/api/qr?"+query, nil); got.status != status {
 			t.Errorf("%s: %d, want %d", query, got.status, status)
 		}
+	}
+}
+
+// TestChainLink: the page of a run on a chain has the link to it, and its code, and says that the member's key pays.
+func TestChainLink(t *testing.T) {
+	state, err := dashtest.Begin(dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := invite.ChainLink{Program: dashtest.Key(1).ID(), RunID: "tiny", Authority: dashtest.Key(2).ID(), RPC: []string{"https://node.example"}}
+	join := dash.Join{Flags: []string{"--rpc URL", "--program-id KEY"}, Chain: &link}
+	page := dash.New(func() []dash.Run {
+		return []dash.Run{
+			{Key: "linked", State: func() *coordinator.State { return &state }, Join: join},
+			{Key: "bare", State: func() *coordinator.State { return &state }, Join: dash.Join{Flags: join.Flags}},
+		}
+	}, nil)
+	web := httptest.NewServer(page)
+	t.Cleanup(web.Close)
+	for key, want := range map[string]string{"linked": "psyche-client join '" + link.String() + "'", "bare": `--rpc URL \`} {
+		var shown struct {
+			Join string `json:"join"`
+			Note string `json:"join_note"`
+			Link bool   `json:"join_link"`
+		}
+		if err := json.Unmarshal([]byte(ask(t, web.URL+"/api/run?run="+key, nil).body), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(shown.Join, want) || shown.Link != (key == "linked") || !strings.Contains(shown.Note, "pays on the chain") {
+			t.Errorf("%s: %+v", key, shown)
+		}
+	}
+	code, err := qrcode.Of(link.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, web.URL+"/api/qr?run=linked&host=host.example", nil); got.body != string(code.SVG()) {
+		t.Errorf("the code is %+v", got)
+	}
+	if got := ask(t, web.URL+"/api/qr?run=bare&host=host.example", nil); got.status != http.StatusNotFound {
+		t.Errorf("a code of no link: %+v", got)
 	}
 }

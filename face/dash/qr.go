@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// serveQR answers with the QR code of the link to a run, as SVG. The page says by which host the browser reached it.
+// serveQR answers with the QR code of the link to a run, as SVG. Of a run on a server the page says by which host the browser reached it.
 func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {
@@ -23,12 +23,16 @@ func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no link to this run here", http.StatusNotFound)
 		return
 	}
-	link, err := invite.Parse(strings.Replace(run.link(state, view.Run), HostPlaceholder, r.URL.Query().Get("host"), 1))
-	if err != nil {
-		http.Error(w, "host: want the name or address of the server: "+err.Error(), http.StatusBadRequest)
-		return
+	link := run.link(state, view.Run)
+	if !invite.IsChain(link) {
+		parsed, err := invite.Parse(strings.Replace(link, HostPlaceholder, r.URL.Query().Get("host"), 1))
+		if err != nil {
+			http.Error(w, "host: want the name or address of the server: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		link = parsed.String()
 	}
-	code, err := qrcode.Of(link.String())
+	code, err := qrcode.Of(link)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

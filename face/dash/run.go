@@ -37,8 +37,9 @@ type Run struct {
 
 // Join says how to take part. Zero: nobody knows here.
 type Join struct {
-	Server string   // address of the run's server, host:port; HostPlaceholder may stand for the host
-	Flags  []string // that lead to a run on a chain
+	Server string            // address of the run's server, host:port; HostPlaceholder may stand for the host
+	Flags  []string          // that lead to a run on a chain
+	Chain  *invite.ChainLink // to the run, where it names nodes that anybody may know; nil: the flags say it
 }
 
 // HostPlaceholder stands, in Join.Server, for the host that the browser found the page at.
@@ -91,8 +92,11 @@ func (r *Run) show(last uint32) shownRun {
 	return told
 }
 
-// link returns the link to a run on a server, HostPlaceholder in it; empty: there is none.
+// link returns the link to a run, on a server with HostPlaceholder in it; empty: there is none.
 func (r *Run) link(s *coordinator.State, run [32]byte) string {
+	if r.Join.Chain != nil {
+		return r.Join.Chain.String()
+	}
 	if r.Join.Server == "" || run == [32]byte{} {
 		return ""
 	}
@@ -104,7 +108,7 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	switch {
 	case s.RunState == coordinator.Finished:
 		return "", "The run is over."
-	case r.Join.Server == "" && len(r.Join.Flags) == 0:
+	case r.Join.Server == "" && len(r.Join.Flags) == 0 && r.Join.Chain == nil:
 		return "", "This page shows a copy of the run's log: its host knows how to join."
 	case !word.MatchString(s.RunID):
 		return "", "The run's name has characters that a shell may take for something else: type the command by hand."
@@ -120,7 +124,7 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	default:
 		parts = append([]string{"psyche-client train --run-id " + s.RunID}, r.Join.Flags...)
 	}
-	if !linked && (s.Model.Checkpoint.Kind == coordinator.CheckpointLocal || s.Model.Checkpoint.Origin == coordinator.CheckpointLocal) {
+	if (!linked || r.Join.Chain != nil) && (s.Model.Checkpoint.Kind == coordinator.CheckpointLocal || s.Model.Checkpoint.Origin == coordinator.CheckpointLocal) {
 		parts = append(parts, "--model-path MODEL")
 		note = "The run begins with a folder that you have to have. "
 	}
@@ -136,6 +140,9 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	}
 	if !linked {
 		parts = append(parts, "--checkpoint-dir checkpoints")
+	}
+	if r.Join.Server == "" {
+		note += "The member's key pays on the chain: it wants some SOL first; a client that has too little says how much. "
 	}
 	return strings.Join(parts, " \\\n  "), strings.TrimSpace(note)
 }

@@ -32,6 +32,18 @@ type ChainLink struct {
 	RPC       []string    // http and https addresses of nodes, whose answers are compared; 1 to 3
 }
 
+// Public returns those of the addresses of nodes that have nothing which a provider could have given to one customer
+// alone: no path, no query and no name before an @. A link that anybody may read names no others.
+func Public(nodes []string) (public []string) {
+	for _, address := range nodes {
+		at, err := url.Parse(address)
+		if err == nil && at.User == nil && strings.Trim(at.Path, "/") == "" && at.RawQuery == "" && at.Fragment == "" && len(public) < maxNodes {
+			public = append(public, address)
+		}
+	}
+	return public
+}
+
 // IsChain reports whether a text wants to be a link to a run on a chain.
 func IsChain(text string) bool {
 	return strings.HasPrefix(unquote(strings.TrimSpace(text)), ChainScheme+"://")

@@ -3,6 +3,7 @@ package invite
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,14 @@ func TestChainLinkErrors(t *testing.T) {
 		if _, err := ParseChain(text); !errors.Is(err, ErrLink) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v\twant %q", text, err, part)
 		}
+	}
+}
+
+// TestPublic: an address that may have somebody's key in it is not shown to everybody.
+func TestPublic(t *testing.T) {
+	nodes := []string{"https://a.example/key", "https://b.example?api-key=k", "https://me:k@c.example", "https://d.example#k", "https://e.example/", "http://127.0.0.1:8899"}
+	if got := Public(nodes); !slices.Equal(got, nodes[4:]) {
+		t.Errorf("public are %q", got)
 	}
 }
 
