@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/psyche-go/psyche/chain/event"
@@ -184,13 +185,18 @@ func Replay(path string, visit func(Step, *coordinator.State) error) (coordinato
 		return coordinator.State{}, Summary{}, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { _ = file.Close() }()
+	return ReplayFrom(path, file, visit)
+}
+
+// ReplayFrom is Replay of a reader. Errors name it.
+func ReplayFrom(name string, from io.Reader, visit func(Step, *coordinator.State) error) (coordinator.State, Summary, error) {
 	r := replayer{visit: visit}
-	read, err := journal.Read(file, r.take)
+	read, err := journal.Read(from, r.take)
 	if err != nil {
-		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w", path, err)
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w", name, err)
 	}
 	if !r.begun || r.run.Sequence == 0 {
-		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: it has no genesis", path, ErrArchive)
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: it has no genesis", name, ErrArchive)
 	}
 	summary := r.summary()
 	summary.Torn = read.Torn

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/learn/model"
@@ -86,7 +87,10 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { _ = evaluator.Close() }()
 	var all evaluations
 	if c.Data != "" {
-		if all.evaluation, err = c.lossOf(ctx, evaluator, data, s.Step, events); err != nil {
+		m := meter.New(t.Err, "psyche-client: measuring the loss")
+		evaluator.Watch(func(done, all int) { m.At(int64(done), int64(all)) })
+		all.evaluation, err = c.lossOf(ctx, evaluator, data, s.Step, events)
+		if m.Done(); err != nil {
 			return err
 		}
 		c.printLoss(t, *all.evaluation)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/eval"
 	"github.com/psyche-go/psyche/record/event"
@@ -112,7 +113,10 @@ func (q *questions) askAll(ctx context.Context, reader *eval.Reader, exam *eval.
 		file = q.samples
 	}
 	lines := json.NewEncoder(file)
+	m := meter.New(q.terminal.Err, "psyche-client: asking "+exam.Task.Name)
+	defer m.Done()
 	for i := range exam.Len() {
+		m.At(int64(i), int64(exam.Len()))
 		question := exam.Question(i)
 		answer, err := reader.Ask(ctx, question)
 		if err != nil {

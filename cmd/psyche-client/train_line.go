@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -25,6 +26,8 @@ type roundLine struct {
 
 	total   uint32 // steps of the run; 0: not known yet
 	epoch   uint32
+	first   uint32             // step of the epoch
+	rounds  uint32             // of the epoch; 0: nobody knows
 	losses  map[uint32]float64 // of own results that are not applied yet
 	claimed event.Claimed      // of the newest round that is over
 	step    uint32             // of the newest round that began
@@ -40,7 +43,7 @@ func newRoundLine(logger *slog.Logger, figures func() map[string]float64, fields
 func (r *roundLine) see(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.State:
-		r.total, r.epoch = body.TotalSteps, body.Epoch
+		r.total, r.epoch, r.first, r.rounds = body.TotalSteps, body.Epoch, body.EpochStart, body.EpochRounds
 		if body.Claimed != nil {
 			r.claimed = *body.Claimed
 		}
@@ -75,6 +78,9 @@ func (r *roundLine) time(step uint32, at time.Time) {
 // attributes are what is said of a round to a program.
 func (r *roundLine) attributes(e event.Applied) []any {
 	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
+	if round := r.round(e.Step); round > 0 {
+		said = append(said, "epoch_round", round, "epoch_rounds", r.rounds)
+	}
 	if loss, own := r.losses[e.Step]; own {
 		said = append(said, "loss", loss)
 	}
@@ -87,11 +93,22 @@ func (r *roundLine) attributes(e event.Applied) []any {
 	return said
 }
 
+// round is which of the epoch's rounds a step is; 0: of another epoch, or nobody knows how many there are.
+func (r *roundLine) round(step uint32) uint32 {
+	if r.rounds == 0 || step < r.first || step-r.first >= r.rounds {
+		return 0
+	}
+	return step - r.first + 1
+}
+
 // line is what is said of a round.
 func (r *roundLine) line(e event.Applied) string {
 	parts := []string{fmt.Sprintf("step %d", e.Step)}
 	if r.total > 0 {
 		parts[0] = fmt.Sprintf("step %d of %d (%d %%), epoch %d", e.Step, r.total, 100*uint64(e.Step)/uint64(r.total), r.epoch)
+	}
+	if round := r.round(e.Step); round > 0 {
+		parts[0] += fmt.Sprintf(" (%d %%)", 100*uint64(round)/uint64(r.rounds))
 	}
 	if loss, own := r.losses[e.Step]; own {
 		parts = append(parts, fmt.Sprintf("loss %.4f", loss))
@@ -106,7 +123,7 @@ func (r *roundLine) line(e event.Applied) string {
 	}
 	if r.total > e.Step {
 		if likely, least, most := r.left(r.total - e.Step); likely > 0 {
-			parts = append(parts, fmt.Sprintf("%s left (%s to %s)", shortSpan(likely), shortSpan(least), shortSpan(most)))
+			parts = append(parts, fmt.Sprintf("%s left (%s to %s)", meter.Span(likely), meter.Span(least), meter.Span(most)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -160,20 +177,4 @@ func threeDigits(value float64) string {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	}
 	return text
-}
-
-// shortSpan writes a stretch of time as the dashboard does.
-func shortSpan(d time.Duration) string {
-	switch s := d.Seconds(); {
-	case s < 10:
-		return fmt.Sprintf("%.1f s", s)
-	case s < 90:
-		return fmt.Sprintf("%.0f s", s)
-	case s < 5400:
-		return fmt.Sprintf("%.0f min", s/60)
-	case s < 129600:
-		return fmt.Sprintf("%.1f h", s/3600)
-	default:
-		return fmt.Sprintf("%.1f days", s/86400)
-	}
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
@@ -31,9 +31,6 @@ type dataTokenize struct {
 	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, folders, and data sets of the Hugging Face Hub: hf://datasets/OWNER/NAME, with @REVISION, or a path or pattern in it, behind. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`
 }
 
-// progressInterval is the time between two lines of progress.
-const progressInterval = time.Second
-
 // Run writes the token files.
 func (c dataTokenize) Run(ctx context.Context, to console) error {
 	encoder, err := loadTokenizer(ctx, c.Tokenizer)
@@ -49,6 +46,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		return err
 	}
 	started := time.Now()
+	m := meter.New(to.err, "psyche: tokenizing")
 	manifest, err := prepare.Run(ctx, prepare.Options{
 		Paths:           paths,
 		Output:          c.Output,
@@ -66,8 +64,12 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		HeldOut:         c.HeldOut,
 		HeldOutFraction: c.HeldOutFraction,
 		ShardTokens:     c.ShardTokens,
-		Progress:        progressLines(to.err),
+		Progress: func(p prepare.Progress) {
+			m.Note(func() string { return fmt.Sprintf("%d files, %d texts, %d tokens", p.Files, p.Texts, p.Tokens+p.HeldOutTokens) })
+			m.At(p.Input, p.AllInput)
+		},
 	})
+	m.Done()
 	if err != nil {
 		return err
 	}
@@ -108,15 +110,4 @@ func (c dataTokenize) between(encoder *tokenizer.Tokenizer) (begin, after []int3
 		return nil, nil, fmt.Errorf("--separator: %w", err)
 	}
 	return begin, after, nil
-}
-
-// progressLines returns a function that prints progress now and then.
-func progressLines(to io.Writer) func(prepare.Progress) {
-	next := time.Now().Add(progressInterval)
-	return func(p prepare.Progress) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(progressInterval)
-			_, _ = fmt.Fprintf(to, "%d files, %d texts, %.0f MB, %d tokens\n", p.Files, p.Texts, float64(p.Bytes)/1e6, p.Tokens+p.HeldOutTokens)
-		}
-	}
 }

@@ -118,7 +118,12 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 // replayArchive verifies the archive of a run on a chain.
 func (c *runReplay) replayArchive(to console) error {
 	began := time.Now()
-	state, summary, err := archive.Replay(c.File, func(s archive.Step, state *coordinator.State) error {
+	from, done, err := metered(c.File, c.meter(to))
+	if err != nil {
+		return err
+	}
+	defer done()
+	state, summary, err := archive.ReplayFrom(c.File, from, func(s archive.Step, state *coordinator.State) error {
 		if !c.States {
 			return nil
 		}

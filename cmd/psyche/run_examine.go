@@ -43,7 +43,7 @@ func (c *runExamine) Run(to console) error {
 		return usagef("--exhibit and --model belong together: the shapes of the model's tensors say how to read what was shown")
 	}
 	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
-	log, err := readLog(c.File, x.see)
+	log, err := readLog(c.File, to.err, x.see)
 	if err != nil {
 		return err
 	}

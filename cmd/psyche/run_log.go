@@ -2,11 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/follow"
@@ -33,14 +37,33 @@ type logEnd struct {
 // first is the number of the first entry.
 func (l *logEnd) first() uint64 { return l.last + 1 - l.entries }
 
+// metered opens a log, and says how far its reading is.
+func metered(path string, to io.Writer) (from io.Reader, done func(), err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("replay: %w", err)
+	}
+	size := int64(0)
+	if info, err := file.Stat(); err == nil {
+		size = info.Size()
+	}
+	m := meter.New(to, "psyche: verifying "+filepath.Base(path))
+	return m.Reader(file, size), func() { m.Done(); _ = file.Close() }, nil
+}
+
 // readLog verifies the log of a run, and shows each entry and the state after it, which see must not keep.
-func readLog(path string, see func(logEntry, *coordinator.State)) (logEnd, error) {
+func readLog(path string, to io.Writer, see func(logEntry, *coordinator.State)) (logEnd, error) {
+	from, done, err := metered(path, to)
+	if err != nil {
+		return logEnd{}, err
+	}
+	defer done()
 	if archive.Is(path) {
-		return readArchive(path, see)
+		return readArchive(path, from, see)
 	}
 	var head [32]byte
 	next := uint64(0)
-	log, summary, err := server.Replay(path, func(r follow.Record, s *coordinator.State) error {
+	log, summary, err := server.ReplayFrom(path, from, func(r follow.Record, s *coordinator.State) error {
 		e := receipt.EntryOf(head, r)
 		head = e.Head
 		see(logEntry{Entry: e, number: next, what: r}, s)
@@ -53,8 +76,8 @@ func readLog(path string, see func(logEntry, *coordinator.State)) (logEnd, error
 	return logEnd{entries: uint64(summary.Entries), last: next - 1, run: log.Run(), state: log.State, head: head}, nil
 }
 
-func readArchive(path string, see func(logEntry, *coordinator.State)) (logEnd, error) {
-	state, summary, err := archive.Replay(path, func(step archive.Step, s *coordinator.State) error {
+func readArchive(path string, from io.Reader, see func(logEntry, *coordinator.State)) (logEnd, error) {
+	state, summary, err := archive.ReplayFrom(path, from, func(step archive.Step, s *coordinator.State) error {
 		e := receipt.Entry{Head: step.Event.Head, Time: step.Event.Now, Actor: coordinator.ClientID(step.Actor), Action: step.Action()}
 		if step.Event.Instruction == event.Genesis {
 			e.Run = step.Header.RunHash()

@@ -38,13 +38,13 @@ func (c *runReceipt) Run(to console) error {
 	case c.Verify != "" && c.Output != "":
 		return usagef("--output is for a receipt that is written: leave it or --verify out")
 	case c.Verify != "":
-		return c.verify(to.out)
+		return c.verify(to)
 	}
 	member, err := identity.ParseID(c.Member)
 	if err != nil {
 		return usagef("--member: %w", err)
 	}
-	r, _, log, err := c.count(member, 0)
+	r, _, log, err := c.count(member, 0, to.err)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (c *runReceipt) Run(to console) error {
 }
 
 // count reads the log, and returns what the member has at its end, and at an entry; 0: at none.
-func (c *runReceipt) count(member identity.ID, until uint64) (end, at receipt.Receipt, log logEnd, err error) {
+func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, log logEnd, err error) {
 	book := receipt.NewBook(member)
-	log, err = readLog(c.File, func(e logEntry, s *coordinator.State) {
+	log, err = readLog(c.File, to, func(e logEntry, s *coordinator.State) {
 		if book.See(e.Entry, s); book.Receipt().Entries == until {
 			at = book.Receipt()
 		}
@@ -71,7 +71,7 @@ func (c *runReceipt) count(member identity.ID, until uint64) (end, at receipt.Re
 	return book.Receipt(), at, log, err
 }
 
-func (c *runReceipt) verify(w io.Writer) error {
+func (c *runReceipt) verify(to console) error {
 	r, err := readReceipt(c.Verify)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (c *runReceipt) verify(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: member: %w", c.Verify, receipt.ErrReceipt, err)
 	}
-	_, at, log, err := c.count(member, r.Entries)
+	_, at, log, err := c.count(member, r.Entries, to.err)
 	if err != nil {
 		return err
 	}
@@ -90,10 +90,10 @@ func (c *runReceipt) verify(w io.Writer) error {
 	if err := r.Verify(at); err != nil {
 		return fmt.Errorf("%s: %w", c.Verify, err)
 	}
-	if _, err := fmt.Fprintf(w, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
+	if _, err := fmt.Fprintf(to.out, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
-	return printReceipt(w, r, &log, c.File)
+	return printReceipt(to.out, r, &log, c.File)
 }
 
 func readReceipt(path string) (r receipt.Receipt, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,7 +124,7 @@ func TestRunReceipt(t *testing.T) {
 
 	// Of a log that goes on: that of the same run, cut at an entry.
 	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
-	_, err = readLog(path, func(e logEntry, s *coordinator.State) {
+	_, err = readLog(path, io.Discard, func(e logEntry, s *coordinator.State) {
 		book.See(e.Entry, s)
 		if now := book.Receipt(); now.Entries == r.Entries/2 {
 			cut = now
@@ -157,7 +158,7 @@ func TestChainReceipt(t *testing.T) {
 	for i := range books {
 		books[i] = receipt.NewBook(dashtest.Key(i).ID())
 	}
-	log, err := readLog(path, func(e logEntry, s *coordinator.State) {
+	log, err := readLog(path, io.Discard, func(e logEntry, s *coordinator.State) {
 		if a, ok := e.Action.(coordinator.Accuse); ok && a.Client == coordinator.ClientID(dashtest.Key(4).ID()) && accused == 0 {
 			accused = e.number
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -26,6 +27,14 @@ If something is wrong, it names the first record that does not verify and its of
 the file, and ends with exit code 6.`
 }
 
+// meter is where it is said how far the reading is: nowhere beside lines of states.
+func (c *runReplay) meter(to console) io.Writer {
+	if c.States {
+		return io.Discard
+	}
+	return to.err
+}
+
 // Run verifies a log.
 func (c *runReplay) Run(to console) error {
 	if archive.Is(c.File) {
@@ -43,7 +52,12 @@ func (c *runReplay) Run(to console) error {
 		_, err := fmt.Fprintf(to.out, "%d %s %x\n", records-1, r, s.Hash())
 		return err
 	}
-	log, summary, err := server.Replay(c.File, visit)
+	from, done, err := metered(c.File, c.meter(to))
+	if err != nil {
+		return err
+	}
+	log, summary, err := server.ReplayFrom(c.File, from, visit)
+	done()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -43,8 +44,13 @@ func Replay(path string, visit func(follow.Record, *coordinator.State) error) (*
 		return nil, journal.Summary{}, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { _ = file.Close() }()
+	return ReplayFrom(path, file, visit)
+}
+
+// ReplayFrom is Replay of a reader. Errors name it.
+func ReplayFrom(name string, from io.Reader, visit func(follow.Record, *coordinator.State) error) (*follow.Follower, journal.Summary, error) {
 	var r replayer
-	summary, err := journal.Read(file, func(payload []byte) error {
+	summary, err := journal.Read(from, func(payload []byte) error {
 		record, err := r.apply(payload)
 		if err == nil && visit != nil {
 			err = visit(record, &r.log.State)
@@ -52,10 +58,10 @@ func Replay(path string, visit func(follow.Record, *coordinator.State) error) (*
 		return err
 	})
 	if err != nil {
-		return nil, summary, fmt.Errorf("replay %s: %w", path, err)
+		return nil, summary, fmt.Errorf("replay %s: %w", name, err)
 	}
 	if r.log == nil {
-		return nil, summary, fmt.Errorf("replay %s: %w: it holds no genesis", path, ErrReplay)
+		return nil, summary, fmt.Errorf("replay %s: %w: it holds no genesis", name, ErrReplay)
 	}
 	return r.log, summary, nil
 }

@@ -19,3 +19,6 @@ func NewEvaluator(ctx context.Context, o Options) (*Evaluator, error) {
 	}
 	return &Evaluator{r}, nil
 }
+
+// Watch has told called before every micro batch of Evaluate, with how many of all are done. It must return quickly.
+func (e *Evaluator) Watch(told func(done, all int)) { e.evaluated = told }

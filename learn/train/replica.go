@@ -40,7 +40,8 @@ type replica struct {
 	changes    uint64        // how often the weights were changed; workers with copies compare it
 	foresight  foresight
 
-	trained    func(Gradient) // nil: nobody asks
+	trained    func(Gradient)      // nil: nobody asks
+	evaluated  func(done, all int) // nil: nobody asks
 	statsEvery uint32
 }
 
@@ -357,7 +358,10 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 		}
 	}
 	total := 0.0
-	for _, part := range parts {
+	for i, part := range parts {
+		if r.evaluated != nil {
+			r.evaluated(i, len(parts))
+		}
 		err := network.Engine().Do(ctx, false, func(s *torch.Scope) error {
 			total += part.loss(s, network).Item() * float64(part.counted)
 			return nil

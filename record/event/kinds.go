@@ -71,6 +71,9 @@ type State struct {
 
 	Claimed *Claimed `json:"claimed,omitempty"` // of the newest round that is over
 
+	EpochStart  uint32 `json:"epoch_start,omitempty"`  // step of the first round of the epoch
+	EpochRounds uint32 `json:"epoch_rounds,omitempty"` // that the epoch has; 0: time ends it
+
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
 	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
 }

@@ -23,6 +23,9 @@ func StateOf(s *coordinator.State) State {
 	if round := s.CurrentRound(); round != nil {
 		now.addRound(round, s.Config)
 	}
+	if rounds := s.Config.RoundsPerEpoch; rounds > 0 && s.Epoch.StartStep > 0 && s.Epoch.StartStep <= s.Config.TotalSteps {
+		now.EpochStart, now.EpochRounds = s.Epoch.StartStep, min(rounds, s.Config.TotalSteps-s.Epoch.StartStep+1)
+	}
 	if digest := s.Model.Checkpoint.Digest; digest != [32]byte{} {
 		now.Digest = hex.EncodeToString(digest[:])
 	}

@@ -108,6 +108,8 @@ type Progress struct {
 	Tokens        uint64 `json:"tokens"`
 	HeldOutTokens uint64 `json:"heldout_tokens"`
 	Bytes         int64  `json:"bytes"` // of text
+
+	Input, AllInput int64 `json:"-"` // bytes of the files that are read, about, and of all
 }
 
 func (o Options) check() error {

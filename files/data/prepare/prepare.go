@@ -112,6 +112,7 @@ type run struct {
 	training, heldOut *shardWriter
 	progress          Progress
 	bytes             int64 // of input since the last entry
+	inFile            int64 // of text of the file that is being read
 }
 
 // encode writes the tokens of all sources to the work folder.
@@ -130,6 +131,11 @@ func (r *run) encode(ctx context.Context, sources []source, work string) (manife
 		return manifest.Manifest{}, err
 	}
 	r.progress = r.at.Progress
+	for i, s := range sources {
+		if r.progress.AllInput += s.size; i < r.at.Next.Source {
+			r.progress.Input += s.size
+		}
+	}
 	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write); err != nil {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
@@ -161,8 +167,14 @@ func (r *run) write(j *job) error {
 	r.progress.HeldOutTokens += uint64(len(j.held))
 	r.progress.Texts += j.count
 	r.progress.Bytes += j.bytes
+	// Packed files have more text than bytes, and those of objects less: at its end a file counts as what it has.
+	before := min(r.inFile, j.source.size)
+	r.inFile += j.bytes
+	r.progress.Input += min(r.inFile, j.source.size) - before
 	if j.last {
 		r.progress.Files++
+		r.progress.Input += j.source.size - min(r.inFile, j.source.size)
+		r.inFile = 0
 	}
 	if j.binary {
 		r.progress.SkippedBinary++

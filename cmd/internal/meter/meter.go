@@ -1,0 +1,119 @@
+// Package meter says how far something is that takes more than a moment, and how long it will still take.
+//
+//	m := meter.New(os.Stderr, "psyche: verifying run.log")
+//	m.At(done, all) // as often as one likes, from one goroutine at a time
+//	m.Done()
+//
+// What is over within two seconds says nothing. A terminal has one line, which is overwritten and taken away
+// at the end; a file has a line every ten seconds.
+package meter
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+)
+
+const (
+	quiet       = 2 * time.Second // in which nothing is said
+	everyScreen = time.Second / 2
+	everyFile   = 10 * time.Second
+)
+
+// Meter says how far one thing is.
+type Meter struct {
+	w      io.Writer
+	what   string
+	screen bool
+	now    func() time.Time
+
+	begun, next time.Time
+	from        int64 // where it began: what was done before took no time now
+	started     bool
+	shown       bool // a line is on the screen
+	note        func() string
+}
+
+// New begins. what is said before each figure.
+func New(w io.Writer, what string) *Meter {
+	file, ok := w.(*os.File)
+	m := &Meter{w: w, what: what, screen: ok && term.IsTerminal(file.Fd()), now: time.Now}
+	m.begun = m.now()
+	m.next = m.begun.Add(quiet)
+	return m
+}
+
+// Note has what a function returns said behind the figures.
+func (m *Meter) Note(text func() string) { m.note = text }
+
+// At says that so much of all is done, in any unit. It writes now and then only.
+func (m *Meter) At(done, all int64) {
+	now := m.now()
+	if !m.started {
+		m.started, m.from, m.begun = true, done, now
+	}
+	if now.Before(m.next) || all <= 0 {
+		return
+	}
+	line := fmt.Sprintf("%s: %d %%", m.what, 100*min(done, all)/all)
+	if moved := done - m.from; moved > 0 && done < all {
+		left := time.Duration(float64(now.Sub(m.begun)) / float64(moved) * float64(all-done))
+		line += ", " + Span(left) + " left"
+	}
+	if m.note != nil {
+		line += "; " + m.note()
+	}
+	if !m.screen {
+		m.next = now.Add(everyFile)
+		_, _ = fmt.Fprintln(m.w, line) // what is measured is worth more than the line about it
+		return
+	}
+	m.next, m.shown = now.Add(everyScreen), true
+	_, _ = fmt.Fprintf(m.w, "\r\x1b[K%s", line)
+}
+
+// Done takes the line away.
+func (m *Meter) Done() {
+	if m.shown {
+		m.shown = false
+		_, _ = io.WriteString(m.w, "\r\x1b[K")
+	}
+}
+
+// Reader tells the meter how much was read of something of that size in bytes.
+func (m *Meter) Reader(r io.Reader, size int64) io.Reader {
+	return &reader{Reader: r, meter: m, size: size}
+}
+
+type reader struct {
+	io.Reader
+	meter      *Meter
+	read, size int64
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.read += int64(n)
+	r.meter.At(r.read, r.size)
+	return n, err
+}
+
+// Span writes a stretch of time as the dashboard does.
+func Span(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 90:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 5400:
+		return fmt.Sprintf("%.0f min", s/60)
+	case s < 129600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	default:
+		return fmt.Sprintf("%.1f days", s/86400)
+	}
+}

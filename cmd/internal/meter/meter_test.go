@@ -1,0 +1,50 @@
+package meter
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMeter: nothing is said of what is short; then how far it is, and how long it takes by what was done since it began.
+func TestMeter(t *testing.T) {
+	for _, screen := range []bool{false, true} {
+		var out strings.Builder
+		m := New(&out, "reading")
+		at := m.begun
+		m.now, m.screen = func() time.Time { return at }, screen
+		for second := range 26 {
+			m.At(500+int64(second)*20, 1000)
+			at = at.Add(time.Second)
+		}
+		m.At(1000, 1000)
+		m.Done()
+		got := strings.Split(strings.Trim(strings.ReplaceAll(out.String(), "\r\x1b[K", "\n"), "\n"), "\n")
+		first, last := "reading: 54 %, 23 s left", "reading: 100 %"
+		if want := map[bool]int{false: 3, true: 25}[screen]; len(got) != want || got[0] != first || screen && got[want-1] != last {
+			t.Errorf("screen %v: %q", screen, got)
+		}
+		if screen != strings.HasSuffix(out.String(), "\r\x1b[K") {
+			t.Errorf("screen %v: it ends with %q", screen, out.String())
+		}
+	}
+}
+
+// TestReader: what is read is counted.
+func TestReader(t *testing.T) {
+	var out strings.Builder
+	m := New(&out, "reading")
+	m.next = m.begun
+	if n, err := io.Copy(io.Discard, m.Reader(strings.NewReader("12345678"), 16)); n != 8 || err != nil || out.String() != "reading: 50 %\n" {
+		t.Errorf("%d bytes, %v, %q", n, err, out.String())
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for span, want := range map[time.Duration]string{1500 * time.Millisecond: "1.5 s", 89 * time.Second: "89 s", 100 * time.Second: "2 min", 2 * time.Hour: "2.0 h", 48 * time.Hour: "2.0 days"} {
+		if got := Span(span); got != want {
+			t.Errorf("%v: %s, want %s", span, got, want)
+		}
+	}
+}
