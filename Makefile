@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -85,6 +85,12 @@ manual: build
 help-pages: build
 	@for program in psyche psyche-client; do $(BIN)/$$program print-all-help --markdown >docs/manual/$$program.md || exit 1; done
 
+## licences: what the programs contain of others, and on which terms
+licences:
+	@mkdir -p $(BUILD)/licences
+	CGO_ENABLED=0 scripts/licences.sh ./cmd/psyche >$(BUILD)/licences/psyche
+	CGO_ENABLED=1 scripts/licences.sh ./cmd/psyche-client >$(BUILD)/licences/psyche-client
+
 ## site: the book as pages for a browser, in build/site; compiles Hugo first, minutes of CPU time
 site: $(HUGO)
 	$(HUGO) --source docs/site --destination $(abspath $(BUILD))/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
@@ -93,8 +99,8 @@ site: $(HUGO)
 $(HUGO): docs/site/go.mod
 	cd docs/site && CGO_ENABLED=0 $(GO) build -o $(abspath $@) github.com/gohugoio/hugo
 
-## install: both programs, the shim, the verifier, units of systemd, man pages, completions, into prefix (/usr/local)
-install: manual
+## install: both programs, the shim, the verifier, units of systemd, man pages, completions, licences, into prefix (/usr/local)
+install: manual licences
 	install -d $(ROOT)/bin $(ROOT)/lib/psyche $(ROOT)/share/man/man1 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysconfdir)/psyche
 	install -m 755 $(BIN)/psyche $(BIN)/psyche-client $(ROOT)/bin
 	for name in psyche-centralized-server psyche-centralized-local-testnet psyche-solana-client; do ln -sf psyche $(ROOT)/bin/$$name; done
@@ -104,7 +110,9 @@ install: manual
 	for program in psyche psyche-client; do \
 	  install -D -m 644 $(BUILD)/manual/$$program.bash $(ROOT)/share/bash-completion/completions/$$program && \
 	  install -D -m 644 $(BUILD)/manual/$$program.zsh $(ROOT)/share/zsh/vendor-completions/_$$program && \
-	  install -D -m 644 $(BUILD)/manual/$$program.fish $(ROOT)/share/fish/vendor_completions.d/$$program.fish || exit 1; \
+	  install -D -m 644 $(BUILD)/manual/$$program.fish $(ROOT)/share/fish/vendor_completions.d/$$program.fish && \
+	  install -D -m 644 $(BUILD)/licences/$$program $(ROOT)/share/doc/$$program/licences.txt && \
+	  install -m 644 LICENSE NOTICE $(ROOT)/share/doc/$$program || exit 1; \
 	done
 	for unit in packaging/systemd/*.service; do \
 	  sed 's#/usr/bin/#$(prefix)/bin/#' $$unit >$(DESTDIR)$(unitdir)/$$(basename $$unit) && chmod 644 $(DESTDIR)$(unitdir)/$$(basename $$unit) || exit 1; \
@@ -119,6 +127,8 @@ uninstall:
 	rm -rf $(ROOT)/lib/psyche
 	rm -f $(ROOT)/share/man/man1/psyche.1 $(ROOT)/share/man/man1/psyche-client.1 $(DESTDIR)$(unitdir)/psyche-*.service
 	for program in psyche psyche-client; do \
+	  rm -f $(ROOT)/share/doc/$$program/licences.txt $(ROOT)/share/doc/$$program/LICENSE $(ROOT)/share/doc/$$program/NOTICE; \
+	  rmdir $(ROOT)/share/doc/$$program 2>/dev/null; \
 	  rm -f $(ROOT)/share/bash-completion/completions/$$program $(ROOT)/share/zsh/vendor-completions/_$$program $(ROOT)/share/fish/vendor_completions.d/$$program.fish; \
 	done
 

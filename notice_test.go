@@ -39,18 +39,50 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 	}
 }
 
+// TestLicencesAreComplete wants a text, with each program, of the terms of every module that it contains.
+func TestLicencesAreComplete(t *testing.T) {
+	for program, cgo := range programs {
+		script := exec.CommandContext(t.Context(), "scripts/licences.sh", program)
+		script.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+		text, err := script.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", program, err)
+		}
+		for _, module := range append(modulesOf(t, program, cgo), "Go") {
+			if !strings.Contains(string(text), "\n"+module+" v") && !strings.Contains(string(text), "\n"+module+"\n") {
+				t.Errorf("%s: there is no licence of %s", program, module)
+			}
+		}
+		for _, words := range []string{"Apache License", "Permission is hereby granted, free of charge", "Redistributions in binary form must reproduce"} {
+			if !strings.Contains(string(text), words) {
+				t.Errorf("%s: no licence says %q", program, words)
+			}
+		}
+	}
+}
+
+// programs are built with or without cgo.
+var programs = map[string]string{"./cmd/psyche": "0", "./cmd/psyche-client": "1"}
+
 // linkedModules returns the modules of others that the two programs contain.
 func linkedModules(t *testing.T) (modules []string) {
 	t.Helper()
-	for program, cgo := range map[string]string{"./cmd/psyche": "0", "./cmd/psyche-client": "1"} {
-		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", program)
-		list.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
-		out, err := list.Output()
-		if err != nil {
-			t.Fatalf("go list %s: %v", program, err)
-		}
-		modules = append(modules, strings.Fields(string(out))...)
+	for program, cgo := range programs {
+		modules = append(modules, modulesOf(t, program, cgo)...)
 	}
+	slices.Sort(modules)
+	return slices.Compact(modules)
+}
+
+func modulesOf(t *testing.T, program, cgo string) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", program)
+	list.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", program, err)
+	}
+	modules := strings.Fields(string(out))
 	slices.Sort(modules)
 	return slices.Compact(modules)
 }

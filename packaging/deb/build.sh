@@ -30,7 +30,9 @@ take() {
 }
 for program in psyche psyche-client; do
   take "$program" "usr/bin/$program" "usr/share/man/man1/$program.1" "usr/share/bash-completion/completions/$program" \
-    "usr/share/zsh/vendor-completions/_$program" "usr/share/fish/vendor_completions.d/$program.fish"
+    "usr/share/zsh/vendor-completions/_$program" "usr/share/fish/vendor_completions.d/$program.fish" \
+    "usr/share/doc/$program/licences.txt" "usr/share/doc/$program/NOTICE"
+  rm "$work/all/usr/share/doc/$program/LICENSE" # Debian has it
 done
 take psyche usr/lib/psyche/verifier.wasm.gz usr/lib/psyche/wasm_exec.js usr/bin/psyche-centralized-server usr/bin/psyche-centralized-local-testnet usr/bin/psyche-solana-client \
   lib/systemd/system/psyche-server.service lib/systemd/system/psyche-data-server.service etc/psyche/server.env etc/psyche/data-server.env
@@ -50,7 +52,7 @@ control() {
   chmod 640 "$root"/etc/psyche/*.env
   find "$root/usr/bin" "$root/usr/lib" -type f \( -perm -u+x -o -name '*.so' \) -exec strip --strip-unneeded --remove-section=.comment --remove-section=.note {} + 2>/dev/null || true
   sed -e "s/@PACKAGE@/$1/" packaging/deb/copyright >"$root/usr/share/doc/$1/copyright"
-  gzip -9nc NOTICE >"$root/usr/share/doc/$1/NOTICE.gz"
+  gzip -9n "$root/usr/share/doc/$1/NOTICE" "$root/usr/share/doc/$1/licences.txt"
   printf '%s (%s) unstable; urgency=medium\n\n  * Built from commit %s.\n\n -- %s  %s\n' \
     psyche "$version" "$(git rev-parse HEAD)" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
   gzip -9n "$root/usr/share/man/man1/$program.1"
