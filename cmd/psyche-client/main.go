@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
+	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/node/client"
@@ -137,6 +138,7 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(t),
 		numbers.Option(),
+		paths.Option(),
 		published.Switches(),
 		examples.Option(),
 		published.Environment("train", publishedVariables...),

@@ -116,7 +116,7 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 // check looks at the flags that need no files.
 func (c *soloCommand) check(line *kong.Context) error {
 	if c.TotalBatch < 1 || c.MicroBatch < 1 || c.Steps < 1 {
-		return fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)
+		return usageError{fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)}
 	}
 	if err := c.checkParallelism(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *soloCommand) check(line *kong.Context) error {
 		return usageError{errors.New("--eval-every measures --held-out, which is not given")}
 	}
 	if c.LogEvery < 1 {
-		return errors.New("--log-every is 0: want at least 1")
+		return usageError{errors.New("--log-every is 0: want at least 1")}
 	}
 	return c.checkFlags(line)
 }

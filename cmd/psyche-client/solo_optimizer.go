@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/alecthomas/kong"
@@ -35,15 +36,23 @@ var ownFlags = map[string][]string{
 	"distro": {"compression-decay", "compression-topk", "compression-chunk", "quantize-1bit"},
 }
 
-// checkFlags refuses the flags of an optimizer that was not chosen.
+// checkFlags refuses what is no number, and the flags of an optimizer that was not chosen.
 func (o soloOptimizer) checkFlags(line *kong.Context) error {
+	for _, given := range []struct {
+		flag  string
+		value float64
+	}{{"--lr", o.LR}, {"--final-lr", o.FinalLR}, {"--weight-decay", o.WeightDecay}, {"--clip-grad-norm", o.ClipGradNorm}} {
+		if math.IsNaN(given.value) || math.IsInf(given.value, 0) {
+			return usageError{fmt.Errorf("%s is %v: want a number", given.flag, given.value)}
+		}
+	}
 	for _, at := range line.Path {
 		if at.Flag == nil || slices.Contains(ownFlags[o.Optimizer], at.Flag.Name) {
 			continue
 		}
 		for _, other := range []string{"adamw", "distro"} {
 			if slices.Contains(ownFlags[other], at.Flag.Name) {
-				return fmt.Errorf("--%s is of --optimizer %s, this is %s: leave it away or choose the other", at.Flag.Name, other, o.Optimizer)
+				return usageError{fmt.Errorf("--%s is of --optimizer %s, this is %s: leave it away or choose the other", at.Flag.Name, other, o.Optimizer)}
 			}
 		}
 	}

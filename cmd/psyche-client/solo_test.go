@@ -106,7 +106,9 @@ func TestHelpShowsDefaults(t *testing.T) {
 func TestNegativeNumbersAreNumbers(t *testing.T) {
 	model, data := toy(t)
 	fail(t, exitUsage, `--steps: want a whole number from 0 to 4294967295, not "-1"`, soloLine(model, data, "--steps", "-1")...)
-	fail(t, exitFailure, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
+	fail(t, exitUsage, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
+	fail(t, exitUsage, "--lr is NaN: want a number", append(soloLine(model, data), "--lr", "nan")...)
+	fail(t, exitUsage, "want the name of a file or folder", append(soloLine(model, data), "--held-out", "")...)
 }
 
 func TestSoloSettingsOfAResume(t *testing.T) {
@@ -325,7 +327,7 @@ func TestSoloRefusesFlagsOfTheOtherOptimizer(t *testing.T) {
 		{"adamw", "distro", "--compression-topk", "8"},
 	} {
 		flag := strings.Replace(test[2], "--no-", "--", 1)
-		fail(t, exitFailure, flag+" is of --optimizer "+test[1]+", this is "+test[0], soloLine(model, data, append([]string{"--optimizer", test[0]}, test[2:]...)...)...)
+		fail(t, exitUsage, flag+" is of --optimizer "+test[1]+", this is "+test[0], soloLine(model, data, append([]string{"--optimizer", test[0]}, test[2:]...)...)...)
 	}
 }
 

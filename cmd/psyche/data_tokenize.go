@@ -65,7 +65,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		HeldOutFraction: c.HeldOutFraction,
 		ShardTokens:     c.ShardTokens,
 		Progress: func(p prepare.Progress) {
-			m.Note(func() string { return fmt.Sprintf("%d files, %d texts, %d tokens", p.Files, p.Texts, p.Tokens+p.HeldOutTokens) })
+			m.Note(func() string {
+				return fmt.Sprintf("%d files, %d texts, %d tokens", p.Files, p.Texts, p.Tokens+p.HeldOutTokens)
+			})
 			m.At(p.Input, p.AllInput)
 		},
 	})

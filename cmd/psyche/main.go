@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
+	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/host/server"
@@ -176,6 +177,7 @@ func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, erro
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(to),
 		numbers.Option(),
+		paths.Option(),
 		published.Switches(),
 		examples.Option(),
 	)

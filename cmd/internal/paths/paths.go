@@ -1,0 +1,40 @@
+// Package paths reads the names of files and folders of a command line.
+package paths
+
+import (
+	"errors"
+	"reflect"
+
+	"github.com/alecthomas/kong"
+)
+
+// types are those of flags that name files and folders.
+var types = []string{"path", "existingfile", "existingdir", "existingpath"}
+
+// errEmpty says that a shell put nothing where a name belongs: it would be taken for the present folder.
+var errEmpty = errors.New(`want the name of a file or folder, or no flag at all, not ""`)
+
+// Option makes a parser refuse an empty name. That of a variable of the environment, and of --flag=, is as none.
+func Option() kong.Option {
+	return kong.OptionFunc(func(parser *kong.Kong) error {
+		standard := kong.NewRegistry().RegisterDefaults()
+		for _, name := range types {
+			usual := standard.ForNamedType(name, reflect.TypeFor[string]())
+			mapper := kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+				switch value := ctx.Scan.Peek(); {
+				case value.Value != "" || target.Kind() == reflect.Slice:
+					return usual.Decode(ctx, target)
+				case value.Type == kong.FlagValueToken:
+					ctx.Scan.Pop()
+					target.SetZero()
+					return nil
+				}
+				return errEmpty
+			})
+			if err := kong.NamedMapper(name, mapper).Apply(parser); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
