@@ -145,7 +145,7 @@ def smollm3(r):
 def longrope(r, pairs):
     """The rope_scaling of Phi 3, with a factor for each pair."""
     short, long = ([round(r.uniform(least, most), 3) for _ in range(pairs)] for least, most in ((1, 1.5), (1, 30)))
-    c = dict(type=r.choice(["longrope", "su"]), short_factor=short, long_factor=long)
+    c = dict(type="longrope", short_factor=short, long_factor=long)
     return c | r.choice([{}, dict(factor=4.0), dict(attention_factor=1.1)])
 
 
