@@ -24,6 +24,7 @@ var examples = manual.Examples{
 	"run receipt friends.log --verify mine.receipt.json",
 	"run examine friends.log --entry 1234 --exhibit evidence.bin",
 	"data tokenize --tokenizer bytes --include '*.go' --held-out-fraction 0.01 --output data sources",
+	"data samples --tokenizer model --seq-len 2048 --output samples conversations.jsonl",
 	"data inspect data",
 	"chain start --ledger chain.ledger",
 	"keys new --output owner.json",

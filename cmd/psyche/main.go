@@ -60,6 +60,7 @@ type commands struct {
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSON, CSV, Parquet, Arrow, or a data set of the Hub."`
+		Samples  dataSamples  `cmd:"" help:"Make ready-made samples of conversations, of which the assistant's part is learned."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
 		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
 	} `cmd:"" help:"Prepare and serve training data." group:"Prepare data:"`

@@ -233,16 +233,16 @@ func named(files []checkpoint.File) checkpoint.Snapshot {
 	return s
 }
 
-// microBatch is a part of a batch that goes through the model at once: sequences of the
-// same length, inputs and targets flattened.
+// microBatch is a part of a batch that goes through the model at once: texts of the same
+// length, inputs and targets flattened.
 type microBatch struct {
 	rows, columns   int64
 	inputs, targets []int32
 	counted         int64 // targets that are not torch.IgnoreTarget
 }
 
-// cut checks the sequences and cuts them into micro-batches. It returns how many targets
-// count.
+// cut checks the sequences and cuts them, and the texts that are packed into one, into
+// micro-batches. It returns how many targets count.
 func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err error) {
 	if len(batch.Sequences) == 0 {
 		return nil, 0, fmt.Errorf("%w: no sequences", ErrTokens)
@@ -252,29 +252,31 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 		if len(sequence) < 2 {
 			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", ErrTokens, i, len(sequence))
 		}
-		if most := r.model.MaxTokens(); len(sequence)-1 > most {
-			return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", ErrTokens, i, len(sequence)-1, most)
-		}
 		for j, token := range sequence {
 			if token < 0 || token >= r.vocabSize {
 				return nil, 0, fmt.Errorf("%w: token %d of sequence %d is %d, the model's vocab_size is %d; was the data made with this model's tokenizer?",
 					ErrTokens, j, i, token, r.vocabSize)
 			}
 		}
-		targets, counted, err := r.targets(batch, i)
+		texts, err := r.texts(batch, i)
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: sequence %d: %w", ErrTokens, i, err)
 		}
-		columns := int64(len(sequence) - 1)
-		if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == rows {
-			parts = append(parts, microBatch{columns: columns})
+		for _, one := range texts {
+			columns := int64(len(one.inputs))
+			if most := r.model.MaxTokens(); columns > int64(most) {
+				return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", ErrTokens, i, columns, most)
+			}
+			if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == rows {
+				parts = append(parts, microBatch{columns: columns})
+			}
+			part := &parts[len(parts)-1]
+			part.rows++
+			part.inputs = append(part.inputs, one.inputs...)
+			part.targets = append(part.targets, one.targets...)
+			part.counted += one.counted
+			tokens += one.counted
 		}
-		part := &parts[len(parts)-1]
-		part.rows++
-		part.inputs = append(part.inputs, sequence[:columns]...)
-		part.targets = append(part.targets, targets...)
-		part.counted += counted
-		tokens += counted
 	}
 	if tokens == 0 {
 		return nil, 0, fmt.Errorf("%w: all labels are %d: there is nothing to learn", ErrTokens, torch.IgnoreTarget)

@@ -1,50 +1,76 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// targets returns what a sequence's tokens but the last are to predict, and how many of
-// these count.
-func (r *replica) targets(batch data.Batch, i int) (targets []int32, counted int64, err error) {
-	sequence := batch.Sequences[i]
+// text is what goes through the model by itself: tokens that see nothing but each other, with what they are
+// to predict.
+type text struct {
+	inputs, targets []int32
+	counted         int64 // targets that are not torch.IgnoreTarget
+}
+
+// texts returns the texts of sequence i of a batch that have something to learn: one, or those that are
+// packed into it, each of which the model computes by itself, so that none attends to another and the
+// positions of each begin with 0. The last token of a text predicts the first of the next where labels ask
+// for it, and else nothing.
+func (r *replica) texts(batch data.Batch, i int) ([]text, error) {
+	sequence, targets := batch.Sequences[i], batch.Sequences[i]
+	if batch.Labels != nil {
+		if len(batch.Labels) <= i || len(batch.Labels[i]) != len(sequence) {
+			return nil, fmt.Errorf("not one label for each of the %d tokens", len(sequence))
+		}
+		targets = batch.Labels[i]
+	}
+	lengths := []int{len(sequence)}
 	if batch.Positions != nil {
-		if err := checkPositions(batch.Positions, i, len(sequence)); err != nil {
-			return nil, 0, err
+		if len(batch.Positions) <= i || len(batch.Positions[i]) != len(sequence) {
+			return nil, fmt.Errorf("not one position for each of the %d tokens", len(sequence))
+		}
+		var err error
+		if lengths, err = tokens.TextLengths(batch.Positions[i]); err != nil {
+			return nil, err
 		}
 	}
-	if batch.Labels == nil {
-		return sequence[1:], int64(len(sequence) - 1), nil
+	var all []text
+	first := 0
+	for _, length := range lengths {
+		end := first + length // of the inputs
+		if end == len(sequence) || batch.Labels == nil || targets[end] == torch.IgnoreTarget {
+			end-- // nothing is behind its last token, or nothing to be learned
+		}
+		one := text{inputs: sequence[first:end], targets: targets[first+1 : end+1]}
+		if err := r.count(&one, first, batch.Labels == nil); err != nil {
+			return nil, err
+		}
+		if one.counted > 0 {
+			all = append(all, one)
+		}
+		first += length
 	}
-	if len(batch.Labels) <= i || len(batch.Labels[i]) != len(sequence) {
-		return nil, 0, fmt.Errorf("not one label for each of the %d tokens", len(sequence))
+	return all, nil
+}
+
+// count counts the targets of a text, which begins with token first of a sequence. Tokens are counted
+// without a look at them.
+func (r *replica) count(of *text, first int, tokens bool) error {
+	if tokens {
+		of.counted = int64(len(of.targets))
+		return nil
 	}
-	targets = batch.Labels[i][1:]
-	for j, label := range targets {
+	for j, label := range of.targets {
 		if label == torch.IgnoreTarget {
 			continue
 		}
 		if label < 0 || label >= r.vocabSize {
-			return nil, 0, fmt.Errorf("label %d is %d, the model's vocab_size is %d", j+1, label, r.vocabSize)
+			return fmt.Errorf("label %d is %d, the model's vocab_size is %d", first+j+1, label, r.vocabSize)
 		}
-		counted++
-	}
-	return targets, counted, nil
-}
-
-// checkPositions refuses positions that are not those that models count for themselves.
-func checkPositions(positions [][]int32, i, tokens int) error {
-	if len(positions) <= i || len(positions[i]) != tokens {
-		return fmt.Errorf("not one position for each of the %d tokens", tokens)
-	}
-	for j, position := range positions[i] {
-		if int(position) != j {
-			return errors.New("its position_ids do not count 0, 1, 2 …: samples packed from several texts cannot be trained on yet")
-		}
+		of.counted++
 	}
 	return nil
 }

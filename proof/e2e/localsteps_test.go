@@ -3,8 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-
-	"github.com/psyche-go/psyche/record/event"
 )
 
 // localSteps replaces the optimizer of a state.toml by one of three steps in a round.
@@ -47,15 +45,7 @@ func TestLocalSteps(t *testing.T) {
 	victim.start()
 	finish(t, clients...)
 	checkRun(t, n, clients...)
-	again, lives := false, 0
-	for _, e := range victim.events() {
-		if _, ok := e.Body.(event.Started); ok {
-			again = lives > 0
-			lives++
-		}
-		if applied, ok := e.Body.(event.Applied); ok && again && applied.OwnCounted {
-			return
-		}
+	if !countedAgain(t, victim) {
+		t.Error("no result counted of the member that came back")
 	}
-	t.Error("no result counted of the member that came back")
 }

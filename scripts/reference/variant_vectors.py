@@ -60,6 +60,7 @@ def llama(r):
             {**YARN, "truncate": False, "beta_fast": 16.0, "beta_slow": 2.0},
             {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5},
             {**YARN, "attention_factor": 0.9},
+            dict(rope_type="dynamic", factor=2.0),
         ]
     )
     return c
@@ -141,9 +142,26 @@ def smollm3(r):
     return c
 
 
+def longrope(r, pairs):
+    """The rope_scaling of Phi 3, with a factor for each pair."""
+    short, long = ([round(r.uniform(least, most), 3) for _ in range(pairs)] for least, most in ((1, 1.5), (1, 30)))
+    c = dict(type="longrope", short_factor=short, long_factor=long)
+    return c | r.choice([{}, dict(factor=4.0), dict(attention_factor=1.1)])
+
+
 def phi3(r):
     c = base(r, "phi3", "Phi3ForCausalLM") | dict(sliding_window=r.choice([None, 5, 20]))
     c.pop("rope_scaling", None)
+    return c
+
+
+def phi3_long(r):
+    """Phi 3 of which a part of each head turns, some otherwise in long texts."""
+    c = phi3(r)
+    part = r.choice([0.5, 0.75, 1.0])
+    c |= dict(partial_rotary_factor=part, hidden_size=8 * c["num_attention_heads"])
+    if r.random() < 0.8:
+        c |= dict(rope_scaling=longrope(r, int(8 * part) // 2), original_max_position_embeddings=r.choice([12, 24, 100]))
     return c
 
 
@@ -165,10 +183,17 @@ KINDS = dict(
     gemma3=gemma3,
     smollm3=smollm3,
     phi3=phi3,
+    phi3_long=phi3_long,
     granite=granite,
 )
 
 SMALL = dict(vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+
+PARTLY = dict(num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75)  # heads of 8, of which 6 turn
+LONG = PARTLY | dict(
+    original_max_position_embeddings=16,
+    rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.25], long_factor=[1.5, 6.0, 20.0]),
+)
 
 # name: (kind, what its configuration has besides, batch, tokens). A rope_scaling of None is left out.
 CASES = {
@@ -209,6 +234,11 @@ CASES = {
         2,
         9,
     ),
+    "dynamic": ("llama", dict(rope_scaling=dict(rope_type="dynamic", factor=2.0)), 1, 40),
+    "phi3_part": ("phi3", dict(**PARTLY, sliding_window=None), 2, 9),
+    # The text of 37 tokens outgrows the original context, within which it is computed otherwise.
+    "phi3_longrope": ("phi3", dict(**LONG, sliding_window=None), 2, 9),
+    "phi3_longrope_long": ("phi3", dict(**LONG, sliding_window=5), 1, 40),
 }
 
 

@@ -10,8 +10,7 @@
 // announced size and counts what its encoding says it holds.
 //
 // Features whose memory cannot be bounded are refused: the compressions LZO and LZ4, the
-// encoding DELTA_BYTE_ARRAY, encryption. LZ4_RAW is refused for another reason: package parquet
-// (v0.32.0) unpacks a block into a buffer of its own when three times the packed bytes are more
-// than the page, and then goes on with the buffer that it did not fill. Package parquet also panics on some damaged files; a
-// deferred Recovered makes errors of that.
+// encoding DELTA_BYTE_ARRAY, encryption. Of a file with pages of LZ4_RAW, which package
+// parquet reads wrongly, it is given one without, whose pages are unpacked as they are read.
+// Package parquet also panics on some damaged files; a deferred Recovered makes errors of that.
 package parquetfile

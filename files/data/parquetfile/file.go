@@ -31,7 +31,11 @@ type File struct {
 
 // Open reads the footer of a file of size bytes. Defer Recovered around it.
 func Open(r io.ReaderAt, size int64) (*File, error) {
-	if err := checkFooter(r, size); err != nil {
+	metadata, err := checkFooter(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if r, size, err = unpackLZ4(r, size, metadata); err != nil {
 		return nil, err
 	}
 	opened, err := parquet.OpenFile(r, size, &parquet.FileConfig{SkipPageIndex: true, SkipBloomFilters: true, ReadBufferSize: 64 << 10})
@@ -52,41 +56,40 @@ func (f *File) addLeaves(column *parquet.Column) {
 	}
 }
 
-// checkFooter refuses a file whose footer cannot be there, or would take too much memory.
-func checkFooter(r io.ReaderAt, size int64) error {
+// checkFooter reads the footer of a file, and refuses one that cannot be there, or would take too much memory.
+func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err error) {
 	var tail [8]byte
 	if size < 12 {
-		return fmt.Errorf("%w: %d bytes are no Parquet file", ErrInvalid, size)
+		return metadata, fmt.Errorf("%w: %d bytes are no Parquet file", ErrInvalid, size)
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
-		return err
+		return metadata, err
 	}
 	if string(tail[4:]) != "PAR1" {
-		return fmt.Errorf("%w: it does not end as a Parquet file does; was it cut off, or is it encrypted?", ErrInvalid)
+		return metadata, fmt.Errorf("%w: it does not end as a Parquet file does; was it cut off, or is it encrypted?", ErrInvalid)
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-12 || n > maxFooter {
-		return fmt.Errorf("%w: its footer has %d bytes", ErrInvalid, n)
+		return metadata, fmt.Errorf("%w: its footer has %d bytes", ErrInvalid, n)
 	}
 	footer := make([]byte, n)
 	if _, err := r.ReadAt(footer, size-8-n); err != nil {
-		return err
+		return metadata, err
 	}
 	length, err := structLength(footer)
 	if err != nil {
-		return fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+		return metadata, fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
 	}
-	var metadata format.FileMetaData
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer[:length], &metadata); err != nil {
-		return fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+		return metadata, fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
 	}
 	if n := len(metadata.Schema); n > maxColumns {
-		return fmt.Errorf("%w: it has %d columns and groups of columns, at most %d are read", ErrInvalid, n, maxColumns)
+		return metadata, fmt.Errorf("%w: it has %d columns and groups of columns, at most %d are read", ErrInvalid, n, maxColumns)
 	}
 	if n := len(metadata.Schema) * len(metadata.RowGroups); n > maxElements {
-		return fmt.Errorf("%w: %d row groups of %d columns are too many; write larger row groups", ErrInvalid, len(metadata.RowGroups), len(metadata.Schema))
+		return metadata, fmt.Errorf("%w: %d row groups of %d columns are too many; write larger row groups", ErrInvalid, len(metadata.RowGroups), len(metadata.Schema))
 	}
-	return nil
+	return metadata, nil
 }
 
 // Recovered makes an error of a panic: package parquet panics on some damaged files. It is

@@ -90,6 +90,21 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 var oneValue = join(levels(run(1, 0)), levels(run(1, 1)), []byte{7, 0, 0, 0})
 
+func packedLZ4(t testing.TB, raw []byte) []byte {
+	t.Helper()
+	if len(raw) < 270 { // which the library leaves unpacked: a block of nothing but literals
+		if len(raw) < 15 {
+			return append([]byte{byte(len(raw) << 4)}, raw...)
+		}
+		return append([]byte{15 << 4, byte(len(raw) - 15)}, raw...)
+	}
+	out, err := parquet.Lz4Raw.Encode(nil, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func zipped(t testing.TB, raw []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -167,6 +182,8 @@ func TestHonestPages(t *testing.T) {
 		"zstd":         forge(t, format.Zstd, nil, dataPage(size, format.Plain, 1, zstandard(t, oneValue))),
 		"gzip":         forge(t, format.Gzip, nil, dataPage(size, format.Plain, 1, zipped(t, oneValue))),
 		"brotli":       forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, oneValue))),
+		"lz4":          forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, packedLZ4(t, oneValue))),
+		"lz4, 2":       forge(t, format.Lz4Raw, nil, dataPageV2(8, format.Plain, 1, 2, join(v2, packedLZ4(t, []byte{7, 0, 0, 0})))),
 		"version 2":    forge(t, format.Snappy, nil, dataPageV2(8, format.Plain, 1, 2, join(v2, snap(t, []byte{7, 0, 0, 0})))),
 	} {
 		if err := read(t, raw); err != nil {
@@ -194,7 +211,10 @@ func TestBombs(t *testing.T) {
 		{"snappy", "unpacks to more", forge(t, format.Snappy, nil, dataPage(size, format.Plain, 1, binary.AppendUvarint(nil, 1<<31)))},
 		{"gzip in version 2", "unpacks to more", forge(t, format.Gzip, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), zipped(t, zeros))))},
 		{"brotli", "unpacks to more", forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, zeros)))},
-		{"lz4", "LZ4_RAW, which is not read", forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, []byte{255}))},
+		{"lz4", "damaged, or unpacks to more than the 16 bytes", forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, packedLZ4(t, zeros)))},
+		{"lz4, less than announced", "unpacks to 16 bytes, it announces 1048576", forge(t, format.Lz4Raw, nil, dataPage(1<<20, format.Plain, 1, packedLZ4(t, oneValue)))},
+		{"lz4 in version 2", "damaged, or unpacks to more than the 8 bytes", forge(t, format.Lz4Raw, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), packedLZ4(t, zeros))))},
+		{"old lz4", "LZ4, which is not read", forge(t, format.Lz4, nil, dataPage(size, format.Plain, 1, []byte{255}))},
 		{"lzo", "LZO, which is not read", forge(t, format.LZO, nil, dataPage(size, format.Plain, 1, []byte{255}))},
 		{"repetition levels", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(many, many)))},
 		{"definition levels", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(run(1, 0)), many)))},

@@ -21,7 +21,8 @@ const (
 
 // chunk is a column of a row group.
 type chunk struct {
-	column *parquet.Column
+	column *parquet.Column // nil until the file is open
+	name   string
 	codec  format.CompressionCodec
 	bytes  *io.SectionReader
 	data   int64 // where in bytes package parquet begins to read data pages
@@ -71,15 +72,22 @@ func (f *File) chunk(group, column int) (chunk, error) {
 	if described.CryptoMetadata.Value != nil {
 		return chunk{}, fmt.Errorf("%w: column %d is encrypted", ErrInvalid, column)
 	}
+	c, err := chunkOf(f.bytes, f.size, f.leaves[column].Name(), about)
+	c.column = f.leaves[column]
+	return c, err
+}
+
+// chunkOf finds a column of a row group in a file of that size.
+func chunkOf(file io.ReaderAt, size int64, name string, about format.ColumnMetaData) (chunk, error) {
 	start := about.DataPageOffset
 	if about.DictionaryPageOffset != 0 {
 		start = about.DictionaryPageOffset
 	}
 	length := about.TotalCompressedSize
-	if start < 0 || length < 0 || start > f.size || length > f.size-start || about.DataPageOffset < start {
-		return chunk{}, fmt.Errorf("%w: column %d lies outside the file", ErrInvalid, column)
+	if start < 0 || length < 0 || start > size || length > size-start || about.DataPageOffset < start {
+		return chunk{}, fmt.Errorf("%w: column %s lies outside the file", ErrInvalid, name)
 	}
-	return chunk{f.leaves[column], about.Codec, io.NewSectionReader(f.bytes, start, length), about.DataPageOffset - start}, nil
+	return chunk{name: name, codec: about.Codec, bytes: io.NewSectionReader(file, start, length), data: about.DataPageOffset - start}, nil
 }
 
 // each calls do with the place, head and body of every page.
@@ -90,15 +98,15 @@ func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionRe
 		aligned = aligned || at == c.data
 		head, length, err := c.head(buffer, at)
 		if err != nil {
-			return fmt.Errorf("column %s, page at %d: %w", c.column.Name(), at, err)
+			return fmt.Errorf("column %s, page at %d: %w", c.name, at, err)
 		}
 		body := at + int64(length)
 		next := body + int64(head.CompressedPageSize)
 		if next < body || next > c.bytes.Size() {
-			return fmt.Errorf("%w: column %s, page at %d announces %d bytes, the column has fewer", ErrInvalid, c.column.Name(), at, head.CompressedPageSize)
+			return fmt.Errorf("%w: column %s, page at %d announces %d bytes, the column has fewer", ErrInvalid, c.name, at, head.CompressedPageSize)
 		}
 		if err := checkHead(head); err != nil {
-			return fmt.Errorf("%w: column %s, page at %d %w", ErrInvalid, c.column.Name(), at, err)
+			return fmt.Errorf("%w: column %s, page at %d %w", ErrInvalid, c.name, at, err)
 		}
 		if err := do(at, head, io.NewSectionReader(c.bytes, body, next-body)); err != nil {
 			return err
@@ -106,7 +114,7 @@ func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionRe
 		at = next
 	}
 	if !aligned {
-		return fmt.Errorf("%w: column %s has no page where its first is said to be", ErrInvalid, c.column.Name())
+		return fmt.Errorf("%w: column %s has no page where its first is said to be", ErrInvalid, c.name)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 	case format.Brotli:
 		return u.stream(brotli.NewReader(bytes.NewReader(packed)), size, tooLong)
 	default:
-		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, Brotli or no compression", u.codec))
+		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, Brotli, LZ4_RAW or no compression", u.codec))
 	}
 }
 

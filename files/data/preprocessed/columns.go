@@ -143,16 +143,22 @@ func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []
 		if others[2] != nil {
 			lengths = others[2][i]
 		}
-		if err := s.check(lengths, o); err != nil {
-			return nil, fmt.Errorf("%d: %w", rows[i], err)
+		err := s.check(o)
+		if err == nil && others[2] != nil {
+			err = s.unpack(lengths)
+		} else if err == nil && s.Positions != nil {
+			_, err = tokens.TextLengths(s.Positions)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w", rows[i], invalid(err))
 		}
 		samples[i] = s
 	}
 	return samples, nil
 }
 
-// check reports what is wrong with a sample; lengths are those of the texts in it.
-func (s Sample) check(lengths []int32, o Options) error {
+// check reports what is wrong with a sample, but for the order of its positions.
+func (s Sample) check(o Options) error {
 	n := len(s.Tokens)
 	if n < 2 {
 		return fmt.Errorf("%w: it has %d tokens, want at least 2", ErrInvalid, n)
@@ -182,10 +188,50 @@ func (s Sample) check(lengths []int32, o Options) error {
 			return fmt.Errorf("%w: position %d is %d, want less than %d", ErrInvalid, i, position, o.SeqLen)
 		}
 	}
-	if len(lengths) > 1 {
-		return fmt.Errorf("%w: it is packed from %d texts (sequence_lengths), which cannot be trained on yet; pack one text into a sample", ErrInvalid, len(lengths))
+	return nil
+}
+
+// unpack gives a sample the positions of the texts in it, of which lengths are those. A text from which
+// nothing is learned is padding, whose positions may be any; what is behind the last text has to be such.
+func (s *Sample) unpack(lengths []int32) error {
+	var texts []int
+	first := 0
+	for i, length := range lengths {
+		if length < 1 || int(length) > len(s.Tokens)-first {
+			return fmt.Errorf("%w: sequence_lengths %d is %d, with %d of %d tokens before it", ErrInvalid, i, length, first, len(s.Tokens))
+		}
+		if err := s.counts(first, first+int(length)); err != nil {
+			return err
+		}
+		texts = append(texts, int(length))
+		first += int(length)
+	}
+	if rest := len(s.Tokens) - first; rest > 0 {
+		if !s.padding(first, len(s.Tokens)) {
+			return fmt.Errorf("%w: sequence_lengths are of %d tokens, the sample has %d, and not all labels behind are %d", ErrInvalid, first, len(s.Tokens), IgnoreLabel)
+		}
+		texts = append(texts, rest)
+	}
+	s.Positions = tokens.PackedPositions(texts)
+	return nil
+}
+
+// counts reports whether the positions from first to end are those of one text, or padding.
+func (s *Sample) counts(first, end int) error {
+	if s.Positions == nil || s.padding(first, end) {
+		return nil
+	}
+	for i, position := range s.Positions[first:end] {
+		if int(position) != i {
+			return fmt.Errorf("%w: position_ids %d is %d, and sequence_lengths has a text of %d tokens that begins at %d", ErrInvalid, first+i, position, end-first, first)
+		}
 	}
 	return nil
+}
+
+// padding reports whether nothing is learned from the tokens from first to end.
+func (s *Sample) padding(first, end int) bool {
+	return s.Labels != nil && !slices.ContainsFunc(s.Labels[first:end], func(label int32) bool { return label != IgnoreLabel })
 }
 
 // readRows returns the lists of rows in ascending order. Its errors begin with the row.

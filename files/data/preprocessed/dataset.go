@@ -29,9 +29,11 @@ type Options struct {
 
 // Sample is one row.
 type Sample struct {
-	Tokens    []int32 // 2 to Options.SeqLen
-	Labels    []int32 // one for each token; nil: there is no such column
-	Positions []int32 // one for each token; nil: there is no such column
+	Tokens []int32 // 2 to Options.SeqLen
+	Labels []int32 // one for each token; nil: there is no such column
+	// Positions are one for each token, beginning with 0 in each text of a packed sample
+	// (tokens.TextLengths). Nil: there is neither such a column nor sequence_lengths.
+	Positions []int32
 }
 
 // Dataset is the samples of a folder. Its methods may be called concurrently.
@@ -144,9 +146,9 @@ func (d *Dataset) add(path string) error {
 	return invalid(d.addGroups(f))
 }
 
-// invalid makes ErrInvalid of what package parquetfile finds wrong.
+// invalid makes ErrInvalid of what packages parquetfile and tokens find wrong.
 func invalid(err error) error {
-	if errors.Is(err, parquetfile.ErrInvalid) && !errors.Is(err, ErrInvalid) {
+	if (errors.Is(err, parquetfile.ErrInvalid) || errors.Is(err, tokens.ErrPositions)) && !errors.Is(err, ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return err

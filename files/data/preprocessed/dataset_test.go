@@ -145,6 +145,7 @@ func TestBadSamples(t *testing.T) {
 		{"label too large for an id", func(r *full) { r.Labels[0] = 1 << 40 }, tokens.ErrTokenRange, "1099511627776"},
 		{"labels missing", func(r *full) { r.Labels = r.Labels[:1] }, ErrInvalid, "1 labels for 2 tokens"},
 		{"position outside", func(r *full) { r.Positions[1] = 5 }, ErrInvalid, "position 1 is 5"},
+		{"position left out", func(r *full) { r.Positions[1] = 2 }, ErrInvalid, "that of token 1 is 2, want 1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -178,15 +179,58 @@ func TestPagesAreCheckedBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-func TestPackedSamplesAreRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.parquet")
-	write(t, path, encode(t, []packed{{[]int32{1, 2, 3}, []int32{3}}, {[]int32{1, 2, 3}, []int32{1, 2}}}))
-	d := open(t, path, Options{SeqLen: 5})
-	if _, err := d.Read(t.Context(), []uint64{0}); err != nil {
-		t.Error(err)
+// packedRow is a row as scripts that pack texts write them.
+type packedRow struct {
+	Inputs    []int32 `parquet:"inputs,list"`
+	Labels    []int32 `parquet:"labels,list"`
+	Positions []int32 `parquet:"position_ids,list"`
+	Lengths   []int64 `parquet:"sequence_lengths,list"`
+}
+
+// TestPackedSamples reads texts that are packed into samples, whose lengths are said by sequence_lengths,
+// by position_ids, or by both; padding has any positions.
+func TestPackedSamples(t *testing.T) {
+	dir := t.TempDir()
+	lengths := filepath.Join(dir, "lengths.parquet")
+	write(t, lengths, encode(t, []packed{{[]int32{1, 2, 3}, []int32{3}}, {[]int32{1, 2, 3}, []int32{1, 2}}}))
+	got, err := open(t, lengths, Options{SeqLen: 5}).Read(t.Context(), []uint64{0, 1})
+	want := []Sample{{Tokens: []int32{1, 2, 3}, Positions: []int32{0, 1, 2}}, {Tokens: []int32{1, 2, 3}, Positions: []int32{0, 0, 1}}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := d.Read(t.Context(), []uint64{1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "packed from 2 texts") {
-		t.Errorf("got %v", err)
+	both := filepath.Join(dir, "both.parquet")
+	write(t, both, encode(t, []packedRow{
+		{[]int32{1, 2, 3, 0, 0}, []int32{-100, 2, 3, -100, -100}, []int32{0, 1, 0, 1, 2}, []int64{2, 1, 2}},
+		{[]int32{1, 2, 3, 0, 0}, []int32{-100, 2, 3, -100, -100}, []int32{0, 1, 0, 4, 4}, []int64{2, 1}},
+	}))
+	got, err = open(t, both, Options{SeqLen: 5}).Read(t.Context(), []uint64{0, 1})
+	one := Sample{Tokens: []int32{1, 2, 3, 0, 0}, Labels: []int32{-100, 2, 3, -100, -100}, Positions: []int32{0, 1, 0, 0, 1}}
+	if diff := cmp.Diff([]Sample{one, one}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	positions := filepath.Join(dir, "positions.parquet")
+	row := full{Inputs: []int32{1, 2, 3}, Labels: []int64{-100, 2, 3}, Positions: []int32{0, 1, 0}}
+	write(t, positions, encode(t, []full{row}))
+	got, err = open(t, positions, Options{SeqLen: 5}).Read(t.Context(), []uint64{0})
+	if diff := cmp.Diff([]Sample{sample(row)}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestPackedSamplesThatContradictThemselves(t *testing.T) {
+	for text, row := range map[string]packedRow{
+		"sequence_lengths are of 2 tokens, the sample has 3": {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2}},
+		"sequence_lengths 1 is 2, with 2 of 3 tokens":        {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 0}, []int64{2, 2}},
+		"sequence_lengths 0 is 0":                            {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{0, 3}},
+		"position_ids 2 is 2, and sequence_lengths has a text of 1 tokens that begins at 2": {
+			[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2, 1}},
+	} {
+		path := filepath.Join(t.TempDir(), "a.parquet")
+		write(t, path, encode(t, []packedRow{row}))
+		_, err := open(t, path, Options{SeqLen: 5}).Read(t.Context(), []uint64{0})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a.parquet, row 0: ") || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %s", err, text)
+		}
 	}
 }
 

@@ -3,10 +3,10 @@
 // Open opens the *.parquet files of a folder, in the natural order of their names, and
 // returns a Dataset; Dataset.Read reads samples by their index; Close ends it. One row is
 // one sample. The columns are lists of integers: inputs (or input_ids), which must be
-// there, labels and position_ids, which may. A label stands at the place of its token,
-// -100 where nothing is to be learned. Other columns are not read, except that samples
-// packed from several texts are refused where sequence_lengths says so, because attention
-// would reach from one text into another.
+// there, labels, position_ids and sequence_lengths, which may. A label stands at the place of
+// its token, -100 where nothing is to be learned. Several texts may be packed into a sample:
+// their lengths are sequence_lengths, or the positions begin anew with each. Other columns are
+// not read.
 //
 // Files are checked, not trusted: a sample that is too long, a token outside the
 // vocabulary, a page that holds more than it announces (package files/data/parquetfile, before a

@@ -56,6 +56,7 @@ type parser struct {
 	depth  int
 	loops  int
 	macros int
+	marks  bool // a generation block was read
 }
 
 func (p *parser) now() token { return p.tokens[p.at] }
@@ -184,6 +185,7 @@ func (p *parser) block(name string) (any, error) {
 		if err := p.closeBlock(); err != nil {
 			return nil, err
 		}
+		p.marks = true
 		body, err := p.body("endgeneration")
 		return blockNode{body}, err
 	case "break", "continue":

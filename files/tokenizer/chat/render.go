@@ -18,7 +18,8 @@ const (
 
 // A Template is a chat template that was read. It is immutable and may be used concurrently.
 type Template struct {
-	body []statement
+	body  []statement
+	marks bool // some of it is marked as what the model generates
 }
 
 // A Message is a part of a conversation.
@@ -46,12 +47,21 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Template{body}, nil
+	return &Template{body, p.marks}, nil
 }
 
 // Render returns the text of a conversation. Errors wrap ErrTemplate, which includes what the
 // template refuses by raise_exception, ErrUnsupported or ErrTooMuch.
 func (t *Template) Render(in Input) (text string, err error) {
+	text, _, err = t.render(in)
+	return text, err
+}
+
+// span is a part of a text, from one byte to before another.
+type span struct{ start, end int }
+
+// render returns the text of a conversation, and what of it the template marks as generated.
+func (t *Template) render(in Input) (text string, marked []span, err error) {
 	r := &renderer{now: in.Now}
 	defer func() {
 		if value := recover(); value != nil {
@@ -59,7 +69,7 @@ func (t *Template) Render(in Input) (text string, err error) {
 			if !ours {
 				panic(value)
 			}
-			text, err = "", fmt.Errorf("%w (line %d)", failed.error, r.line)
+			text, marked, err = "", nil, fmt.Errorf("%w (line %d)", failed.error, r.line)
 		}
 	}()
 	top := &scope{values: map[string]any{}}
@@ -77,10 +87,11 @@ func (t *Template) Render(in Input) (text string, err error) {
 	top.values["add_generation_prompt"] = in.AddGenerationPrompt
 	top.values["tools"], top.values["documents"] = nil, nil
 	r.out = r.buffer()
+	r.whole = r.out
 	if left := r.all(t.body, top); left != nil {
-		return "", fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
+		return "", nil, fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
 	}
-	return r.out.String(), nil
+	return r.out.String(), r.marked, nil
 }
 
 func checked(r *renderer, text string) string {
@@ -96,6 +107,8 @@ type failure struct{ error }
 type renderer struct {
 	now    time.Time
 	out    *buffer
+	whole  *buffer // out, but within macros and set blocks
+	marked []span  // of whole; what is marked elsewhere is nowhere yet
 	line   int
 	steps  int
 	work   int
@@ -194,7 +207,12 @@ func (r *renderer) all(body []statement, s *scope) error {
 		case macroNode:
 			s.values[node.name] = &macro{node, s}
 		case blockNode:
-			if jump := r.all(node.body, s.inner()); jump != nil {
+			start := r.out.Len()
+			jump := r.all(node.body, s.inner())
+			if end := r.out.Len(); r.out == r.whole && end > start {
+				r.marked = append(r.marked, span{start, end})
+			}
+			if jump != nil {
 				return jump
 			}
 		case jumpNode:

@@ -113,6 +113,9 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 		if int(w.cache.Len()) >= w.model.MaxTokens() {
 			w.cache.Reset()
 			fresh = w.text[len(w.text)-max(w.model.MaxTokens()/2, 1):]
+		} else if w.cache.Crosses(1) {
+			fresh = w.text[len(w.text)-int(w.cache.Len())-1:]
+			w.cache.Reset()
 		}
 	}
 	return nil

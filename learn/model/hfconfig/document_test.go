@@ -2,6 +2,7 @@ package hfconfig
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -95,6 +96,7 @@ func TestRope(t *testing.T) {
 				t.Fatal(err)
 			}
 			var p Checker
+			d.RefusePartialRotary(&p)
 			got := d.Rope(&p, 1.5, "default", "yarn")
 			if test.err != "" {
 				if p.Err() == nil || !strings.Contains(p.Err().Error(), test.err) {
@@ -105,7 +107,7 @@ func TestRope(t *testing.T) {
 			if factor := got.Scaling.Factor; (factor == nil) != (test.factor == 0) || factor != nil && *factor != test.factor {
 				t.Errorf("factor %v, want %v", factor, test.factor)
 			}
-			if got.Scaling = (RopeScaling{}); got != test.want || p.Err() != nil {
+			if got.Scaling = (RopeScaling{}); !reflect.DeepEqual(got, test.want) || p.Err() != nil {
 				t.Errorf("%+v, %v, want %+v", got, p.Err(), test.want)
 			}
 		})

@@ -23,8 +23,11 @@ type RopeScaling struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 	MScale          *float64 `json:"mscale"`
 	MScaleAllDim    *float64 `json:"mscale_all_dim"`
-	AttentionFactor *float64 `json:"attention_factor"`
+	AttentionFactor *float64 `json:"attention_factor"` // of longrope too
 	Truncate        *bool    `json:"truncate"`
+
+	ShortFactor []float64 `json:"short_factor"` // of longrope
+	LongFactor  []float64 `json:"long_factor"`
 
 	Full    *struct{} `json:"full_attention"` // of models whose kinds of layers turn differently
 	Sliding *struct{} `json:"sliding_attention"`
@@ -48,7 +51,6 @@ var stretched = []string{"llama3", "yarn"}
 // As in transformers, rope_scaling counts where rope_parameters stands beside it; both must say
 // the same.
 func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
-	d.refusePartial(p)
 	if d.RopeScaling.nested() || d.RopeParameters.nested() {
 		p.Fail("rope_parameters for each kind of layers (full_attention, sliding_attention) are not supported here")
 	}
@@ -77,8 +79,21 @@ func (d Document) WantsYarn() bool {
 	return d.written("", d.RopeScaling).Type == "yarn" || d.written("", d.RopeParameters).Type == "yarn"
 }
 
-// refusePartial refuses rotary positions for a part of each head, wherever they are asked for.
-func (d Document) refusePartial(p *Checker) {
+// PartialRotary is the part of each head that rotary positions are for: what the rope object that counts
+// says, else what stands outside, else 1.
+func (d Document) PartialRotary(p *Checker) float64 {
+	field, factor := "partial_rotary_factor", d.PartialRotaryFactor
+	switch {
+	case d.RopeScaling != nil && d.RopeScaling.Partial != nil:
+		field, factor = "rope_scaling.partial_rotary_factor", d.RopeScaling.Partial
+	case d.RopeScaling == nil && d.RopeParameters != nil && d.RopeParameters.Partial != nil:
+		field, factor = "rope_parameters.partial_rotary_factor", d.RopeParameters.Partial
+	}
+	return p.Number(field, factor, 1, 0, 1)
+}
+
+// RefusePartialRotary refuses rotary positions for a part of each head, wherever they are asked for.
+func (d Document) RefusePartialRotary(p *Checker) {
 	refuse := func(field string, factor *float64) {
 		if factor != nil && *factor != 1 {
 			p.Refuse(field, *factor)

@@ -9,6 +9,10 @@ import (
 // Cache holds tensors [B,tokens,…] for each layer of a model, the same tokens in all.
 // Its methods are called inside the engine's Do, without gradients.
 type Cache struct {
+	// Border is the length beyond which a text is computed otherwise from its beginning on, so that
+	// what the cache holds of it is of no use any more; 0: there is none.
+	Border int64
+
 	layers [][]*torch.Tensor // with room for more tokens than there are
 	most   int64
 	length int64
@@ -24,6 +28,11 @@ func New(layers int, most int64) *Cache {
 
 // Len is the number of tokens in the cache.
 func (c *Cache) Len() int64 { return c.length }
+
+// Crosses tells whether so many tokens more take what is in the cache beyond the border.
+func (c *Cache) Crosses(tokens int64) bool {
+	return c.Border > 0 && c.length > 0 && c.length <= c.Border && c.length+tokens > c.Border
+}
 
 // Append adds what a layer keeps of tokens, each tensor [B,T,…], behind the tokens of the
 // cache, and returns all of it: [B,Len+T,…], valid until the next Append to the layer. It

@@ -19,6 +19,7 @@ type Config struct {
 	Biases           Biases
 	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int // width of one head, even
+	Turning          int // so many first elements of a head are turned by positions, even
 	Rope             rotary.Rope
 	LocalRope        rotary.Rope // of layers whose Layer.Local is set
 	Norms            Norms
@@ -122,6 +123,7 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, p.Err()
 	}
 	c.heads(&p, d.NumKeyValueHeads, o.HeadDim)
+	c.Turning = c.HeadDim
 	c.Scales = Scales{Embedding: 1, Score: c.scoreScale(), Residual: 1, Logits: 1}
 	k.vary(&c, &p, d, o)
 	if c.Rope.Type == "" {

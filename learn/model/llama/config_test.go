@@ -164,8 +164,14 @@ func TestParseConfig(t *testing.T) {
 		{"smollm3, layers", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1]`), "no_rope_layers has 1 entries for num_hidden_layers 2"},
 		{"phi3, dropout", as("Phi3ForCausalLM", "phi3", `"resid_pdrop": 0.1`), "resid_pdrop 0.1 is not supported"},
 		{"phi3, embedding dropout", as("Phi3ForCausalLM", "phi3", `"embd_pdrop": 0.1`), "embd_pdrop 0.1 is not supported"},
-		{"phi3, rope", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "longrope"}`), `rope_type "longrope" is not supported`},
-		{"phi3, part", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.75`), "partial_rotary_factor 0.75 is not supported"},
+		{"phi3, rope", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "linear", "factor": 2}`), `rope_type "linear" is not supported`},
+		{"phi3, no factors", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "longrope"}`), `rope_scaling.short_factor has 0 numbers, want 2`},
+		{"phi3, few factors", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "su", "short_factor": [1, 1], "long_factor": [1]}`), `rope_scaling.long_factor has 1 numbers, want 2`},
+		{"phi3, a factor of 0", as("Phi3ForCausalLM", "phi3", `"rope_scaling": {"type": "su", "short_factor": [1, 0], "long_factor": []}`), `rope_scaling.short_factor has 0, want more than 0`},
+		{"phi3, two contexts", as("Phi3ForCausalLM", "phi3", `"original_max_position_embeddings": 64, "rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 32}`), `rope_parameters.original_max_position_embeddings is 32`},
+		{"phi3, part", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.5`), ""},
+		{"phi3, no pairs", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.75`), "partial_rotary_factor: 3 of the 4 elements of a head (head_dim) turn"},
+		{"phi3, more than all", as("Phi3ForCausalLM", "phi3", `"rope_parameters": {"partial_rotary_factor": 1.5}`), "rope_parameters.partial_rotary_factor is 1.5, want 0 to 1"},
 		{"granite, no logits", as("GraniteForCausalLM", "granite", `"logits_scaling": 0`), "logits_scaling is 0"},
 		{"qwen2, layers", qwen2 + `, "layer_types": ["sliding_attention"]}`, `layer_types has "sliding_attention"`},
 		{"qwen2, biases", qwen2 + `, "mlp_bias": true}`, "mlp_bias true is not supported"},
@@ -175,7 +181,8 @@ func TestParseConfig(t *testing.T) {
 		{"dropout", minimal + `, "attention_dropout": 0.1}`, "attention_dropout"},
 		{"quantized", minimal + `, "quantization_config": {"bits": 4}}`, "quantization_config"},
 		{"partial rope", minimal + `, "partial_rotary_factor": 0.5}`, "partial_rotary_factor"},
-		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "dynamic"}}`, `rope_scaling.rope_type "dynamic"`},
+		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "proportional"}}`, `rope_scaling.rope_type "proportional"`},
+		{"dynamic without factor", minimal + `, "rope_scaling": {"rope_type": "dynamic"}}`, "rope_scaling.factor is missing"},
 		{"linear without factor", minimal + `, "rope_scaling": {"type": "linear"}}`, "rope_scaling.factor is missing"},
 		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, "high_freq_factor 1"},
 		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, "rms_norm_eps is -1"},
@@ -203,7 +210,7 @@ func TestTokenIDs(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal + `}`))
-	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "granite"} {
+	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "phi3_longrope", "granite"} {
 		text, err := os.ReadFile("testdata/" + name + "/config.json")
 		if err != nil {
 			f.Fatal(err)
@@ -218,7 +225,7 @@ func FuzzParseConfig(f *testing.F) {
 		if n := llama.NumParameters(limitLayers(c)); n <= 0 {
 			t.Errorf("%d parameters in %+v", n, c)
 		}
-		if c.NumAttentionHeads%c.NumKeyValueHeads != 0 || c.HeadDim%2 != 0 || c.HeadDim < 2 {
+		if c.NumAttentionHeads%c.NumKeyValueHeads != 0 || c.HeadDim%2 != 0 || c.HeadDim < 2 || c.Turning%2 != 0 || c.Turning > c.HeadDim {
 			t.Errorf("heads do not fit in %+v", c)
 		}
 	})

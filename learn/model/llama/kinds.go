@@ -95,7 +95,7 @@ func (k kind) activation() string {
 }
 
 // ropes are the types of rotary positions that are computed.
-var ropes = []string{"default", "linear", "llama3", "yarn"}
+var ropes = []string{"default", "linear", "dynamic", "llama3", "yarn"}
 
 // scoreScale is what products of queries and keys are multiplied with unless more is said.
 func (c Config) scoreScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }

@@ -150,12 +150,12 @@ func (m *Llama) attentionBlock(s *torch.Scope, b *block, x *torch.Tensor, at tur
 
 // attention is that of a layer, x [B,T,HiddenSize] to the same, without the residual.
 func (m *Llama) attention(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
-	q, k, v := m.project(b, x, at)
+	q, k, v := m.project(s, b, x, at)
 	return m.output(b, m.attend(s, b, q, k, v))
 }
 
 // project gives the queries, keys and values of a layer, [B,T,heads,HeadDim].
-func (m *Llama) project(b *block, x *torch.Tensor, at turned) (q, k, v *torch.Tensor) {
+func (m *Llama) project(s *torch.Scope, b *block, x *torch.Tensor, at turned) (q, k, v *torch.Tensor) {
 	B, count := x.Dim(0), x.Dim(1)
 	normal, w := m.normal(x, b.attention.Norm), b.unpacked(m.config).attention
 	heads := func(weight, bias, norm *torch.Tensor) *torch.Tensor {
@@ -172,7 +172,7 @@ func (m *Llama) project(b *block, x *torch.Tensor, at turned) (q, k, v *torch.Te
 	q, k = heads(w.Query, b.bias.query, b.extra.query), heads(w.Key, b.bias.key, b.extra.key)
 	if !b.layer.Still {
 		r := at.of(b.layer)
-		q, k = q.RoPE(r.cos, r.sin), k.RoPE(r.cos, r.sin)
+		q, k = m.turn(s, q, r), m.turn(s, k, r)
 	}
 	return q, k, heads(w.Value, b.bias.value, nil)
 }

@@ -26,7 +26,7 @@ type Llama struct {
 	norm      *torch.Tensor // [HiddenSize]
 	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
 
-	rotation, localRotation rotary.Table
+	rotation, longRotation, localRotation rotary.Table
 }
 
 // block holds the weights of one layer.
@@ -167,6 +167,7 @@ func (m *Llama) Close(ctx context.Context) error {
 		weights.Free(m.parameters)
 		m.parameters = nil
 		m.rotation.Free()
+		m.longRotation.Free()
 		m.localRotation.Free()
 		return nil
 	})

@@ -9,7 +9,11 @@ import (
 
 // NewCache makes a cache for Next.
 func (m *Llama) NewCache() *kvcache.Cache {
-	return kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
+	cache := kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
+	if long := m.config.Rope.Long; long != nil {
+		cache.Border = long.OriginalContext
+	}
+	return cache
 }
 
 // Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which follow
@@ -19,6 +23,9 @@ func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *t
 	if past+count > int64(m.config.MaxPositionEmbeddings) {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			past+count, m.config.MaxPositionEmbeddings)})
+	}
+	if cache.Crosses(count) {
+		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("a text that grows beyond %d tokens is computed otherwise, from its beginning on", cache.Border)})
 	}
 	at := m.rotations(s, past, count)
 	x := m.embed(ids)
@@ -35,7 +42,7 @@ func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *t
 
 func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned, cache *kvcache.Cache) *torch.Tensor {
 	b := &m.blocks[layer]
-	q, k, v := m.project(b, x, at)
+	q, k, v := m.project(s, b, x, at)
 	kept := cache.Append(s, layer, k, v)
 	x = m.add(x, m.output(b, m.attend(s, b, q, kept[0], kept[1])), b.extra.afterAttention)
 	return m.feedForwardBlock(s, b, x, false)

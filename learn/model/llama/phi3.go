@@ -14,8 +14,8 @@ type phiFields struct {
 	EmbeddingDropout float64 `json:"embd_pdrop"`
 }
 
-// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up, and gives all layers
-// the same window.
+// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up, gives all layers
+// the same window, and may turn a part of each head alone, otherwise in long texts than in short ones.
 func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)
@@ -28,8 +28,15 @@ func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.Packed = true
 	tokens := o.SlidingWindow.or(p, 0)
 	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
-	c.Rope = rotary.Parse(p, d, c.MaxPositionEmbeddings, "default") // of "yarn" transformers makes longrope
+	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p))
+	if c.Turning < 2 || c.Turning%2 != 0 {
+		p.Fail("partial_rotary_factor: %d of the %d elements of a head (head_dim) turn, rotary positions need pairs", c.Turning, c.HeadDim)
+	}
+	c.Rope = rotary.ParseLongRoPE(p, d, c.MaxPositionEmbeddings, phiContext, c.Turning)
 }
+
+// phiContext is original_max_position_embeddings where it is not written.
+const phiContext = 4096
 
 const packedAttention, packedFeed = "self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"
 

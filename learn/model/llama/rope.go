@@ -23,12 +23,26 @@ func (t turned) of(l Layer) rotation {
 func (m *Llama) rotations(s *torch.Scope, first, count int64) turned {
 	c := m.config
 	rows := func(table *rotary.Table, rope rotary.Rope) (r rotation) {
-		r.cos, r.sin = table.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns { return rope.Turns(c.HeadDim) })
+		r.cos, r.sin = table.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns { return rope.Turns(c.Turning) })
 		return r
 	}
-	at := turned{global: rows(&m.rotation, c.Rope)}
+	var at turned
+	if c.Rope.Long != nil && first+count > c.Rope.Long.OriginalContext {
+		at.global = rows(&m.longRotation, c.Rope.Lengthened())
+	} else {
+		at.global = rows(&m.rotation, c.Rope)
+	}
 	if c.LocalRope.Type != "" {
 		at.local = rows(&m.localRotation, c.LocalRope)
 	}
 	return at
+}
+
+// turn turns the first elements of the heads of x [B,T,heads,HeadDim] by their positions.
+func (m *Llama) turn(s *torch.Scope, x *torch.Tensor, at rotation) *torch.Tensor {
+	turning, all := int64(m.config.Turning), int64(m.config.HeadDim)
+	if turning == all {
+		return x.RoPE(at.cos, at.sin)
+	}
+	return s.Cat(3, x.Narrow(3, 0, turning).RoPE(at.cos, at.sin), x.Narrow(3, turning, all-turning))
 }

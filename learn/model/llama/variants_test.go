@@ -17,7 +17,7 @@ import (
 
 // variants are those of scripts/reference/variant_vectors.py.
 var variants = []string{"yarn", "mistral_window", "qwen2_window", "qwen3", "qwen3_yarn", "qwen3_moe", "qwen3_moe_mixed", "mixtral", "olmo2",
-	"gemma2", "gemma3", "smollm3", "phi3", "granite"}
+	"gemma2", "gemma3", "smollm3", "phi3", "granite", "dynamic", "phi3_part", "phi3_longrope", "phi3_longrope_long"}
 
 // TestVariantVectors compares with transformers: logits, loss, gradients, text, and the tensors of a
 // checkpoint. With PSYCHE_MODEL_VECTORS it reads the folders below that one instead, and writes
@@ -105,6 +105,10 @@ func greedy(t *testing.T, e *torch.Engine, m *llama.Llama, text []int32, length 
 	text = slices.Clone(text)
 	cache, fresh := m.NewCache(), text
 	for len(text) < length {
+		if cache.Crosses(int64(len(fresh))) {
+			cache.Reset()
+			fresh = text
+		}
 		torchtest.Do(t, e, false, func(s *torch.Scope) error {
 			next := m.Next(s, s.FromInt32s(fresh, 1, int64(len(fresh))), cache).Argmax(1, false).CopyInt64s()[0]
 			text = append(text, int32(next))

@@ -9,7 +9,7 @@ import (
 // Rope says how fast rotary positions turn.
 type Rope struct {
 	Theta float64
-	Type  string  // "default", "linear", "llama3" or "yarn"
+	Type  string  // "default", "linear", "dynamic", "llama3", "yarn" or "longrope"
 	Scale float64 // of linear and llama3: by how much the context is stretched
 
 	// Of llama3: wavelengths shorter than OriginalContext/HighFreqFactor stay, longer
@@ -17,12 +17,15 @@ type Rope struct {
 	LowFreqFactor, HighFreqFactor float64
 	OriginalContext               float64 // tokens
 
-	Yarn *Yarn // of yarn, else nil
+	Yarn *Yarn     // of yarn, else nil
+	Long *LongRoPE // of longrope, else nil
 }
 
 // Parse checks what a config.json says of rotary positions; types are those that its model
-// computes. positions is the longest sequence.
+// computes, and for the whole of each head. positions is the longest sequence: "dynamic" slows down
+// longer ones alone, so that it is the default.
 func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
+	d.RefusePartialRotary(p)
 	least := 1.0
 	if d.WantsYarn() { // whose borders divide by the logarithm of theta
 		least += 1e-6
@@ -32,6 +35,8 @@ func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...str
 	r := Rope{Theta: written.Theta, Type: written.Type}
 	const missing = math.SmallestNonzeroFloat64 // below every lower bound
 	switch r.Type {
+	case "dynamic":
+		p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
 	case "linear", "llama3":
 		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
 	case "yarn":
@@ -51,8 +56,11 @@ func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...str
 // Turns gives the angles for that many elements of a head.
 func (r Rope) Turns(width int) Turns {
 	turns := Turns{Frequencies: r.frequencies(width), Scale: 1}
-	if r.Yarn != nil {
+	switch {
+	case r.Yarn != nil:
 		turns.Scale = r.Yarn.TableScale
+	case r.Long != nil:
+		turns.Scale = r.Long.TableScale
 	}
 	return turns
 }
@@ -64,6 +72,10 @@ func (r Rope) frequencies(width int) []float32 {
 	low, high := r.Yarn.borders(width, r.Theta)
 	for i := range out {
 		turned := float32(math.Pow(float64(float32(r.Theta)), float64(float32(2*i)/float32(width))))
+		if r.Long != nil {
+			out[i] = 1 / (float32(r.Long.Short[i]) * turned)
+			continue
+		}
 		if r.Yarn == nil {
 			out[i] = float32(r.scaled(float64(1 / turned)))
 			continue

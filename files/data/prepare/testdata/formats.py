@@ -98,7 +98,7 @@ def main():
     (OUT / "rows.csv.br").write_bytes(brotli.compress((OUT / "rows.csv").read_bytes()))
 
     table = pa.Table.from_pylist(ROWS)
-    for codec in ["none", "snappy", "gzip", "zstd", "brotli"]:
+    for codec in ["none", "snappy", "gzip", "zstd", "brotli", "lz4"]:
         pq.write_table(table, OUT / f"{codec}.parquet", compression=codec, row_group_size=4, data_page_version="2.0" if codec == "zstd" else "1.0")
     with pa.OSFile(str(OUT / "stream.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=3)

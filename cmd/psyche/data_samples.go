@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/files/data/prepare"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+type dataSamples struct {
+	Output       string   `required:"" placeholder:"DIR" help:"Folder to write, which a run names as Preprocessed data."`
+	Tokenizer    string   `required:"" placeholder:"FOLDER" help:"A model's folder, with its tokenizer.json and chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
+	ChatTemplate string   `placeholder:"FILE" help:"A chat template, in place of the one in the folder."`
+	SeqLen       int      `default:"2048" placeholder:"N" help:"Tokens of a sample at most: max_seq_len of the run (${default})."`
+	Paths        []string `arg:"" name:"path" type:"existingfile" help:"Files with a JSON object in every line: messages of role and content, or conversations of from and value. They may be compressed (.gz, .zst, .lz4, .br)."`
+}
+
+// maxTemplate bounds the files of a tokenizer that are read for its chat template.
+const maxTemplate = 16 << 20
+
+// Run makes the samples.
+func (c dataSamples) Run(ctx context.Context, to console) error {
+	coder, err := loadTokenizer(ctx, c.Tokenizer)
+	if err != nil {
+		return err
+	}
+	template, named, err := c.template()
+	if err != nil {
+		return err
+	}
+	made, err := prepare.Converse(ctx, prepare.SampleOptions{
+		Paths: c.Paths, Output: c.Output, SeqLen: c.SeqLen, Tokenizer: coder, Template: template, Tokens: named,
+	})
+	if err != nil {
+		return err
+	}
+	if made.Refused > 0 {
+		_, _ = fmt.Fprintf(to.err, "the first that was refused: %v\n", made.Refusal)
+	}
+	left := made.Long + made.Unlearned + made.Refused
+	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens of which %d are learned; left out: %d longer than %d tokens, %d without an answer, %d refused\n",
+		c.Output, made.Samples, made.Conversations-left, made.Tokens, made.Learned, made.Long, c.SeqLen, made.Unlearned, made.Refused)
+	return err
+}
+
+// template reads the chat template, and the tokens that it sees.
+func (c dataSamples) template() (*chat.Template, map[string]string, error) {
+	var unread error
+	template, named, err := chat.Load(func(name string) ([]byte, bool) {
+		path := filepath.Join(c.Tokenizer, name)
+		if c.ChatTemplate != "" && name == "chat_template.jinja" {
+			path = c.ChatTemplate
+		}
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && path != c.ChatTemplate || err == nil && info.IsDir() {
+			return nil, false
+		}
+		if err == nil && info.Size() > maxTemplate {
+			err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), maxTemplate)
+		}
+		var content []byte
+		if err == nil {
+			content, err = os.ReadFile(path)
+		}
+		unread = errors.Join(unread, err)
+		return content, err == nil
+	})
+	if unread != nil {
+		return nil, nil, fmt.Errorf("read the chat template: %w", unread)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("chat template of %s: %w; name one with --chat-template", c.Tokenizer, err)
+	}
+	return template, named, nil
+}

@@ -1,0 +1,191 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/psyche-go/psyche/files/data/preprocessed"
+	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+// SampleOptions say which conversations to make samples of, and how.
+type SampleOptions struct {
+	Paths     []string // files with a JSON object in every line, which may be compressed
+	Output    string   // folder to write, which has no samples yet
+	SeqLen    int      // tokens of a sample, at most
+	Tokenizer *tokenizer.Tokenizer
+	Template  *chat.Template
+	Tokens    map[string]string // that the template sees
+}
+
+// Samples is what Converse has made.
+type Samples struct {
+	Samples, Conversations int64
+	Tokens, Learned        int64 // in all samples; those that are trained on
+
+	Long, Unlearned, Refused int64 // conversations left out: longer than a sample, without an answer, refused
+	Refusal                  error // why the first was refused
+}
+
+// samplesFile is the name of what Converse writes.
+const samplesFile = "data-00000.parquet"
+
+// sampleRow is a sample as package preprocessed reads it.
+type sampleRow struct {
+	Inputs    []int32 `parquet:"inputs,list,zstd"`
+	Labels    []int32 `parquet:"labels,list,zstd"`
+	Positions []int32 `parquet:"position_ids,list,zstd"`
+	Lengths   []int64 `parquet:"sequence_lengths,list,zstd"`
+}
+
+// groupTokens is how many tokens a row group has before the next begins.
+const groupTokens = 4 << 20
+
+// Converse makes samples of conversations, of which what the assistant says is learned, and packs as many
+// into each as fit, in their order. Conversations that are longer than a sample, that have no answer, or
+// of which it cannot be told which tokens are the assistant's, are counted and left out.
+func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
+	if o.SeqLen < 2 || o.SeqLen > tokens.MaxSeqLen {
+		return made, fmt.Errorf("make samples: sequence length %d, want 2 to %d", o.SeqLen, tokens.MaxSeqLen)
+	}
+	if there, err := filepath.Glob(filepath.Join(o.Output, "*.parquet")); err != nil || len(there) > 0 {
+		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would take for more samples; name another folder", o.Output, len(there)), err)
+	}
+	if err := os.MkdirAll(o.Output, 0o755); err != nil {
+		return made, fmt.Errorf("make samples: %w", err)
+	}
+	file, err := os.CreateTemp(o.Output, ".samples-*")
+	if err != nil {
+		return made, fmt.Errorf("make samples: %w", err)
+	}
+	p := &packer{o: o, to: parquet.NewGenericWriter[sampleRow](file)}
+	for _, path := range o.Paths {
+		if err = p.file(ctx, path); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = p.finish()
+	}
+	if err == nil && p.made.Samples == 0 {
+		err = fmt.Errorf("none of %d conversations can be learned from: %d are longer than %d tokens, %d have no answer, %d were refused: %w",
+			p.made.Conversations, p.made.Long, o.SeqLen, p.made.Unlearned, p.made.Refused, errors.Join(p.made.Refusal, errNoSamples))
+	}
+	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
+		err = os.Rename(file.Name(), filepath.Join(o.Output, samplesFile))
+	}
+	if err != nil {
+		return p.made, errors.Join(fmt.Errorf("make samples: %w", err), os.Remove(file.Name()))
+	}
+	return p.made, nil
+}
+
+var errNoSamples = errors.New("no samples")
+
+// packer packs conversations into samples.
+type packer struct {
+	o       SampleOptions
+	to      *parquet.GenericWriter[sampleRow]
+	row     sampleRow
+	grouped int // tokens of the row group
+	made    Samples
+}
+
+// file reads a file's conversations.
+func (p *packer) file(ctx context.Context, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	lines, err := openLines(file, "", 0)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	defer func() { _ = lines.Close() }() // it was only read
+	for {
+		line, err := lines.readLine()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s, after line %d: %w", path, lines.position(), err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		messages, err := messagesOf(line)
+		if err == nil && messages != nil {
+			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), messages)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, line %d: %w", path, lines.position(), err)
+		}
+	}
+}
+
+// add adds a conversation to the sample in the making, or to the next.
+func (p *packer) add(where string, messages []chat.Message) error {
+	p.made.Conversations++
+	ids, learned, err := p.o.Template.EncodeForTraining(p.o.Tokenizer, chat.Input{Messages: messages, Tokens: p.o.Tokens})
+	switch {
+	case errors.Is(err, chat.ErrTurns), errors.Is(err, chat.ErrControl), errors.Is(err, chat.ErrTemplate):
+		if p.made.Refused++; p.made.Refusal == nil {
+			p.made.Refusal = fmt.Errorf("%s: %w", where, err)
+		}
+		return nil
+	case err != nil:
+		return err
+	case len(ids) > p.o.SeqLen:
+		p.made.Long++
+		return nil
+	}
+	labels, count := make([]int32, len(ids)), int64(0)
+	for i := range ids {
+		if labels[i] = preprocessed.IgnoreLabel; i > 0 && learned[i] { // nothing of the conversation predicts its first
+			labels[i] = ids[i]
+			count++
+		}
+	}
+	if count == 0 {
+		p.made.Unlearned++
+		return nil
+	}
+	if len(p.row.Inputs)+len(ids) > p.o.SeqLen {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	p.row.Inputs, p.row.Labels = append(p.row.Inputs, ids...), append(p.row.Labels, labels...)
+	p.row.Positions = append(p.row.Positions, tokens.PackedPositions([]int{len(ids)})...)
+	p.row.Lengths = append(p.row.Lengths, int64(len(ids)))
+	p.made.Tokens, p.made.Learned = p.made.Tokens+int64(len(ids)), p.made.Learned+count
+	return nil
+}
+
+// flush writes the sample in the making, if there is one.
+func (p *packer) flush() error {
+	if len(p.row.Inputs) == 0 {
+		return nil
+	}
+	if _, err := p.to.Write([]sampleRow{p.row}); err != nil {
+		return err
+	}
+	p.made.Samples++
+	if p.grouped += len(p.row.Inputs); p.grouped >= groupTokens {
+		p.grouped = 0
+		if err := p.to.Flush(); err != nil {
+			return err
+		}
+	}
+	p.row = sampleRow{}
+	return nil
+}
+
+func (p *packer) finish() error { return errors.Join(p.flush(), p.to.Close()) }

@@ -1,0 +1,116 @@
+package prepare
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/data/preprocessed"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+// talk is a template of one letter for each role.
+const talk = "{% for m in messages %}{{ m.role[0] ~ m.content }}\n{% endfor %}{% if add_generation_prompt %}a{% endif %}"
+
+func converse(t *testing.T, seqLen int, files map[string]string) (Samples, []preprocessed.Sample, error) {
+	t.Helper()
+	dir := t.TempDir()
+	template, err := chat.Parse(talk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := SampleOptions{Output: filepath.Join(dir, "samples"), SeqLen: seqLen, Tokenizer: tokenizer.Bytes(), Template: template}
+	for name, text := range files {
+		o.Paths = append(o.Paths, filepath.Join(dir, name))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(o.Paths)
+	made, err := Converse(t.Context(), o)
+	if err != nil {
+		if left, _ := os.ReadDir(o.Output); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
+		return made, nil, err
+	}
+	if _, err := Converse(t.Context(), o); err == nil || !strings.Contains(err.Error(), "name another folder") {
+		t.Errorf("once more into the same folder: %v", err)
+	}
+	d, err := preprocessed.Open(o.Output, preprocessed.Options{SeqLen: seqLen, VocabSize: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	var indices []uint64
+	for i := range d.Len() {
+		indices = append(indices, i)
+	}
+	samples, err := d.Read(t.Context(), indices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, samples, nil
+}
+
+// shown writes a sample as its text, with what is not learned in capitals, and | before each conversation.
+func shown(s preprocessed.Sample) string {
+	var out strings.Builder
+	for i, id := range s.Tokens {
+		if s.Positions[i] == 0 {
+			out.WriteByte('|')
+		}
+		letter := []byte{byte(id)}
+		if s.Labels[i] == preprocessed.IgnoreLabel {
+			letter = bytes.ToUpper(letter)
+		} else if s.Labels[i] != id {
+			letter = []byte("?")
+		}
+		out.Write(letter)
+	}
+	return out.String()
+}
+
+// TestConverse packs conversations of both kinds, and leaves out what is too long or has no answer.
+func TestConverse(t *testing.T) {
+	files := map[string]string{
+		"a.jsonl": `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}]}` + "\n\n" +
+			`{"conversations":[{"from":"system","value":"x"},{"from":"human","value":"q"},{"from":"gpt","value":"b"},{"from":"human","value":"r"},{"from":"gpt","value":"c"}]}` + "\n" +
+			`{"messages":[{"role":"user","content":"no answer"}]}` + "\n",
+		"b.jsonl.gz": packGzip(t, `{"messages":[{"role":"user","content":"much too long for a sample"},{"role":"assistant","content":"yes"}]}`+"\n"+
+			`{"messages":[{"role":"user","content":"o"},{"role":"assistant","content":"p"}]}`+"\n"),
+	}
+	made, samples, err := converse(t, 23, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range samples {
+		got = append(got, shown(s))
+	}
+	want := []string{"|UHI\nAyes\n", "|SX\nUQ\nAb\nUR\nAc\n|UO\nAp\n"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if made.Samples != 2 || made.Conversations != 5 || made.Long != 1 || made.Unlearned != 1 || made.Refused != 0 || made.Learned != 4+2+2+2 {
+		t.Errorf("%+v", made)
+	}
+}
+
+func TestConverseSaysWhatIsWrong(t *testing.T) {
+	for text, content := range map[string]string{
+		"a.jsonl, line 2: message 0: want a role and a text": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
+		"a.jsonl, line 1: want an object with messages":      `{"text":"a"}`,
+		"and not with both":                           `{"messages":[],"conversations":[]}`,
+		"none of 1 conversations can be learned from": `{"messages":[{"role":"user","content":"a"}]}`,
+		"a.jsonl, line 1: cannot tell the assistant's tokens: there are no messages": `{"messages":[]}`,
+	} {
+		if _, _, err := converse(t, 24, map[string]string{"a.jsonl": content}); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %s", err, text)
+		}
+	}
+}

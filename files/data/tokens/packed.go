@@ -1,0 +1,40 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrPositions says that positions are not those of texts that lie one behind the other.
+var ErrPositions = errors.New("invalid positions")
+
+// TextLengths returns how many tokens each of the texts has that are packed into one sequence: positions
+// count up from 0 within a text, and begin anew with the next. The error, which wraps ErrPositions, names
+// the first position that does neither.
+func TextLengths(positions []int32) ([]int, error) {
+	var lengths []int
+	for i, position := range positions {
+		switch last := len(lengths) - 1; {
+		case position == 0:
+			lengths = append(lengths, 1)
+		case last >= 0 && int(position) == lengths[last]:
+			lengths[last]++
+		case last < 0:
+			return nil, fmt.Errorf("%w: the first is %d, want 0", ErrPositions, position)
+		default:
+			return nil, fmt.Errorf("%w: that of token %d is %d, want %d of the same text, or 0 of the next", ErrPositions, i, position, lengths[last])
+		}
+	}
+	return lengths, nil
+}
+
+// PackedPositions are the positions of tokens of texts with those lengths, one behind the other.
+func PackedPositions(lengths []int) []int32 {
+	var positions []int32
+	for _, length := range lengths {
+		for i := range length {
+			positions = append(positions, int32(i))
+		}
+	}
+	return positions
+}

@@ -1,0 +1,65 @@
+package rotary
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
+
+// LongRoPE slows down each pair of elements by a factor of its own, and by others in texts longer than those
+// that the model was first trained with (Ding et al., arXiv 2402.13753).
+type LongRoPE struct {
+	Short, Long     []float64 // of each pair
+	OriginalContext int64     // tokens; texts that are longer turn by Long from their beginning on
+	TableScale      float64   // of cosines and sines
+}
+
+// ParseLongRoPE is what Phi 3's config.json says of rotary positions: "default" or "longrope", which it also
+// calls "su" and "yarn", of the first width elements of each head. positions is the longest sequence, original
+// that of the first training where config.json does not say it.
+func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original, width int) Rope {
+	const name = "longrope"
+	written := d.Rope(p, 1, "default", name, "su", "yarn")
+	r := Rope{Theta: written.Theta, Type: written.Type}
+	if r.Type == "default" || p.Err() != nil {
+		return r
+	}
+	s, field, context := written.Scaling, written.Field, float64(original)
+	if outside := d.OriginalMaxPositionEmbeddings; outside != nil {
+		context = p.Number("original_max_position_embeddings", outside, 0, 2, 1<<26)
+	}
+	if s.Original != nil && *s.Original != context {
+		p.Fail("%s.original_max_position_embeddings is %v, and original_max_position_embeddings, which counts, %v", field, *s.Original, context)
+	}
+	factor := p.Number(field+".factor", s.Factor, float64(positions)/context, 0, 1e6)
+	scale := 1.0
+	if factor > 1 {
+		scale = math.Sqrt(1 + math.Log(factor)/math.Log(context))
+	}
+	r.Type, r.Long = name, &LongRoPE{
+		Short: factors(p, field+".short_factor", s.ShortFactor, width), Long: factors(p, field+".long_factor", s.LongFactor, width),
+		OriginalContext: int64(context), TableScale: p.Number(field+".attention_factor", s.AttentionFactor, scale, 0, 1e6),
+	}
+	return r
+}
+
+// factors checks those of the pairs of width elements.
+func factors(p *hfconfig.Checker, field string, of []float64, width int) []float64 {
+	if len(of) != width/2 {
+		p.Fail("%s has %d numbers, want %d, one for each pair of the %d elements of a head that turn", field, len(of), width/2, width)
+	}
+	for _, factor := range of {
+		if !(factor > 0 && factor <= 1e6) {
+			p.Fail("%s has %v, want more than 0, and 1e6 at most", field, factor)
+		}
+	}
+	return of
+}
+
+// Lengthened is how pairs turn in texts of more tokens than the model was first trained with.
+func (r Rope) Lengthened() Rope {
+	long := *r.Long
+	long.Short = long.Long
+	r.Long = &long
+	return r
+}
