@@ -92,7 +92,7 @@ func (n *Node) train(l *roundState) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
+	if s == nil || n.rounds.replica.isAfter(l.Round.Step, n.engine.Lag()) || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
