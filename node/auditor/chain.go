@@ -267,7 +267,7 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 // does not: who leaves and takes its seat back has a new one. An earlier process of this client has
 // made results otherwise, and whoever audits this one's would take it for a cheat.
 func (a *Auditor) MayBegin() bool {
-	if a.clientOf(a.me).OptimizerSince >= a.fresh {
+	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true
 	}
 	a.Submit("withdraw", a.Client.State().Progress.Step, coordinator.Withdraw{Client: a.me}, func() {
