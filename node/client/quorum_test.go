@@ -117,11 +117,11 @@ func TestReturnIntoARoundThatNeedsThem(t *testing.T) {
 }
 
 // TestNeededWitnessStays: a member whose results are audited leaves for a moment when it is back, since its momentum
-// begins anew. It witnesses a round before that has no quorum otherwise. Who was killed is a verifier and a trainer
-// of four members: the two results of the others are enough.
+// begins anew. It witnesses a round before that has no quorum otherwise. Two of four trainers were killed: the first
+// leaves, as the results of the others are too few, and the second is needed then.
 func TestNeededWitnessStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		test := needed{lag: 1, round: 15, members: 4, audits: true}
+		test := needed{lag: 1, round: 15, members: 5, audits: true}
 		test.killed = func(s *coordinator.State) (first, second int) {
 			round := s.CurrentRound()
 			trains := make(map[coordinator.ClientID]bool)
@@ -130,9 +130,7 @@ func TestNeededWitnessStays(t *testing.T) {
 			}
 			for i := range test.members {
 				if trains[coordinator.ClientID(clienttest.Key(i).ID())] {
-					first = i
-				} else {
-					second = i
+					first, second = second, i
 				}
 			}
 			return first, second
