@@ -166,7 +166,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
 		if err == nil {
-			err = n.engine.signing.note(step)
+			err = n.tasks.AtDisk(func() error { return n.engine.signing.note(step) })
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
