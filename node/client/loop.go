@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,15 @@ func (n *Node) observe(u backend.Update) {
 	if u.State == nil {
 		return
 	}
+	known := n.run.peers
 	newPeers := n.run.renew(u)
+	if newPeers && len(known) > 0 {
+		for _, peer := range u.Peers {
+			if !slices.ContainsFunc(known, func(other backend.Peer) bool { return samePeer(peer, other) }) {
+				n.fetcher.IsBack(peer.ID)
+			}
+		}
+	}
 	if n.gossip.run.Load() == nil {
 		n.seat.reveals = newReveals(n.Key, u.Run)
 		n.auditor.Begin(u.Run)
