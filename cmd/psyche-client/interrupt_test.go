@@ -123,6 +123,57 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	}
 }
 
+// deafPlace takes nothing, and does not answer when its context ends.
+type deafPlace struct {
+	stalledPlace
+	end chan struct{}
+}
+
+func (p deafPlace) Upload(context.Context, string, checkpoint.Facts, remote.Progress) (string, error) {
+	close(p.begun)
+	<-p.end
+	return "", errors.New("ended")
+}
+
+// TestInterruptLeavesAnUpload: a client whose run is over, and that waits for its last upload, ends soon after the first
+// interrupt, whatever the place and the disk do; the checkpoint is left for the next start, and that is said.
+func TestInterruptLeavesAnUpload(t *testing.T) {
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan struct{})
+	defer close(end)
+	for name, place := range map[string]func(begun chan struct{}) remote.Place{
+		"a place that ends":   func(begun chan struct{}) remote.Place { return stalledPlace{begun} },
+		"one that never ends": func(begun chan struct{}) remote.Place { return deafPlace{stalledPlace{begun}, end} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, begun := t.TempDir(), make(chan struct{})
+			facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: strings.Repeat("0", 64)}
+			if err := checkpoint.WriteDir(filepath.Join(dir, "run-step3"), snapshot, facts.Extra()); err != nil {
+				t.Fatal(err)
+			}
+			var said strings.Builder
+			logger := slog.New(slog.NewTextHandler(writer(func(p []byte) { said.Write(p) }), nil))
+			u := &uploads{place: place(begun), close: func() error { return nil }}
+			u.start("run", dir, slog.New(slog.DiscardHandler), nil)
+			u.runner.Offer(filepath.Join(dir, "run-step3"), facts)
+			<-begun
+			ctx, interrupt := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, interrupt)
+			since := time.Now()
+			err := uploadFlags{UploadTimeout: time.Minute}.finishUploads(ctx, u, logger)
+			if took := time.Since(since); err == nil || took > 20*time.Second {
+				t.Errorf("it ended after %v: %v", took, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 || !strings.Contains(said.String(), "is left: the next start") {
+				t.Errorf("left %v, said %s", left, said.String())
+			}
+		})
+	}
+}
+
 // TestInterruptEndsTheAttemptsToConnect interrupts a client that looks for a server which
 // is not there.
 func TestInterruptEndsTheAttemptsToConnect(t *testing.T) {

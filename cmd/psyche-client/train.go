@@ -193,7 +193,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
 		uploads.tell(events, logger)
 	}
-	if err := member.Run(ctx); err != nil {
+	err = member.Run(ctx)
+	if member.DiskHangs() {
+		endWithoutTheDisk(ctx, shown.close)
+	}
+	if err != nil {
 		return keepEvidence(err, c.CheckpointDir)
 	}
 	measuring.complete(ctx, c.FinalWait)

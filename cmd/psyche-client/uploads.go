@@ -137,7 +137,8 @@ func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
 	})
 }
 
-// finishUploads waits until the last checkpoint is uploaded, also after an interrupt.
+// finishUploads waits until the last checkpoint is uploaded, also after an interrupt; one that comes while it waits
+// ends that.
 func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog.Logger) error {
 	if u == nil || u.runner == nil {
 		return nil
@@ -145,7 +146,15 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	if u.runner.Pending() {
 		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C leaves it for the next start", "at most", f.UploadTimeout)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UploadTimeout)
+	waits := ctx
+	if ctx.Err() != nil {
+		waits = context.WithoutCancel(ctx) // a second interrupt ends the process
+	}
+	waits, cancel := context.WithTimeout(waits, f.UploadTimeout)
 	defer cancel()
-	return errors.Join(u.runner.Close(ctx), u.close())
+	err := u.runner.Close(waits)
+	if err != nil && errors.Is(waits.Err(), context.Canceled) {
+		logger.Warn("the upload of the last checkpoint is left: the next start with the same --checkpoint-dir, run and place takes it up", "place", u.place)
+	}
+	return errors.Join(err, u.close())
 }

@@ -213,6 +213,9 @@ func (n *Node) onConnected(c network.Conn) {
 		return
 	}
 	n.noteHost(c)
+	if id, ok := Identity(c.RemotePeer()); ok {
+		n.records.connected(id)
+	}
 	n.onChange(c.RemotePeer())
 }
 

@@ -56,9 +56,11 @@ type Penalty struct {
 // conduct is what is held against one member. It is kept when the member leaves, so that
 // leaving and joining again does not clear it.
 type conduct struct {
-	points float64
-	at     time.Time
-	faults map[Fault]*report
+	points   float64
+	grave    float64 // without those for stalls
+	at       time.Time
+	pardoned time.Time // when stalls were forgiven at once
+	faults   map[Fault]*report
 }
 
 // report is what was said about a member's faults of one kind.
@@ -71,7 +73,12 @@ func (r *conduct) now() float64 {
 	if r == nil {
 		return 0
 	}
-	return r.points * math.Exp2(-float64(time.Since(r.at))/float64(forgiveness))
+	return r.points * r.left()
+}
+
+// left is the part of the points that is not forgiven yet.
+func (r *conduct) left() float64 {
+	return math.Exp2(-float64(time.Since(r.at)) / float64(forgiveness))
 }
 
 // records are those of all members.
@@ -89,6 +96,10 @@ func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool
 		s.makeRoom()
 		r = &conduct{faults: make(map[Fault]*report)}
 		s.by[id] = r
+	}
+	r.grave *= r.left()
+	if fault != FaultStall {
+		r.grave = min(r.grave+fault.points(), maxPenalty)
 	}
 	r.points = min(r.now()+fault.points(), maxPenalty)
 	r.at = time.Now()
@@ -119,6 +130,18 @@ func (s *records) makeRoom() {
 		}
 	}
 	delete(s.by, least)
+}
+
+// connected forgives the stalls of a member to which a new connection leads, at once: it may have been killed, or its line
+// down, while it was asked. As whoever stalls on purpose can connect anew, that is done once in forgiveness.
+func (s *records) connected(id identity.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.by[id]
+	if r == nil || r.points <= r.grave || time.Since(r.pardoned) < forgiveness {
+		return
+	}
+	r.points, r.pardoned = r.grave, time.Now()
 }
 
 func (s *records) points(id identity.ID) float64 {

@@ -30,6 +30,8 @@ type Client interface {
 	// Spare reports whether the training has nothing for the trainer to do in the running round, and in
 	// the next one as far as that is known.
 	Spare() (now, next bool)
+	// Needed reports whether the running round can have no quorum if this client leaves.
+	Needed() bool
 	// SettleTime returns how long the tokens of a batch may take.
 	SettleTime() time.Duration
 }

@@ -265,10 +265,14 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 
 // MayBegin reports whether the run knows since when the optimizer remembers, and makes it know where it
 // does not: who leaves and takes its seat back has a new one. An earlier process of this client has
-// made results otherwise, and whoever audits this one's would take it for a cheat.
+// made results otherwise, and whoever audits this one's would take it for a cheat. A round that
+// counts nothing without this client's proof it witnesses before, and trains nothing.
 func (a *Auditor) MayBegin() bool {
-	if a.clientOf(a.me).OptimizerSince >= a.fresh {
+	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true
+	}
+	if a.Client.Needed() {
+		return false
 	}
 	a.Submit("withdraw", a.Client.State().Progress.Step, coordinator.Withdraw{Client: a.me}, func() {
 		a.Log.Info("the momentum begins anew: leaving for a moment, so that the run knows it")

@@ -29,6 +29,7 @@ type rig struct {
 	engine  *engine
 	tallies map[uint32]*tally.Tally
 	spare   bool
+	needed  bool
 	silent  bool // the accused opens to nobody
 	away    bool // and no result of it comes here any more
 
@@ -144,6 +145,7 @@ func (c client) Round(step uint32) (*tally.Tally, tally.Commitment) {
 }
 func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
 func (c client) Spare() (now, next bool)   { return c.rig.spare, false }
+func (c client) Needed() bool              { return c.rig.needed }
 func (c client) SettleTime() time.Duration { return time.Minute }
 
 // engine is a trainer that is idle unless something was started.

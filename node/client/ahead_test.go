@@ -230,7 +230,7 @@ func TestTrainingAheadIsGivenUp(t *testing.T) {
 					unsettled = 0
 				}
 				for _, e := range all[event.Trained](quick) {
-					if e.Step == 5 && name != "paused" {
+					if e.Step == 5 && name != "paused" && len(noted.of(5)) == 1 {
 						t.Error("step 5 was trained to its end")
 					}
 				}

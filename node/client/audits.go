@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/tally"
@@ -49,13 +50,54 @@ func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
 func (a auditedNode) Model() (step uint32, m auditor.Model) {
 	switch r, held := a.node.rounds.replica, a.node.models.Held; {
 	case r != nil && r.closing:
-		return r.step, auditor.Outgoing
+		return max(r.step, r.has), auditor.Outgoing
 	case r != nil:
-		return r.step, auditor.Replica
+		return max(r.step, r.has), auditor.Replica
 	case held != nil:
 		return held.Step, auditor.Final
 	}
 	return 0, auditor.NoModel
+}
+
+// Needed implements auditor.Client. Whoever is not connected may be back too late. Where this client's own result is
+// one too many that nobody will have, it holds the others up instead.
+func (a auditedNode) Needed() bool {
+	v := &a.node.run
+	l := a.node.rounds.of[v.state.Progress.Step]
+	if l == nil || !l.elected || l.Round.HasQuorum() {
+		return false
+	}
+	spoken := make(map[int]bool, len(l.Round.Witnesses))
+	for _, w := range l.Round.Witnesses {
+		spoken[int(w.Member)] = true
+	}
+	connected := make(map[coordinator.ClientID]bool, len(v.peers))
+	for _, peer := range v.peers {
+		connected[coordinator.ClientID(peer.ID)] = true
+	}
+	awaited, able := 0, 0
+	for i := range l.Slots {
+		if owner := l.Slots[i].Owner; v.healthy(owner) {
+			awaited++
+			if connected[owner] && owner != v.myself() {
+				able++
+			}
+		}
+	}
+	if l.Own(v.me) != nil && able < assign.Quorum(awaited) {
+		return false
+	}
+	others := 0
+	for i, id := range l.Round.Members {
+		if id == v.myself() {
+			if spoken[i] {
+				return false
+			}
+		} else if spoken[i] || v.healthy(id) && connected[id] && a.node.Draws.Elected(&l.Round, v.state.Config, i) {
+			others++
+		}
+	}
+	return others < int(l.Round.WitnessesNeeded)
 }
 
 // Spare implements auditor.Client.

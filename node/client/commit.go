@@ -245,7 +245,9 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	}
 	c.dropped = commit.Step
 	c.tasks.Spawn(func(context.Context) func() {
-		err := c.folder.DropCommits(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
+		err := c.tasks.AtDisk(func() error {
+			return c.folder.DropCommits(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
+		})
 		return func() {
 			if err != nil {
 				c.report.log.Warn("remove old commit points", "err", err)

@@ -78,7 +78,7 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 	if w := d.write; w != nil && now.After(w.until) {
 		d.write, d.hung = nil, append(d.hung, w)
 		d.later(now)
-		c.report.log.Error("the disk does not answer: the commit point is kept in memory only, training goes on; this client may end only at a second Ctrl-C", "step", w.point.Step, "dir", c.folder.Dir)
+		c.report.log.Error("the disk does not answer: the commit point is kept in memory only, training goes on", "step", w.point.Step, "dir", c.folder.Dir)
 		c.settle(w)
 	}
 	if c.folder.Dir == "" || c.busy || !d.free(now) {
@@ -118,9 +118,11 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 	c.disk.write = w
 	c.tasks.Spawn(func(context.Context) func() {
 		var old error
-		err := quietly(taken, func() error {
-			old = folder.DropCommits(needed)
-			return put(folder, taken, point.facts)
+		err := c.tasks.AtDisk(func() error {
+			return quietly(taken, func() error {
+				old = folder.DropCommits(needed)
+				return put(folder, taken, point.facts)
+			})
 		})
 		return func() {
 			if old != nil {

@@ -53,7 +53,7 @@ func (n *Node) closeEpoch() bool {
 	if known, recorded := n.run.recordedOf(r); known { // later steps lapsed, and those who had their results may be gone
 		last = max(r.step, min(last, recorded))
 	}
-	if !n.settle(last) {
+	if !n.settle(max(last, r.has)) {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {

@@ -190,7 +190,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		err := folder.SaveOptimizer(ctx, trainer, m.Step, m.Digest)
+		err := e.tasks.AtDisk(func() error { return folder.SaveOptimizer(ctx, trainer, m.Step, m.Digest) })
 		return func() {
 			if err != nil {
 				log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)

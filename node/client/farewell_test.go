@@ -2,12 +2,18 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
 )
 
@@ -50,6 +56,65 @@ func TestFarewell(t *testing.T) {
 			if len(host.actions) != test.want {
 				t.Errorf("submitted %v", host.actions)
 			}
+		})
+	}
+}
+
+// TestInterruptEndsTheWaitForAHungDisk: a client whose run is over, and whose last checkpoint a disk does not take, ends
+// within seconds when it is told to, and says what is not saved. A disk that is slow gets the time that it needs.
+func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers time.Duration // after the interrupt; zero: never
+		saved   uint32
+	}{
+		"it never answers":  {saved: 6},
+		"it answers slowly": {answers: 2 * time.Second, saved: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(2))
+				answer := make(chan struct{})
+				var log journal
+				hung := w.launch(0, func(o *options) {
+					o.CheckpointDir = filepath.Join(w.dir, "hung")
+					log.keeps(o)
+					o.Saved = func(_ string, f checkpoint.Facts) {
+						if f.Step == 9 {
+							<-answer
+						}
+					}
+				})
+				other := w.launch(1, nil)
+				finishEqual(w, other)
+				time.Sleep(time.Minute)
+				select {
+				case <-hung.done:
+					t.Fatalf("it ended by itself: %v", hung.err)
+				default:
+				}
+				if len(log.lines("its last checkpoint is not on the disk yet")) != 1 {
+					t.Error("it does not say what it waits for")
+				}
+				hung.cancel()
+				begun := time.Now()
+				if test.answers > 0 {
+					time.AfterFunc(test.answers, func() { close(answer) })
+				}
+				hung.wait()
+				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
+					t.Errorf("it ended %v after the interrupt: %v", took, hung.err)
+				}
+				said := log.lines("this client ends without waiting for it")
+				if (test.answers == 0) != (len(said) == 1) || hung.node.DiskHangs() != (test.answers == 0) {
+					t.Errorf("the disk hangs: %v, said %q", hung.node.DiskHangs(), said)
+				}
+				if test.answers == 0 && (!strings.Contains(said[0], "not saved\"=[9]") || !strings.Contains(said[0], "newest that this client saved\"=6")) {
+					t.Errorf("said %q", said)
+				}
+				if test.answers == 0 {
+					close(answer)
+				}
+			})
 		})
 	}
 }

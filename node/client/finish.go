@@ -25,6 +25,11 @@ func (n *Node) finish() {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
+		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {
+			p.slow = true
+			n.report.log.Warn("the run is finished, and its last checkpoint is not on the disk yet; Ctrl-C ends this client without it if the disk does not answer",
+				"dir", n.CheckpointDir, "models of steps", steps)
+		}
 		return
 	}
 	held := finalOf(n.models.Held, &n.run)
@@ -124,6 +129,7 @@ func finalOf(held *handover.Model, v *view) finalModel {
 type parting struct {
 	since time.Time                     // when it was seen that the run is finished
 	said  bool                          // how the run ended for this client
+	slow  bool                          // it was said that the disk is waited for
 	back  map[coordinator.ClientID]bool // came back since
 }
 

@@ -50,7 +50,10 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 		if taken != nil {
 			snapshot = *taken
 		} else {
-			snapshot, err = folder.Commits().Read(commit.Step, commit.Digest)
+			err = c.tasks.AtDisk(func() (err error) {
+				snapshot, err = folder.Commits().Read(commit.Step, commit.Digest)
+				return err
+			})
 		}
 		if err == nil {
 			err = m.Publish(network.Put, snapshot)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -19,7 +21,8 @@ import (
 )
 
 // Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
-// the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended when it returns.
+// the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
+// when it returns, but for those that wait for a disk which does not answer (DiskHangs).
 // A Node runs once, on goroutines of its own: not with a Runtime among its options.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
@@ -28,12 +31,14 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
+		cancel()
+		if n.waitForTasks(own); n.diskHangs {
+			return
+		}
 		if err := n.auditor.Close(); err != nil {
 			n.report.log.Warn("remove results that were kept for audits", "err", err)
 		}
 	}()
-	defer own.tasks.Wait()
-	defer cancel()
 	if err := n.Open(work); err != nil {
 		return fmt.Errorf("run client: %w", err)
 	}
@@ -71,11 +76,9 @@ func (n *Node) Run(ctx context.Context) error {
 		n.reconcile()
 		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
-			n.saver.SaveNow()
-			saved := max(n.saver.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
-			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), saved); loss != "" {
-				n.report.log.Warn(loss)
-			}
+			cancel()
+			n.waitForTasks(own)
+			n.sayLoss(own)
 			return context.Cause(ctx)
 		}
 	}
@@ -132,7 +135,15 @@ func (n *Node) observe(u backend.Update) {
 	if u.State == nil {
 		return
 	}
+	known := n.run.peers
 	newPeers := n.run.renew(u)
+	if newPeers && len(known) > 0 {
+		for _, peer := range u.Peers {
+			if !slices.ContainsFunc(known, func(other backend.Peer) bool { return samePeer(peer, other) }) {
+				n.fetcher.IsBack(peer.ID)
+			}
+		}
+	}
 	if n.gossip.run.Load() == nil {
 		n.seat.reveals = newReveals(n.Key, u.Run)
 		n.auditor.Begin(u.Run)
@@ -215,7 +226,8 @@ func (n *Node) reconcile() {
 type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
-	posts chan func() // what tasks returned for the loop
+	open  atomic.Int64 // tasks
+	posts chan func()  // what tasks returned for the loop
 }
 
 func newGoroutines(work *env.Tasks) *goroutines {
@@ -234,13 +246,44 @@ func (*goroutines) WithTimeout(parent context.Context, d time.Duration) (context
 
 // Run runs a task; what it returns is dropped when the loop has ended.
 func (g *goroutines) Run(task func() (proceed func())) {
+	g.open.Add(1)
 	g.tasks.Go(func() {
+		defer g.open.Add(-1)
 		proceed := task()
 		select {
 		case g.posts <- proceed:
 		case <-g.work.Work.Done():
 		}
 	})
+}
+
+// ended waits until all tasks have ended, or none but such as have waited for a disk for so long. It says when it
+// waits for those alone.
+func (g *goroutines) ended(limit time.Duration, say func()) bool {
+	all := make(chan struct{})
+	go func() {
+		g.tasks.Wait()
+		close(all)
+	}()
+	looks := time.NewTicker(heartbeat)
+	defer looks.Stop()
+	var since time.Time
+	for {
+		select {
+		case <-all:
+			return true
+		case now := <-looks.C:
+			switch {
+			case g.open.Load() > g.work.WaitForDisk():
+				since = time.Time{}
+			case since.IsZero():
+				since = now
+				say()
+			case now.Sub(since) >= limit:
+				return false
+			}
+		}
+	}
 }
 
 func (*goroutines) Signal() (wait func(ctx context.Context) error, tell func()) {

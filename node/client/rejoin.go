@@ -47,9 +47,8 @@ type replayed struct {
 	holders      []identity.ID        // that are asked for it
 	tries        int                  // to begin from a commit point that failed
 	first        uint32               // step of the model that it began from
-	step         uint32               // reached
+	step         uint32               // reached; before first: the tallies of the rounds from there lead on
 	hash, before [32]byte             // replica hashes after it, and after the one before; zero: not known
-	untold       uint32               // step after which nobody told the replica hash
 	failed       int
 	notBefore    time.Time
 	givenUp      bool // it waits for the next epoch
@@ -113,6 +112,9 @@ func (n *Node) rejoin() {
 	if !n.engine.Idle() || n.tasks.Now().Before(r.notBefore) {
 		return
 	}
+	if r.step < r.first && !n.rounds.lead(r.epoch.startStep, r.step, r.first) { // a tally is gone
+		r.step, r.hash, r.before = r.first, [32]byte{}, [32]byte{}
+	}
 	if r.needsModel() {
 		m := n.beginning()
 		switch {
@@ -128,18 +130,17 @@ func (n *Node) rejoin() {
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
-	round, said, ok := replicaOf(n.run.state, n.engine.Lag())
-	if ok && (round-n.engine.Lag() > r.step || round-n.engine.Lag() == r.step && r.asksForHash()) {
-		r.replay(&n.run, round, said, n.run.members(), n.run.settleTime(n.SettleTimeout))
+	q, ok := n.run.quorum(n.engine.Lag())
+	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.startStep, q.after, r.step)) {
+		r.replay(&n.run, q, n.run.members(), n.run.settleTime(n.SettleTimeout))
 	}
 }
 
-// asksForHash reports whether the replica hash after a commit point is worth asking for, though nothing was counted
-// since of which a quorum has said where it leads: where results are applied one round later no other one is needed.
-// It is not for a client that lost its replica in this epoch: its tallies of what follows go on from that.
-func (r *rejoin) asksForHash() bool {
-	return !r.knows() && r.failed == 0 && r.engine.Lag() == 1 && r.untold != r.step
-}
+// asksForHash reports whether the replica hash that a quorum said is worth asking for, though nothing was counted
+// between that and the commit point: the outcomes of the rounds in between, or after both, lead on from it. Without
+// that a client would wait for the next quorum, which may wait for this client. It is not for a client that lost
+// its replica in this epoch: its tallies go on from that.
+func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
 // beginning returns the model that the way into the epoch begins from, or nil while it is on its way here.
 func (n *Node) beginning() *handover.Model {
@@ -210,33 +211,41 @@ func (v *view) holders(step uint32) []identity.ID {
 	return ids[:min(len(ids), askedHolders)]
 }
 
-// replicaOf returns what a quorum of a round's witnesses says of its replica, and the step of the
-// newest such round.
-func replicaOf(s *coordinator.State, lag uint32) (step uint32, said [32]byte, ok bool) {
-	for i := len(s.Epoch.Rounds) - 1; i >= 0; i-- {
-		r := &s.Epoch.Rounds[i]
-		if r.Step < s.Epoch.StartStep+lag {
-			continue
+// quorum is what a quorum of a round's witnesses said of its replica.
+type quorum struct {
+	after uint32   // newest step that the replica has
+	said  [32]byte // of the replica, at the head
+	head  [32]byte // hash of the log's head at the round's start
+}
+
+// is reports whether a replica is the one that the quorum has.
+func (q *quorum) is(replica [32]byte) bool { return tally.ReplicaAt(replica, q.head) == q.said }
+
+// quorum returns what the newest quorum of the epoch said.
+func (v *view) quorum(lag uint32) (q quorum, ok bool) {
+	e := &v.state.Epoch
+	for _, r := range slices.Backward(e.Rounds) {
+		if r.Step < e.StartStep {
+			break
 		}
 		count := make(map[[32]byte]int)
 		for k := range r.Witnesses {
-			w := &r.Witnesses[k]
-			if count[w.Replica]++; count[w.Replica] >= int(r.WitnessesNeeded) {
-				return r.Step, w.Replica, true
+			said := r.Witnesses[k].Replica
+			if count[said]++; count[said] >= int(r.WitnessesNeeded) {
+				return quorum{after: max(r.Step, e.StartStep-1+lag) - lag, said: said, head: v.startOf(r.Step).Hash}, true
 			}
 		}
 	}
-	return 0, said, false
+	return q, false
 }
 
-// replay applies what was counted before a round, if that gives the replica that the members of the
-// round said.
-func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.ID, limit time.Duration) {
-	epoch, trainer, until, head := r.epoch, r.engine.trainer, round-r.engine.Lag(), v.startOf(round).Hash
+// replay applies what was counted until a quorum's replica, if that gives what the quorum said; if it is no later
+// than what was reached, only its hash is wanted.
+func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Duration) {
+	epoch, trainer, until := r.epoch, r.engine.trainer, q.after
 	plan := handover.ReplayPlan{
 		From: beganWith(epoch, r.model), Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
-		After: r.step, Until: until, Hash: r.hash, Peers: peers,
-		Wanted: func(replica [32]byte) bool { return tally.ReplicaAt(replica, head) == said },
+		After: min(r.step, until), Until: until, Hash: r.hash, Peers: peers, Wanted: q.is,
 	}
 	if until > r.step {
 		r.models.Held = nil
@@ -256,8 +265,8 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	switch {
 	case r.epoch != epoch:
 		r.store.Drop(got.Blobs...)
-	case err != nil && until == r.step: // it goes on when more was counted
-		r.untold = until
+	case err != nil && until <= r.step:
+		r.notBefore = r.engine.tasks.Now().Add(modelPause)
 	case err != nil:
 		r.store.Drop(got.Blobs...)
 		r.model, r.notBefore = nil, r.engine.tasks.Now().Add(modelPause)
@@ -270,6 +279,9 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.givenUp, "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
+		if len(got.Rounds) == 0 && until >= epoch.startStep {
+			r.before = [32]byte{} // nobody was asked for it
+		}
 		r.auditor.ForgetMomentum(now)
 		r.auditor.ForgetRounds()
 		for _, round := range got.Rounds {

@@ -92,7 +92,7 @@ func (n *Node) train(l *roundState) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
+	if s == nil || n.rounds.replica.isAfter(l.Round.Step, n.engine.Lag()) || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -166,7 +166,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
 		if err == nil {
-			err = n.engine.signing.note(step)
+			err = n.tasks.AtDisk(func() error { return n.engine.signing.note(step) })
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),

@@ -27,11 +27,17 @@ type replica struct {
 	hash    [32]byte // after step
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
+	has     uint32   // newest step whose results the weights have; more than step only as long as it works out where they are
 	closing bool     // the epoch's rounds are over
 
 	coldSteps   uint32   // of the epoch's cold start
 	from        [32]byte // digest of the model that the epoch began with
 	otherModels bool     // members were found to have begun from another one
+}
+
+// isAfter reports whether the weights are later ones than a round's results have to be made from.
+func (r *replica) isAfter(step, lag uint32) bool {
+	return r.has >= r.epoch.startStep && r.has+lag > step
 }
 
 const (
@@ -128,11 +134,14 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 func (l *roundState) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
 // begin fixes the replica that the round's results must be made from: that after the newest
-// step that is applied before it. Everything is applied at the start of an epoch.
+// step that is applied before it, if it is known. Everything is applied at the start of an epoch.
 func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 	from := r.hash
 	if r.step+lag > l.Round.Step {
 		from = r.before
+	}
+	if from == ([32]byte{}) {
+		return
 	}
 	l.Begin(tally.ReplicaAt(from, l.start.Hash))
 	for i := range l.Slots {
@@ -201,6 +210,16 @@ func (ls *roundStates) after(step uint32) []*tally.Tally {
 		}
 	}
 	return open
+}
+
+// lead reports whether the outcome of each round after a step of an epoch, until another, can be told here.
+func (ls *roundStates) lead(epochStart, after, until uint32) bool {
+	for step := after + 1; step <= until; step++ {
+		if l := ls.of[step]; l == nil || !l.Final || l.EpochStart != epochStart {
+			return false
+		}
+	}
+	return true
 }
 
 // eachBlob calls need for the hash of each result that is held or on its way.

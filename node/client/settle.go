@@ -106,11 +106,15 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if f, later := n.rounds.applier.comesTrue(l, o); later {
 		return
 	} else if f != nil {
-		n.rounds.applier.applied(l, o, f.payloads, f.record, f.seconds)
+		n.rounds.applier.applied(l, o, f.record, f.seconds)
 		return
 	}
 	if !n.engine.Idle() {
 		n.engine.cancelRecomputation()
+		return
+	}
+	if l.Round.Step <= n.rounds.replica.has {
+		n.rounds.applier.applied(l, o, nil, 0)
 		return
 	}
 	if n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds) {
@@ -145,7 +149,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 				n.applyFailed(step, err)
 			default:
 				n.engine.outlook.took = took
-				n.rounds.applier.applied(l, o, payloads, kept, took.Seconds())
+				n.rounds.applier.applied(l, o, kept, took.Seconds())
 				if failed != nil {
 					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
 				} else if commits {
@@ -157,14 +161,14 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 }
 
 // applied takes over that a round's outcome is part of the model.
-func (a *applier) applied(l *roundState, o tally.Outcome, payloads [][]byte, kept *auditor.Record, seconds float64) {
+func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
 	replica, step := a.rounds.replica, l.Round.Step
 	a.models.Held = nil
 	a.engine.failures = 0
 	a.fetcher.StopRound(l.Tally) // nobody needs the others here any more
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
-	a.store.Remember(replica.remembered(l, o, payloads))
+	a.store.Remember(replica.remembered(l, o))
 	a.auditor.Keep(kept)
 	a.store.Drop(l.Settled(o)...)
 	a.report.applied(step, o, l.isOwn(o), replica.hash, seconds, a.fetcher.Received, l.Round.Losses())
@@ -172,10 +176,10 @@ func (a *applier) applied(l *roundState, o tally.Outcome, payloads [][]byte, kep
 
 // remembered returns what this client tells members that were away about a round that became part of the
 // model.
-func (r *replica) remembered(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
+func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
-		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})
+		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: o.Sources[i].Size})
 	}
 	return round
 }

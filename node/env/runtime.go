@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -80,7 +81,20 @@ func (Signed) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 type Tasks struct {
 	Runtime
 	Work context.Context // of everything that is started; set before anything is
+
+	disk atomic.Int64 // tasks that wait for a disk
 }
+
+// AtDisk does what waits for a disk in a task that needs nothing else meanwhile: a client that ends does not wait
+// for it as long as for other tasks, since the disk may never answer.
+func (t *Tasks) AtDisk(do func() error) error {
+	t.disk.Add(1)
+	defer t.disk.Add(-1)
+	return do()
+}
+
+// WaitForDisk returns how many tasks wait for a disk.
+func (t *Tasks) WaitForDisk() int64 { return t.disk.Load() }
 
 // Spawn runs a task beside the loop and the function it returns in the loop.
 func (t *Tasks) Spawn(task func(ctx context.Context) func()) {

@@ -69,15 +69,29 @@ type Plan struct {
 	overdue time.Time           // when the first of them gives way to others
 	pace    float64             // of the fetches that succeeded, in bytes per second; 0: none yet
 	stalls  map[identity.ID]int // how often results of a member ran out of time, in this epoch
+
+	pardoned map[identity.ID]bool // members whose stalls were forgotten in this epoch, as they were back
 }
 
 // NewPlan returns a plan of at most so many fetches at once.
 func NewPlan(limit int, rotation *Rotation) *Plan {
-	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int)}
+	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int), pardoned: make(map[identity.ID]bool)}
 }
 
 // ForgetStalls begins a new epoch.
-func (p *Plan) ForgetStalls() { clear(p.stalls) }
+func (p *Plan) ForgetStalls() {
+	clear(p.stalls)
+	clear(p.pardoned)
+}
+
+// IsBack forgets the stalls of a member that was away: they may be of that time. As whoever stalls on purpose can go away
+// and come back, that is done once in an epoch.
+func (p *Plan) IsBack(id identity.ID) {
+	if p.stalls[id] > 0 && !p.pardoned[id] {
+		p.pardoned[id] = true
+		delete(p.stalls, id)
+	}
+}
 
 // full reports whether all places are taken.
 func (p *Plan) full() bool { return p.flying >= p.limit }

@@ -143,6 +143,14 @@ func TestHolders(t *testing.T) {
 				t.Errorf("%s, turn %d: asked %s, want %s", name, turn, got, want)
 			}
 		}
+		for member, count := range test.stalls { // one that was away begins anew, once
+			for _, left := range []int{0, count} {
+				p.stalls[id(member)] = count
+				if p.IsBack(id(member)); p.stalls[id(member)] != left {
+					t.Errorf("%s: of %d stalls of a member that is back %d are left, want %d", name, count, p.stalls[id(member)], left)
+				}
+			}
+		}
 		p.ForgetStalls()
 		if got := order(p, &tally.Candidate{}); got[0] != '0' {
 			t.Errorf("%s, in the next epoch: asked %s", name, got)

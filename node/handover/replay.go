@@ -91,7 +91,7 @@ func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer ide
 		}
 	}
 	if p.After == p.Until {
-		return account{Replayed: p.along(hash, nil), answer: hash}, nil
+		return account{Replayed: p.along(hash, nil), answer: hash, sure: p.Wanted(hash)}, nil
 	}
 	rounds, answer, err := exchange.AskResults(ctx, network, peer, p.After, p.Until, p.From)
 	if err != nil {

@@ -125,6 +125,7 @@ type account struct {
 	Replayed
 	answer  [32]byte      // hash of what they said
 	holders []identity.ID // who said it
+	sure    bool          // whoever said it: it is what was asked for
 }
 
 // accounts asks peers what was counted and returns what they say, as far as it is meant, what most of them say
@@ -149,7 +150,7 @@ func (o *Options) accounts(ctx context.Context, peers []identity.ID, ask func(ct
 			known, all = len(all), append(all, said)
 		}
 		same := &all[known]
-		if same.holders = append(same.holders, peers[i]); 3*len(same.holders) >= 2*len(peers) {
+		if same.holders = append(same.holders, peers[i]); said.sure || 3*len(same.holders) >= 2*len(peers) {
 			return errAnswered
 		}
 		return nil

@@ -49,11 +49,11 @@ func (k *Saver) putAhead(m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
 	facts.Epoch++ // when it is recorded, the epoch is completed
 	dir := k.Folder.pending(m.Step)
-	k.saves++
+	k.writing = append(k.writing, m)
 	k.Tasks.Spawn(func(context.Context) func() {
-		err := writeCheckpoint(dir, m.Snapshot, facts.Extra())
+		err := k.Tasks.AtDisk(func() error { return writeCheckpoint(dir, m.Snapshot, facts.Extra()) })
 		return func() {
-			k.saves--
+			k.wrote(m)
 			k.pending.done = true
 			if err != nil {
 				k.Log.Warn("the final model is not on the disk before it is reported", "err", err)

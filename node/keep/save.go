@@ -40,21 +40,26 @@ func (k *Saver) save(a *attempt) {
 		k.Emit(report)
 		return
 	}
-	k.saves++
+	k.writing = append(k.writing, a.model)
 	report.Dir = k.Folder.Checkpoint(a.model.Step)
 	k.Tasks.Spawn(func(context.Context) func() {
-		err := k.write(a, report.Dir)
 		var pruneErr error
-		if err == nil && k.Keep > 0 {
-			pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, max(a.model.Step, a.spare), a.spare)
-		}
+		err := k.Tasks.AtDisk(func() error {
+			err := k.write(a, report.Dir)
+			if err == nil && k.Keep > 0 {
+				pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, max(a.model.Step, a.spare), a.spare)
+			}
+			return err
+		})
 		return func() {
-			k.saves--
+			k.wrote(a.model)
 			k.err = err
 			if pruneErr != nil {
 				k.Log.Warn("remove old checkpoints", "err", pruneErr)
 			}
-			if err != nil {
+			if err == nil {
+				k.newest = max(k.newest, a.model.Step)
+			} else {
 				k.saveFailed(a, report.Dir, err)
 				report.Dir = ""
 			}
@@ -72,14 +77,14 @@ func (k *Saver) saveFailed(a *attempt, dir string, err error) {
 		newest = fmt.Sprintf("step %d", step)
 	}
 	k.Log.Error("the checkpoint is not saved: a restart would begin from an older one, training goes on", "dir", dir, "newest in the folder", newest, "again in", a.pause, "err", err)
-	if k.unsaved == nil && k.saves == 0 && !errors.Is(err, errOtherCheckpoint) {
+	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}
 }
 
 // tryAgain saves the newest checkpoint that could not be saved before, when it is time for that.
 func (k *Saver) tryAgain() {
-	if a := k.failed; a != nil && k.saves == 0 && !k.Tasks.Now().Before(a.next) {
+	if a := k.failed; a != nil && len(k.writing) == 0 && !k.Tasks.Now().Before(a.next) {
 		k.save(a)
 	}
 }
@@ -88,7 +93,7 @@ func (k *Saver) tryAgain() {
 // does.
 func (k *Saver) SaveNow() {
 	a := k.failed
-	if a == nil || k.saves > 0 {
+	if a == nil || len(k.writing) > 0 {
 		return
 	}
 	dir := k.Folder.Checkpoint(a.model.Step)

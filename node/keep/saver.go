@@ -45,9 +45,10 @@ type Saver struct {
 	unsaved *Model // the newest epoch's, until it is clear that it is the run's
 	pending pending
 	failed  *attempt // the newest one, if it could not be written
-	saves   int      // checkpoints being written
+	writing []*Model // being written
 	hung    bool     // it was said that the disk does not answer
 	err     error    // of the newest one
+	newest  uint32   // step of the newest one that is in the folder, as far as this process wrote it
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
@@ -64,7 +65,37 @@ func NewSaver(o Options) *Saver { return &Saver{Options: o, put: writeCheckpoint
 func (k *Saver) Take(m Model) { k.unsaved = &m }
 
 // Busy reports whether a model is yet to be saved.
-func (k *Saver) Busy() bool { return k.saves > 0 || k.unsaved != nil }
+func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
+
+// Unwritten returns the steps of the models that are on their way to the disk, wait for it, or could not be written, and
+// how many bytes they have.
+func (k *Saver) Unwritten() (steps []uint32, bytes int) {
+	models := slices.Clone(k.writing)
+	if k.unsaved != nil {
+		models = append(models, k.unsaved)
+	}
+	if k.failed != nil {
+		models = append(models, k.failed.model)
+	}
+	for _, m := range models {
+		if !slices.Contains(steps, m.Step) {
+			steps = append(steps, m.Step)
+		}
+		for _, tensor := range m.Snapshot.Tensors {
+			bytes += len(tensor.Data)
+		}
+	}
+	return steps, bytes
+}
+
+// Wrote returns the step of the newest checkpoint that this process put into the folder; 0: none. It asks no disk.
+func (k *Saver) Wrote() uint32 { return k.newest }
+
+// wrote takes a model out of those that are on their way.
+func (k *Saver) wrote(m *Model) {
+	i := slices.Index(k.writing, m)
+	k.writing = slices.Delete(k.writing, i, i+1)
+}
 
 // Err returns why the newest checkpoint was not saved; nil: it was.
 func (k *Saver) Err() error { return k.err }
@@ -141,7 +172,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	if k.pending.step == m.Step && !k.pending.done {
 		return // it is on its way to the disk
 	}
-	if k.saves >= maxSaves {
+	if len(k.writing) >= maxSaves {
 		if !k.hung {
 			k.hung = true
 			k.Log.Warn("the disk does not answer: checkpoints wait, and those that a later one overtakes are not saved", "dir", k.Folder.Dir, "step", m.Step)

@@ -35,6 +35,7 @@ const (
 	retryPause     = 5 * time.Second
 	maxRetryPause  = 2 * time.Minute
 	progressPeriod = 10 * time.Second
+	closePatience  = 3 * time.Second
 )
 
 // Uploader uploads checkpoints in the background, one after the other. Where a later one
@@ -53,6 +54,7 @@ type Uploader struct {
 
 	mu      sync.Mutex
 	waiting *job
+	busy    bool // one is uploaded, or was left
 	closing bool
 	err     error                              // of the newest checkpoint; nil when it is uploaded
 	watch   func(step uint32, done, all int64) // may be nil
@@ -198,7 +200,7 @@ func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
 	for {
 		u.mu.Lock()
 		waiting, closing := u.waiting, u.closing
-		u.waiting = nil
+		u.waiting, u.busy = nil, waiting != nil
 		if waiting != nil {
 			select { // this is what there was to wake for: the pause after a failure must last
 			case <-u.wake:
@@ -325,15 +327,17 @@ func (u *Uploader) progress(step uint32) Progress {
 	}
 }
 
-// Pending reports whether an upload runs or waits.
+// Pending reports whether an upload runs or waits. It asks no disk.
 func (u *Uploader) Pending() bool {
-	entries, _ := filepath.Glob(filepath.Join(u.dir, stagePrefix+"*"+u.owner))
-	return len(entries) > 0
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.busy || u.waiting != nil
 }
 
 // Close waits until everything is uploaded, or ctx is done, and returns why the newest
 // checkpoint is not where it should be. What is left lies in the folder, and the next
-// uploader of the run to this place takes it up.
+// uploader of the run to this place takes it up. A place, or a disk, that does not answer when ctx is done is waited for
+// no longer than closePatience.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
@@ -346,7 +350,11 @@ func (u *Uploader) Close(ctx context.Context) error {
 	case <-u.done:
 	case <-ctx.Done():
 		u.cancel()
-		<-u.done
+		select {
+		case <-u.done:
+		case <-time.After(closePatience):
+			return fmt.Errorf("the newest checkpoint is not uploaded to %s: that, or the disk, does not answer", u.place)
+		}
 	}
 	u.cancel()
 	u.mu.Lock()

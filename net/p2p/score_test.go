@@ -1,0 +1,42 @@
+package p2p
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// TestStallsEndWithTheConnection: a member that was asked while it was away is asked like any other when a new connection
+// leads to it. It does not wash itself so: that is done once in the time in which half is forgiven anyway, and nothing
+// else than stalls is forgiven.
+func TestStallsEndWithTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := records{by: make(map[identity.ID]*conduct)}
+		add := func(id identity.ID, fault Fault, times int) {
+			for range times {
+				s.add(id, fault, "")
+			}
+		}
+		honest, liar := identity.ID{1}, identity.ID{2}
+		s.connected(honest)
+		add(honest, FaultStall, 3)
+		if s.connected(honest); s.points(honest) != 0 {
+			t.Errorf("%v points are left of stalls", s.points(honest))
+		}
+		add(honest, FaultStall, 2)
+		if s.connected(honest); s.points(honest) != 20 {
+			t.Errorf("a second connection leaves %v of 20 points", s.points(honest))
+		}
+		time.Sleep(forgiveness)
+		if s.connected(honest); s.points(honest) != 0 {
+			t.Errorf("%v points are left after a while", s.points(honest))
+		}
+		add(liar, FaultWrongBytes, 20)
+		add(liar, FaultStall, 50)
+		if s.connected(liar); s.points(liar) != maxPenalty {
+			t.Errorf("who sent wrong bytes has %v points", s.points(liar))
+		}
+	})
+}
