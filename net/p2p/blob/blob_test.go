@@ -230,6 +230,38 @@ func TestSilentHolderLosesItsRange(t *testing.T) {
 	}
 }
 
+// A holder that says nothing, as one that was killed does, is left for another one as soon as it takes much longer than
+// answers take as a rule: it is not blamed, and what is fetched next is not asked of it first.
+func TestSilentHolderIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	nodes := p2ptest.New(t, "a", "b", "c")
+	var asked atomic.Int32
+	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, _ p2p.Stream) error {
+		asked.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	blobs := [][]byte{payload(100_000), payload(100_001), payload(100_002)}
+	Serve(nodes[2], holding(blobs...))
+	store := NewStore(1 << 30)
+	for i, data := range blobs {
+		holders := []identity.ID{nodes[1].ID(), nodes[2].ID()}
+		if i == 0 { // how long answers take
+			holders = holders[1:]
+		}
+		got, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), holders)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the silent holder was asked %d times, want once", n)
+	}
+	if nodes[0].Score(nodes[1].ID()) != 0 {
+		t.Error("it is blamed: it was waited for until it was a stall")
+	}
+}
+
 func TestFetchFailures(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")

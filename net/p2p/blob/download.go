@@ -78,6 +78,7 @@ type attempt struct {
 	streams bool // asked on a stream, whatever the length
 	cancel  context.CancelCauseFunc
 	done    atomic.Uint64 // bytes verified
+	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
 	moved   time.Time     // when done was last seen to grow; the download's
 	seen    uint64
 	err     error // valid when the attempt is in results
@@ -197,7 +198,9 @@ func (d *download) start(ctx context.Context, h *holderState, part span) {
 	d.attempts.Go(func() {
 		defer cancel(nil)
 		a.err = d.transfer(ctx, a)
-		d.s.holders.release(d.node, h.id, a.done.Load(), time.Since(a.started))
+		took := delivery{bytes: a.done.Load(), waited: a.waited, took: time.Since(a.started)}
+		took.silent = took.bytes == 0 && (errors.Is(a.err, errPreempted) || errors.Is(a.err, ErrSlow))
+		d.s.holders.release(d.node, h.id, took)
 		d.results <- a // never blocks: it has room for every active attempt
 	})
 }
@@ -216,6 +219,9 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 	return from.read(ctx, p.key.size, a.span,
 		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
 		func(n int) error {
+			if a.waited == 0 {
+				a.waited = max(time.Since(a.started), 1)
+			}
 			if a.done.Add(uint64(n))-written >= persistSize {
 				note()
 			}
@@ -295,6 +301,10 @@ func (d *download) watch() {
 	}
 	for a := range d.active {
 		age, still := now.Sub(a.started), now.Sub(a.moved)
+		if d.isSilent(a, age) {
+			a.cancel(errPreempted) // it is not blamed: it may be far away, or have much to send
+			continue
+		}
 		if age < slowGrace {
 			continue
 		}
@@ -311,6 +321,13 @@ func (d *download) watch() {
 			a.cancel(errPreempted)
 		}
 	}
+}
+
+// isSilent reports whether nothing of a range has come for longer than holders take as a rule, and there is
+// another one that was not slow and could be asked in its place. The one that was silent is asked again when nobody
+// else is left, and then may take its time.
+func (d *download) isSilent(a *attempt, age time.Duration) bool {
+	return a.seen == 0 && !a.holder.slow && age >= d.s.holders.patience() && d.fastest(a.holder) != nil
 }
 
 // fastest returns the best other holder that could take a range, now or after its own.

@@ -19,12 +19,21 @@ const (
 	rateFloor = 64 << 10 // bytes
 	// rateMemory is how long a measured rate counts: a holder that was slow is tried again.
 	rateMemory = 5 * time.Minute
+
+	// A holder of whose answer nothing has come after patienceFactor times the longest wait of late is silent, but not
+	// before leastPatience. With each answer that is sooner the longest wait loses waitShare of what it is above it.
+	patienceFactor = 4
+	leastPatience  = 500 * time.Millisecond
+	waitShare      = 0.05
+	// silentMemory is how long one that was silent is asked after the others.
+	silentMemory = 30 * time.Second
 )
 
 // book is what a store knows of those it fetches from.
 type book struct {
 	mu    sync.Mutex
 	known map[identity.ID]*account
+	wait  time.Duration // the longest for a first byte of late; 0: none was measured
 	freed chan struct{} // closed when a stream was given back; nil: nobody waits
 }
 
@@ -32,12 +41,14 @@ type book struct {
 type account struct {
 	rate     float64 // bytes per second of one stream; 0: not measured
 	measured time.Time
-	load     int // streams that are open to it
+	load     int       // streams that are open to it
+	silent   time.Time // when an attempt was ended since nothing came; zero: it has delivered since
 }
 
 // standing is how a holder compares with others.
 type standing struct {
-	avoided bool    // misbehaved, see p2p.Node.Penalty
+	avoided bool    // misbehaved, see p2p.Penalty
+	silent  bool    // did not answer when it was asked last
 	relayed bool    // reached through another member
 	wait    float64 // for the next byte, relative; 0: not known yet
 }
@@ -83,25 +94,56 @@ func (b *book) waitFreed() <-chan struct{} {
 	return b.freed
 }
 
-// release gives it back with what was measured: bytes in a time.
-func (b *book) release(n *p2p.Node, id identity.ID, bytes uint64, took time.Duration) {
+// delivery is what one attempt brought.
+type delivery struct {
+	bytes  uint64
+	waited time.Duration // for the first of them; 0: none came
+	took   time.Duration
+	silent bool // it was ended since nothing came
+}
+
+// release gives it back with what was measured.
+func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.account(id, n)
 	a.load--
+	switch {
+	case d.silent:
+		a.silent = time.Now()
+	case d.bytes > 0:
+		a.silent = time.Time{}
+	}
+	switch {
+	case d.waited > b.wait:
+		b.wait = d.waited
+	case d.waited > 0:
+		b.wait -= time.Duration(waitShare * float64(b.wait-d.waited))
+	}
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil
 	}
-	if took <= 0 || bytes < rateFloor && took < slowGrace {
+	if d.took <= 0 || d.bytes < rateFloor && d.took < slowGrace {
 		return
 	}
-	rate := max(float64(bytes)/took.Seconds(), 1)
+	rate := max(float64(d.bytes)/d.took.Seconds(), 1)
 	if a.rate == 0 {
 		a.rate = rate
 	}
 	a.rate += rateShare * (rate - a.rate)
 	a.measured = time.Now()
+}
+
+// patience is how long a holder may take until the first byte where others could be asked. Until something was
+// measured it is stallTime: on a slow line that everybody uses at once all take long.
+func (b *book) patience() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wait == 0 {
+		return stallTime
+	}
+	return min(max(patienceFactor*b.wait, leastPatience), stallTime)
 }
 
 // rate returns what a holder delivers on one stream, in bytes per second; 0: not known.
@@ -124,7 +166,7 @@ func (b *book) standing(n *p2p.Node, id identity.ID, best float64) standing {
 	defer b.mu.Unlock()
 	load := 0
 	if a := b.known[id]; a != nil {
-		load = a.load
+		load, st.silent = a.load, time.Since(a.silent) < silentMemory
 	}
 	switch rate := b.fresh(id); {
 	case rate > 0:
@@ -136,7 +178,7 @@ func (b *book) standing(n *p2p.Node, id identity.ID, best float64) standing {
 }
 
 func (s standing) compare(o standing) int {
-	return cmp.Or(compareBools(s.avoided, o.avoided), compareBools(s.relayed, o.relayed), cmp.Compare(s.wait, o.wait))
+	return cmp.Or(compareBools(s.avoided, o.avoided), compareBools(s.silent, o.silent), compareBools(s.relayed, o.relayed), cmp.Compare(s.wait, o.wait))
 }
 
 func compareBools(a, b bool) int {
