@@ -6,5 +6,7 @@
 // with the settings of transformers' apply_chat_template (ImmutableSandboxedEnvironment,
 // trim_blocks, lstrip_blocks, loopcontrols). What it does not know is an error wrapping
 // [ErrUnsupported] that names it, at the latest when it would be computed, and never another text.
-// EncodeForTraining says which tokens of a conversation are the assistant's. A template reaches no files, and its size, nesting, steps and text are bounded: [ErrTooMuch].
+// A template reaches no files, and its size, nesting, steps and text are bounded: [ErrTooMuch].
+//
+// EncodeForTraining says which tokens of a conversation are the assistant's.
 package chat
