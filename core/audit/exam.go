@@ -25,6 +25,8 @@ type Reference struct {
 	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
 	// its tensor's elements alike.
 	Usual []float64
+	// Limits are how far honest trainers may be apart; zero: those of the type that was computed in.
+	Limits Limits
 	// Blur is, for each chunk, by how much the rounding of the weights themselves may move an update that is
 	// measured by how far they came; nil: updates are gradients.
 	Blur []float64

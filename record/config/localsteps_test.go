@@ -67,7 +67,7 @@ func TestLocalStepsRefused(t *testing.T) {
 		"clip_grad_norm = 1.0>apply_lag = 0":                 "apply_lag: want 1 or 2",
 		"clip_grad_norm = 1.0>eps = -1.0":                    "eps: -1 is out of range",
 		"betas = [0.9, 0.99]>betas = [0.9, 1.0]":             "betas: 1 is out of range",
-		"verification_percent = 0>verification_percent = 30": "audits do not know the steps",
+		"verification_percent = 0>verification_percent = 30": "set error_decay below 1",
 		"LocalSteps]>LocalStep]":                             "LocalSteps",
 	} {
 		from, to, _ := strings.Cut(change, ">")
