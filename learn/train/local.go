@@ -384,6 +384,9 @@ func (t *LocalTrainer) forget() {
 // foresees is false: the steps within a round move the weights, and use that copy.
 func (t *LocalTrainer) foresees() bool { return false }
 
+// ValueBits returns the bits of a value that is sent.
+func (t *LocalTrainer) ValueBits() int { return int(t.config.ValueBits) }
+
 // ApplyLag returns the number of rounds after which results are applied.
 func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }
 

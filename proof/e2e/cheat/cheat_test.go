@@ -3,6 +3,7 @@ package cheat_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -64,29 +65,36 @@ type member struct {
 }
 
 // launch starts client n of a run.
-func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, compute torch.DType) *member {
+func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, optimizer config.Optimizer, compute torch.DType) *member {
 	key := clienttest.Key(n)
 	backend, err := attach(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &member{id: key.ID(), done: make(chan struct{})}
-	var made *train.Trainer
+	var made interface {
+		cheat.Honest
+		io.Closer
+	}
 	o := client.Options{
 		Key: key, RunID: clienttest.RunID, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return snapshot(t), nil },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
-			var err error
-			made, err = train.New(ctx, train.Options{
+			o := train.Options{
 				Model: s, MicroBatch: 2, Threads: 1, RunID: clienttest.RunID, TrainerID: m.id, Audited: run.Audited,
-				Compute: model.Options{Compute: compute},
-				Optimizer: config.Optimizer{Distro: &config.Distro{
-					CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
-				}},
+				Compute: model.Options{Compute: compute}, Optimizer: optimizer,
 				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
-			})
+			}
 			// Steps of some milliseconds make rounds in which whoever waits for a processor is late.
-			return &cheat.Trainer{Trainer: made, ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}, err
+			cheats := &cheat.Trainer{ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}
+			if optimizer.LocalSteps == nil {
+				t, err := train.New(ctx, o)
+				made, cheats.Honest = t, t
+				return cheats, err
+			}
+			t, err := train.NewLocal(ctx, o)
+			made, cheats.Honest, cheats.Levels = t, t, int(optimizer.LocalSteps.ValueBits)
+			return cheats, err
 		},
 	}
 	if os.Getenv("PSYCHE_TEST_LOG") != "" {
@@ -118,12 +126,33 @@ func TestTwoCheatsAreEjected(t *testing.T) {
 		"a copy and noise":             {cheat.Copy, cheat.Noise},
 		"an old and another batch":     {cheat.OldBatch, cheat.AnotherBatch},
 	} {
-		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, other) })
+		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, distro, other) })
+	}
+}
+
+var distro = config.Optimizer{Distro: &config.Distro{
+	CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
+}}
+
+// localSteps are three in a round, of a sequence each.
+var localSteps = config.Optimizer{LocalSteps: &config.LocalSteps{
+	InnerSteps: 3, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.01, ClipGradNorm: 1,
+	OuterLR: 1, CompressionTopK: 16, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 0.95,
+}}
+
+// TestCheatsOfLocalStepsAreEjected is TestTwoCheatsAreEjected of a run of local steps. One of the cheats is
+// honest in all steps of a round but one.
+func TestCheatsOfLocalStepsAreEjected(t *testing.T) {
+	for name, attacks := range map[string][2]cheat.Attack{
+		"another batch in one step and a turned sign": {cheat.OneStep, cheat.TurnedSign},
+		"half a batch and a copy":                     {cheat.HalfBatch, cheat.Copy},
+	} {
+		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, localSteps, torch.F32) })
 	}
 }
 
 // ejectBoth has two of eight members cheat; one of the honest computes in another type.
-func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
+func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) {
 	const members = 8
 	c := clienttest.Config(members)
 	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
@@ -140,11 +169,11 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
 	for i := range members {
 		switch {
 		case i < 2:
-			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], torch.F32))
+			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], optimizer, torch.F32))
 		case i == 2:
-			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, other))
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, optimizer, other))
 		default:
-			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, torch.F32))
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, optimizer, torch.F32))
 		}
 	}
 	for _, m := range append(slices.Clone(honest), cheats...) {
