@@ -27,8 +27,10 @@ type Reference struct {
 	Usual []float64
 	// Limits are how far honest trainers may be apart; zero: those of the type that was computed in.
 	Limits Limits
-	// Blur is, for each chunk, by how much the rounding of the weights themselves may move an update that is
-	// measured by how far they came; nil: updates are gradients.
+	// Shaky says that what rounding changes may not be small: see Recomputation.Shaken.
+	Shaky bool
+	// Blur is, for each chunk, by how much rounding may move an update that is measured by how far weights came;
+	// nil: updates are gradients.
 	Blur []float64
 	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
 	// the run's steps; infinite where gradients are not clipped.

@@ -135,18 +135,74 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		return nil, err
 	}
 	reference := t.reference(x.Step, x.Trainer)
-	reference.Chunks = slices.Clone(x.Chunks)
-	t.measure(reference, begun)
+	reference.Chunks, reference.Limits, reference.Shaky = slices.Clone(x.Chunks), audit.LocalLimits, true
+	t.bound(reference, begun)
+	ended := make([][]float32, len(t.layouts))
+	for i, w := range t.weights() {
+		ended[i] = slices.Clone(w)
+	}
+	if x.Shaken {
+		for i, w := range t.weights() {
+			shake(w, begun[i])
+		}
+		t.changed()
+		if _, err := t.steps(ctx, x.Step, batch, false); err != nil {
+			return nil, err
+		}
+		t.blur(reference, ended)
+	}
+	for i, w := range begun {
+		for j := range w {
+			w[j] -= ended[i][j]
+		}
+	}
+	fill(reference, t.layouts, begun, 1)
 	return reference, nil
+}
+
+// shake makes of weights others that differ in their last bits, to both sides in turns that no tensor's shape
+// goes along with.
+func shake(to, weights []float32) {
+	const off = 1 << 2 // in the last place
+	state := uint32(1)
+	for i, w := range weights {
+		state = state*1664525 + 1013904223
+		bits := math.Float32bits(w)
+		if state>>31 == 0 {
+			bits += off
+		} else if bits<<1 >= 2*off { // as far as the sign is not changed
+			bits -= off
+		}
+		to[i] = math.Float32frombits(bits)
+	}
+}
+
+// shaking is how many times as far as shaken weights led elsewhere honest trainers may be apart. What differs for
+// one of them is a sample of what may.
+const shaking = 4
+
+// blur adds how far the present weights are from where steps led that began with others.
+func (t *LocalTrainer) blur(reference *audit.Reference, ended [][]float32) {
+	var here, there []float32
+	weights := t.weights()
+	for i, c := range reference.Chunks {
+		tensor, within, _ := reference.Shapes.Find(c)
+		here = t.layouts[tensor].Chunk(weights[tensor], within, here)
+		there = t.layouts[tensor].Chunk(ended[tensor], within, there)
+		for j := range here {
+			here[j] -= there[j]
+		}
+		reference.Blur[i] += shaking * norm([][]float32{here})
+	}
 }
 
 // unseen is the part of a weight that its rounding may hide of how far it came: weights that are worked out are
 // off by a bit or two, and each step rounds.
 const unseen = 1.0 / (1 << 21)
 
-// measure fills in how far the weights came in the chunks of a reference from what they were when the
-// round began, and how far they can have come.
-func (t *LocalTrainer) measure(reference *audit.Reference, begun [][]float32) {
+// bound fills in how far weights can have come in the chunks of a reference from what they were when the round
+// began.
+func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 	widest, elements, largest := 0.0, 0, 0
 	var chunk []float32
 	for _, c := range reference.Chunks {
@@ -170,12 +226,6 @@ func (t *LocalTrainer) measure(reference *audit.Reference, begun [][]float32) {
 		factor *= t.config.ErrorDecay
 	}
 	reference.Longest = longest * math.Sqrt(float64(largest))
-	for i, w := range t.weights() {
-		for j := range w {
-			begun[i][j] -= w[j]
-		}
-	}
-	fill(reference, t.layouts, begun, 1)
 }
 
 // farthest is the most by which the steps of a round can move a weight that is at most so large.

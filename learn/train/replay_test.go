@@ -1,10 +1,16 @@
 package train
 
 import (
+	"context"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 )
 
@@ -16,6 +22,9 @@ type auditedLocal struct {
 	newest            uint32          // step of the newest result that others hold
 	applied           []audit.Applied // newest first
 	waiting           []audit.Applied
+	shaken            bool
+	tamper            func() // with the weights that the steps led to; nil: nothing does
+	chunks            []uint32
 }
 
 func newAuditedLocal(t *testing.T, change func(o *Options)) *auditedLocal {
@@ -41,7 +50,12 @@ func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat fun
 	if cheat != nil {
 		trained = cheat(batch)
 	}
-	payload, _, err := a.trainer.Train(a.t.Context(), step, trained, nil)
+	payload, _, err := a.trainer.Train(a.t.Context(), step, trained, func(context.Context) error {
+		if a.tamper != nil {
+			a.tamper()
+		}
+		return nil
+	})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -52,7 +66,7 @@ func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat fun
 	if header.Previous != a.newest || header.Precision != audit.F32.Code() {
 		a.t.Errorf("step %d: header %+v, want it to go on from %d", step, header, a.newest)
 	}
-	if opening, err = a.trainer.Open(step, allChunks(a.trainer.Shapes())); err != nil {
+	if opening, err = a.trainer.Open(step, a.opened()); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := a.trainer.Settle(step, held); err != nil {
@@ -65,6 +79,13 @@ func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat fun
 	}
 	a.waiting = append(a.waiting, now)
 	return payload, opening
+}
+
+func (a *auditedLocal) opened() []uint32 {
+	if a.chunks != nil {
+		return a.chunks
+	}
+	return allChunks(a.trainer.Shapes())
 }
 
 // settle applies the oldest round that waits, if it is due.
@@ -86,7 +107,7 @@ func (a *auditedLocal) settle() {
 // audit lets the verifier check a round.
 func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
-	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Chunks: allChunks(a.trainer.Shapes())}
+	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: a.shaken}
 	x.Weights = step - min(step, a.trainer.ApplyLag())
 	for _, applied := range a.applied {
 		if applied.Step > x.Weights {
@@ -134,12 +155,174 @@ func TestAuditsPassHonestLocalSteps(t *testing.T) {
 				for _, c := range report.Chunks {
 					chunk = max(chunk, c.Error)
 				}
-				if outcome := report.Judge(testLimits); outcome != audit.Passed {
+				if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
 					t.Errorf("lag %d, step %d, audited in %d: %v, fault %v, error %v", lag, late, step, outcome, report.Fault, report.Error)
 				}
 			}
 			a.settle()
 		}
 		t.Logf("lag %d: largest error %.2g, of a chunk %.2g", lag, worst, chunk)
+	}
+}
+
+// TestAuditsPassWhatIsLearned: when a model has learned all that there is, its gradients are hardly more than
+// rounding, of which AdamW makes steps as long as any.
+func TestAuditsPassWhatIsLearned(t *testing.T) {
+	a := newAuditedLocal(t, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
+	type kept struct {
+		payload []byte
+		opening audit.Opening
+	}
+	var all []kept
+	batch, worst, chunk := toyBatch(8, 16), 0.0, 0.0
+	for step := uint32(1); step <= 90; step++ {
+		payload, opening := a.round(step, batch, true, nil)
+		if all = append(all, kept{payload, opening}); step%15 == 0 {
+			for _, late := range []uint32{step, step - 12} {
+				report := a.audit(late, batch, all[late-1].payload, all[late-1].opening)
+				worst = max(worst, report.Error)
+				for _, c := range report.Chunks {
+					chunk = max(chunk, c.Error)
+				}
+				if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
+					t.Errorf("step %d, audited in %d: %v, fault %v, error %v", late, step, outcome, report.Fault, report.Error)
+				}
+			}
+		}
+		a.settle()
+	}
+	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
+}
+
+// TestAuditsPassNoGradient: the biases of keys have no gradient but rounding, and AdamW moves them as far as
+// anything. What fits nobody's computation but the trainer's is found to be shaky.
+func TestAuditsPassNoGradient(t *testing.T) {
+	a := newAuditedLocal(t, func(o *Options) {
+		o.Model = snapshotOf(t, toyQwen2)
+		o.Optimizer.LocalSteps.Eps = 1e-16
+	})
+	first := 0
+	for i, shape := range a.trainer.Shapes() {
+		if strings.HasSuffix(a.trainer.parameters[i].name, "k_proj.bias") {
+			for c := range shape.Chunks {
+				a.chunks = append(a.chunks, uint32(first+c))
+			}
+		}
+		first += shape.Chunks
+	}
+	strange := 0
+	for step := uint32(1); step <= 6; step++ {
+		batch := toyBatch(uint64(step)*8, uint64(step)*8+8)
+		payload, opening := a.round(step, batch, true, nil)
+		if a.audit(step, batch, payload, opening).Judge(audit.LocalLimits) != audit.Passed {
+			strange++
+		}
+		a.shaken = true
+		if report := a.audit(step, batch, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed {
+			t.Errorf("step %d, shaken: fault %v, error %v", step, report.Fault, report.Error)
+		}
+		a.shaken = false
+		a.settle()
+	}
+	t.Logf("%d of 6 did not pass at first", strange)
+}
+
+// TestLocalAttacks: what is not how far the steps lead is found, in whatever step it lies and whatever is done
+// to what was not sent before.
+func TestLocalAttacks(t *testing.T) {
+	const at = 4 // the round that is attacked
+	one := func(step int) func(data.Batch) data.Batch {
+		return func(batch data.Batch) data.Batch {
+			batch.Sequences = slices.Clone(batch.Sequences)
+			for i := range batch.Sequences {
+				if i*4/len(batch.Sequences) == step {
+					batch.Sequences[i] = slices.Clone(batch.Sequences[i])
+					slices.Reverse(batch.Sequences[i])
+				}
+			}
+			return batch
+		}
+	}
+	// What is added to how far the weights came, given what was not sent before.
+	added := func(change func(float32) float32) func(*LocalTrainer) {
+		return func(trainer *LocalTrainer) {
+			for i, tensor := range trainer.weights() {
+				for j := range tensor {
+					tensor[j] -= change(trainer.sums[i][j])
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		batch  func(data.Batch) data.Batch
+		tamper func(*LocalTrainer)
+		sent   func([]codec.TensorResult)
+		fault  audit.Fault
+		passes bool
+	}{
+		{name: "nothing", passes: true},
+		{name: "another batch in the first step", batch: one(0)},
+		{name: "another batch in the second step", batch: one(1)},
+		{name: "another batch in the last step", batch: one(3)},
+		{name: "turned what was not sent", tamper: added(func(v float32) float32 { return -1.9 * v })},
+		{name: "forgot what was not sent", tamper: added(func(v float32) float32 { return -0.95 * v })},
+		{name: "added a little", tamper: added(func(float32) float32 { return 1e-4 })},
+		{name: "added much", tamper: added(func(float32) float32 { return 1 }), fault: audit.FaultLength},
+		{name: "sent another sign", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Values[0] *= -1 }},
+		{name: "sent another unit", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Units[0]-- }},
+	} {
+		a := newAuditedLocal(t, func(*Options) {})
+		for step := uint32(1); step < at; step++ {
+			a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
+			a.settle()
+		}
+		if c.tamper != nil {
+			a.tamper = func() { c.tamper(a.trainer) }
+		}
+		batch := toyBatch(at*8, at*8+8)
+		payload, opening := a.round(at, batch, true, c.batch)
+		if c.sent != nil {
+			header, results, err := codec.DecodeLevels(payload, a.trainer.results, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.sent(results)
+			if payload, err = codec.EncodeLevels(header, a.trainer.results, 2, results); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, a.shaken = range []bool{false, true} {
+			report := a.audit(at, batch, payload, opening)
+			if outcome := report.Judge(audit.LocalLimits); (outcome == audit.Passed) != c.passes || report.Fault != c.fault {
+				t.Errorf("%s, shaken %v: %v, fault %v, error %v", c.name, a.shaken, outcome, report.Fault, report.Error)
+			} else {
+				t.Logf("%s, shaken %v: %v, fault %v, error %.3g", c.name, a.shaken, outcome, report.Fault, report.Error)
+			}
+		}
+	}
+}
+
+// TestQuotients: AdamW's steps stay within their bound, and come up to it.
+func TestQuotients(t *testing.T) {
+	if got := quotients([2]float64{0.9, 0.99}, 1); math.Abs(got-1) > 1e-12 {
+		t.Errorf("the first step is bounded by %v, want 1", got)
+	}
+	for _, betas := range [][2]float64{{0.9, 0.99}, {0.9, 0.999}, {0, 0.9}, {0.5, 0.9}} {
+		rapid.Check(t, func(t *rapid.T) {
+			m, v, moved, first, second := 0.0, 0.0, 0.0, 1.0, 1.0
+			steps := rapid.IntRange(1, 30).Draw(t, "steps")
+			for range steps {
+				g := rapid.SampledFrom([]float64{0, 1, -1, 1e-6, 1e3, 3}).Draw(t, "gradient")
+				m, v = betas[0]*m+(1-betas[0])*g, betas[1]*v+(1-betas[1])*g*g
+				first, second = first*betas[0], second*betas[1]
+				if v > 0 {
+					moved += m / (1 - first) / math.Sqrt(v/(1-second))
+				}
+			}
+			if most := quotients(betas, steps); math.Abs(moved) > most*(1+1e-9) {
+				t.Fatalf("betas %v: %d steps come to %v, the bound is %v", betas, steps, moved, most)
+			}
+		})
 	}
 }

@@ -29,7 +29,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	case a.rateIsOver(q):
 		return
 	}
-	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
+	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks, Shaken: q.failed > 0}
 	payloads, tokens, claim := a.payloads, q.tokens, q.claim
 	a.Engine.Recompute(q.Step, m.within > 0, func(ctx context.Context) func() {
 		if m.within > 0 {
@@ -52,13 +52,9 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 			switch {
 			case q.isOver():
 			case err == nil:
-				limits := reference.Limits
-				if limits == (audit.Limits{}) {
-					limits = in.Limits()
-				}
 				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took, a.took = took, took
-				a.recomputed(q, m, report, limits, in)
+				a.recomputed(q, m, reference, report, in)
 			case cancelled: // something else needed the trainer, or it took too long
 				if m.within > 0 {
 					a.took = max(a.took, took)
@@ -73,7 +69,11 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 }
 
 // recomputed judges what came of a computation.
-func (a *Auditor) recomputed(q *auditCase, m manner, report audit.Report, limits audit.Limits, in audit.Precision) {
+func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference, report audit.Report, in audit.Precision) {
+	limits := reference.Limits
+	if limits == (audit.Limits{}) {
+		limits = in.Limits()
+	}
 	if m.accuses {
 		limits = limits.Wider()
 	}
@@ -82,7 +82,7 @@ func (a *Auditor) recomputed(q *auditCase, m manner, report audit.Report, limits
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:
 		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
-	case m.accuses && q.failed == 0:
+	case (m.accuses || reference.Shaky) && q.failed == 0:
 		q.failed++
 	default:
 		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)

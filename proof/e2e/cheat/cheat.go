@@ -95,7 +95,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	}
 	payload, loss, err := t.Honest.Train(ctx, step, t.batch(batch), begun)
 	if err == nil {
-		payload, err = t.result(step, payload)
+		payload, err = t.result(step, payload, batch.Hash())
 	}
 	return payload, loss, err
 }
@@ -126,13 +126,18 @@ func (t *Trainer) batch(batch data.Batch) data.Batch {
 	return changed
 }
 
-// result returns what is sent instead of a result. Its header is right.
-func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
+// result returns what is sent instead of a result. Its header is right, and names the batch's tokens, whatever
+// was trained.
+func (t *Trainer) result(step uint32, payload []byte, tokens [32]byte) ([]byte, error) {
 	header, own, err := t.decode(payload)
 	if err != nil {
 		return nil, err
 	}
-	var sent []codec.TensorResult
+	if t.Attack == None {
+		return payload, nil
+	}
+	header.Batch = tokens
+	sent := own
 	t.mu.Lock()
 	others := t.others
 	t.mu.Unlock()
@@ -145,8 +150,6 @@ func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
 		sent = others
 	case t.Attack == NegatedCopy && others != nil:
 		sent = signed(others, func(int, int) bool { return true })
-	default:
-		return payload, nil
 	}
 	if t.Levels > 0 {
 		return codec.EncodeLevels(header, t.layouts(), t.Levels, sent)

@@ -187,7 +187,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer
 		}
 	}
 	if len(state.Authority.Ejections) != len(cheats) {
-		t.Errorf("%d ejections", len(state.Authority.Ejections))
+		t.Errorf("ejected: %+v", state.Authority.Ejections)
 	}
 	for _, m := range honest {
 		digest, step, ok := m.node.Model()
