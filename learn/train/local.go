@@ -35,7 +35,8 @@ type LocalTrainer struct {
 	fed       uint64      // how often was added to the sums
 	// sent is what was taken out of the sums for a step, until it is known whether it counted.
 	sent    map[uint32]sentSums
-	history *history // of the sums; nil: nothing is audited
+	history *history // of the sums; nil: nothing is audited. Else the running means begin as zeros in each round
+	paused  *replay  // a round that was being made again when something else needed the trainer; nil: none
 }
 
 // sentSums is the result of a step.
@@ -147,7 +148,10 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 		return nil, 0, fmt.Errorf("%w: it was trained before", ErrStep)
 	}
 	defer t.keepWeights()()
-	if loss, err = t.steps(ctx, step, batch, true); err != nil {
+	if t.history != nil {
+		t.inner.forget()
+	}
+	if loss, _, err = t.steps(ctx, step, batch, 0, true); err != nil {
 		return nil, 0, err
 	}
 	if begun != nil {
@@ -171,21 +175,18 @@ func (t *LocalTrainer) wasTrained(step uint32) bool {
 	return trained
 }
 
-// steps makes the steps of a round on the parts of a batch, and returns their mean loss. Where rounds are
-// audited the running means begin as zeros.
-func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch, own bool) (loss float64, err error) {
-	if t.history != nil {
-		t.inner.forget()
-	}
+// steps makes the steps of a round on the parts of a batch, from one on, and returns the sum of their losses over
+// the number of all parts and which step is next.
+func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch, from int, own bool) (loss float64, next int, err error) {
 	parts := cutSteps(batch, uint64(t.config.InnerSteps))
-	for i, part := range parts {
-		mean, err := t.innerStep(ctx, step, part, own && i == len(parts)-1)
+	for next = from; next < len(parts); next++ {
+		mean, err := t.innerStep(ctx, step, parts[next], own && next == len(parts)-1)
 		if err != nil {
-			return 0, fmt.Errorf("step %d of %d: %w", i+1, len(parts), err)
+			return 0, next, fmt.Errorf("step %d of %d: %w", next+1, len(parts), err)
 		}
 		loss += mean / float64(len(parts))
 	}
-	return loss, nil
+	return loss, next, nil
 }
 
 // innerStep makes one step on a part of a batch. The last one of a round is told of.
@@ -378,7 +379,7 @@ func (t *LocalTrainer) forget() {
 	for _, sums := range slices.Concat(t.sums, t.momenta) {
 		clear(sums)
 	}
-	t.fed, t.sent = 0, map[uint32]sentSums{}
+	t.fed, t.sent, t.paused = 0, map[uint32]sentSums{}, nil
 }
 
 // foresees is false: the steps within a round move the weights, and use that copy.

@@ -119,45 +119,112 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		return nil, err
 	}
 	defer t.unlock()
-	back, err := t.lookBack(x, t.unapply)
+	r, back, err := t.again(x)
 	defer func() { back() }()
 	if err != nil {
 		return nil, err
 	}
-	if len(x.Applied) == 0 {
-		back = t.keepWeights()
-	}
-	begun := make([][]float32, len(t.layouts))
-	for i, w := range t.weights() {
-		begun[i] = slices.Clone(w)
-	}
-	if _, err := t.steps(ctx, x.Step, batch, false); err != nil {
+	if err := t.goOn(ctx, r, batch); err != nil {
+		if ctx.Err() != nil {
+			t.pause(r)
+		}
 		return nil, err
 	}
 	reference := t.reference(x.Step, x.Trainer)
 	reference.Chunks, reference.Limits, reference.Shaky = slices.Clone(x.Chunks), audit.LocalLimits, true
-	t.bound(reference, begun)
-	ended := make([][]float32, len(t.layouts))
-	for i, w := range t.weights() {
-		ended[i] = slices.Clone(w)
+	t.bound(reference, r.begun)
+	if r.shaken {
+		t.blur(reference, r.ended)
 	}
-	if x.Shaken {
-		for i, w := range t.weights() {
-			shake(w, begun[i])
-		}
-		t.changed()
-		if _, err := t.steps(ctx, x.Step, batch, false); err != nil {
-			return nil, err
-		}
-		t.blur(reference, ended)
-	}
-	for i, w := range begun {
+	for i, w := range r.begun {
 		for j := range w {
-			w[j] -= ended[i][j]
+			w[j] -= r.ended[i][j]
 		}
 	}
-	fill(reference, t.layouts, begun, 1)
+	fill(reference, t.layouts, r.begun, 1)
 	return reference, nil
+}
+
+// replay is a round that is made again, as far as it came.
+type replay struct {
+	step    uint32
+	trainer [32]byte
+	shaken  bool
+	begun   [][]float32 // the weights that the round began with
+	ended   [][]float32 // where its steps led; nil: not all are made
+	next    int         // step to be made
+
+	// Of one that was stopped, what the next step goes on from.
+	weights [][]float32
+	means   [][]float32
+	updates uint64
+}
+
+// again makes the model what it was when a round began, or, where the same was stopped, what it was then. What
+// is returned puts it back.
+func (t *LocalTrainer) again(x audit.Recomputation) (r *replay, back func(), err error) {
+	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.shaken == x.Shaken {
+		t.paused = nil
+		back = t.keepWeights()
+		copyAll(t.weights(), r.weights)
+		copyAll(t.inner.all(), r.means)
+		t.inner.updates = r.updates
+		t.changed()
+		return r, back, nil
+	}
+	if back, err = t.lookBack(x, t.unapply); err != nil {
+		return nil, back, err
+	}
+	if len(x.Applied) == 0 {
+		back = t.keepWeights()
+	}
+	t.inner.forget()
+	return &replay{step: x.Step, trainer: x.Trainer, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
+}
+
+// goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.
+func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
+	if r.ended == nil {
+		if _, r.next, err = t.steps(ctx, r.step, batch, r.next, false); err != nil {
+			return err
+		}
+		r.ended = cloneAll(t.weights())
+		if r.next = 0; r.shaken {
+			for i, w := range t.weights() {
+				shake(w, r.begun[i])
+			}
+			t.changed()
+			t.inner.forget()
+		}
+	}
+	if r.shaken {
+		_, r.next, err = t.steps(ctx, r.step, batch, r.next, false)
+	}
+	return err
+}
+
+// pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
+// which there is no room for copies it keeps nothing.
+func (t *LocalTrainer) pause(r *replay) {
+	if 4*t.Elements() > MaxForeseen {
+		return
+	}
+	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates
+	t.paused = r
+}
+
+func cloneAll(values [][]float32) [][]float32 {
+	all := make([][]float32, len(values))
+	for i, v := range values {
+		all[i] = slices.Clone(v)
+	}
+	return all
+}
+
+func copyAll(to, from [][]float32) {
+	for i, v := range from {
+		copy(to[i], v)
+	}
 }
 
 // shake makes of weights others that differ in their last bits, to both sides in turns that no tensor's shape

@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -265,7 +267,7 @@ func TestLocalAttacks(t *testing.T) {
 		{name: "another batch in the first step", batch: one(0)},
 		{name: "another batch in the second step", batch: one(1)},
 		{name: "another batch in the last step", batch: one(3)},
-		{name: "turned what was not sent", tamper: added(func(v float32) float32 { return -1.9 * v })},
+		{name: "turned what was not sent", tamper: added(func(v float32) float32 { return -1.9 * v }), fault: audit.FaultLength},
 		{name: "forgot what was not sent", tamper: added(func(v float32) float32 { return -0.95 * v })},
 		{name: "added a little", tamper: added(func(float32) float32 { return 1e-4 })},
 		{name: "added much", tamper: added(func(float32) float32 { return 1 }), fault: audit.FaultLength},
@@ -299,6 +301,57 @@ func TestLocalAttacks(t *testing.T) {
 			} else {
 				t.Logf("%s, shaken %v: %v, fault %v, error %.3g", c.name, a.shaken, outcome, report.Fault, report.Error)
 			}
+		}
+	}
+}
+
+// stopping is a context that is cancelled after it was looked at so often.
+type stopping struct {
+	context.Context
+	looks int
+}
+
+func (s *stopping) Err() error {
+	if s.looks--; s.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestReplaysGoOn: a replay that is stopped again and again goes on where it was, and comes to the same bits; what
+// the trainer does meanwhile is not touched by it.
+func TestReplaysGoOn(t *testing.T) {
+	a := newAuditedLocal(t, func(*Options) {})
+	batch := toyBatch(8, 16)
+	a.round(1, batch, true, nil)
+	trained := uint32(1)
+	for _, shaken := range []bool{false, true} {
+		x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: shaken}
+		want, err := a.verifier.Recompute(t.Context(), x, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, stops := digest(t, a.verifier), 0
+		var got *audit.Reference
+		for got == nil {
+			if got, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); err != nil {
+				if stops++; stops > 20 || !errors.Is(err, context.Canceled) {
+					t.Fatalf("after %d stops: %v", stops, err)
+				}
+			}
+			if digest(t, a.verifier) != before {
+				t.Fatal("a replay that was stopped changed the model")
+			}
+			trained++
+			if _, _, err := a.verifier.Train(t.Context(), trained, toyBatch(80, 88), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !reflect.DeepEqual(got, want) || stops == 0 {
+			t.Errorf("shaken %v: after %d stops it came elsewhere", shaken, stops)
+		}
+		if a.verifier.paused != nil {
+			t.Error("something is still kept")
 		}
 	}
 }
