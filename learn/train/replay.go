@@ -230,7 +230,7 @@ func copyAll(to, from [][]float32) {
 // shake makes of weights others that differ in their last bits, to both sides in turns that no tensor's shape
 // goes along with.
 func shake(to, weights []float32) {
-	const off = 1 << 2 // in the last place
+	const off = 1 << 4 // in the last place
 	state := uint32(1)
 	for i, w := range weights {
 		state = state*1664525 + 1013904223

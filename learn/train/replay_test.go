@@ -6,7 +6,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -196,37 +195,32 @@ func TestAuditsPassWhatIsLearned(t *testing.T) {
 	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
 }
 
-// TestAuditsPassNoGradient: the biases of keys have no gradient but rounding, and AdamW moves them as far as
-// anything. What fits nobody's computation but the trainer's is found to be shaky.
-func TestAuditsPassNoGradient(t *testing.T) {
+// TestAuditsPassWhatRoundingChanges: with a learning rate at which nothing is learned, a bit more or less leads far
+// away within a round. So it does for who looks whether it does.
+func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) {
-		o.Model = snapshotOf(t, toyQwen2)
-		o.Optimizer.LocalSteps.Eps = 1e-16
+		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
 	})
-	first := 0
-	for i, shape := range a.trainer.Shapes() {
-		if strings.HasSuffix(a.trainer.parameters[i].name, "k_proj.bias") {
-			for c := range shape.Chunks {
-				a.chunks = append(a.chunks, uint32(first+c))
-			}
-		}
-		first += shape.Chunks
-	}
 	strange := 0
 	for step := uint32(1); step <= 6; step++ {
-		batch := toyBatch(uint64(step)*8, uint64(step)*8+8)
+		batch := toyBatch(uint64(step)*32, uint64(step)*32+32)
 		payload, opening := a.round(step, batch, true, nil)
-		if a.audit(step, batch, payload, opening).Judge(audit.LocalLimits) != audit.Passed {
+		a.shaken = false
+		r1 := a.audit(step, batch, payload, opening)
+		if r1.Judge(audit.LocalLimits) != audit.Passed {
 			strange++
 		}
 		a.shaken = true
-		if report := a.audit(step, batch, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed {
+		report := a.audit(step, batch, payload, opening)
+		if report.Judge(audit.LocalLimits) != audit.Passed {
 			t.Errorf("step %d, shaken: fault %v, error %v", step, report.Fault, report.Error)
 		}
-		a.shaken = false
+		t.Logf("%v %v", r1.Error, report.Error)
 		a.settle()
 	}
-	t.Logf("%d of 6 did not pass at first", strange)
+	if strange == 0 {
+		t.Error("all passed without")
+	}
 }
 
 // TestLocalAttacks: what is not how far the steps lead is found, in whatever step it lies and whatever is done

@@ -199,7 +199,7 @@ func (r *roundsRun) turn(step uint32, all []*roundTrainer, slot int) ([]byte, er
 			return err
 		}
 		for i, report := range audited.Reports {
-			if err := r.write(roundRow(names[i], step, own, v, report)); err != nil {
+			if err := r.write(roundRow(names[i], step, own, v, report, audited.Shaken[i])); err != nil {
 				return err
 			}
 		}
@@ -230,8 +230,14 @@ func (r *roundsRun) write(to row) error {
 	return r.log.Encode(to)
 }
 
-func roundRow(kind string, step uint32, own, v *roundTrainer, report audit.Report) row {
+func roundRow(kind string, step uint32, own, v *roundTrainer, report, shaken audit.Report) row {
 	to := row{Kind: kind, Step: step, Trainer: own.name, Verifier: v.name, Fault: int(report.Fault), Error: round(report.Error), Cosine: 1}
+	if report.Judge(audit.LocalLimits) != audit.Passed {
+		to.Shaken = round(shaken.Error)
+		if shaken.Judge(audit.LocalLimits) != audit.Passed {
+			to.Stopped = 1
+		}
+	}
 	var errs []float64
 	for _, f := range report.Chunks {
 		errs = append(errs, f.Error)

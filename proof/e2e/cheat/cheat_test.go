@@ -1,11 +1,13 @@
 package cheat_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"github.com/psyche-go/psyche/node/memnet"
 	"github.com/psyche-go/psyche/proof/e2e/cheat"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 const toyModel = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128,"hidden_size":32,
@@ -62,6 +65,8 @@ type member struct {
 	node *client.Node
 	done chan struct{}
 	err  error
+
+	eventsPath string
 }
 
 // launch starts client n of a run.
@@ -71,13 +76,17 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{id: key.ID(), done: make(chan struct{})}
+	m := &member{id: key.ID(), done: make(chan struct{}), eventsPath: filepath.Join(t.TempDir(), "events.jsonl")}
+	events, err := event.Open(m.eventsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var made interface {
 		cheat.Honest
 		io.Closer
 	}
 	o := client.Options{
-		Key: key, RunID: clienttest.RunID, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
+		Key: key, RunID: clienttest.RunID, Events: events, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return snapshot(t), nil },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			o := train.Options{
@@ -105,7 +114,7 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 	}
 	go func() {
 		defer close(m.done)
-		m.err = m.node.Run(ctx)
+		m.err = errors.Join(m.node.Run(ctx), events.Close())
 		if made != nil {
 			m.err = errors.Join(m.err, made.Close())
 		}
@@ -151,8 +160,39 @@ func TestCheatsOfLocalStepsAreEjected(t *testing.T) {
 	}
 }
 
-// ejectBoth has two of eight members cheat; one of the honest computes in another type.
-func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) {
+// TestHonestLocalSteps: of eight members that make local steps nobody is accused, whatever the machine does beside,
+// and they do audit each other.
+func TestHonestLocalSteps(t *testing.T) {
+	outcomes := map[string]int{}
+	for _, m := range ejectBoth(t, [2]cheat.Attack{}, localSteps, torch.F32) {
+		text, err := os.ReadFile(m.eventsPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			e, err := event.Decode(bytes.TrimSpace(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if outcomes[body.Outcome]++; body.Outcome == "faulty" || body.Outcome == "silent" {
+					t.Errorf("%s says of an honest member: %+v", m.id.Short(), body)
+				}
+			case event.Accused:
+				t.Errorf("%s accused an honest member: %+v", m.id.Short(), body)
+			}
+		}
+	}
+	if outcomes["passed"] < 10 {
+		t.Errorf("audits: %v, want some that passed", outcomes)
+	}
+	t.Logf("audits: %v", outcomes)
+}
+
+// ejectBoth has two of eight members cheat, unless an attack is none, and returns the others, when the run is over;
+// one of these computes in another type.
+func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) (honest []*member) {
 	const members = 8
 	c := clienttest.Config(members)
 	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
@@ -165,10 +205,10 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer
 	t.Cleanup(func() { cancel(); running.Wait() })
 	hub := &memnet.Hub{}
 	attach := func(key identity.Key) (env.Backend, error) { return host.Attach(key) }
-	var honest, cheats []*member
+	var cheats []*member
 	for i := range members {
 		switch {
-		case i < 2:
+		case i < 2 && attacks[i] != cheat.None:
 			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], optimizer, torch.F32))
 		case i == 2:
 			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, optimizer, other))
@@ -195,4 +235,5 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer
 			t.Errorf("%s: %v; it holds a model: %v, of step %d", m.id.Short(), m.err, ok, step)
 		}
 	}
+	return honest
 }
