@@ -282,8 +282,8 @@ func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 		reference.Blur = append(reference.Blur, unseen*norm([][]float32{chunk}))
 	}
 	// A power of two, so that auditors whose weights differ by a bit hold it for the same; twice as much at
-	// least, as weights were others in rounds before.
-	_, exponent := math.Frexp(2 * widest)
+	// least, as weights were others in rounds before, and become others in this one.
+	_, exponent := math.Frexp(2 * (widest + t.farthest(reference.Step, 0)))
 	weight := math.Ldexp(1, exponent)
 	reference.Most = t.farthest(reference.Step, weight) * math.Sqrt(float64(elements))
 	const negligible = 1e-9
