@@ -25,7 +25,7 @@ import (
 type roundsCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
-	Logs      string  `default:"proof/bench/audit/logs" type:"path" help:"Folder of the logs."`
+	Logs      string  `default:"proof/bench/audit/logs/rounds" type:"path" help:"Folder of the logs."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
 	Rounds    uint32  `default:"50" help:"Rounds."`
 	Inner     uint32  `default:"24" help:"Steps of a round."`
