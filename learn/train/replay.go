@@ -134,7 +134,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 	reference.Chunks, reference.Limits, reference.Shaky = slices.Clone(x.Chunks), audit.LocalLimits, true
 	t.bound(reference, r.begun)
 	if r.shaken {
-		t.blur(reference, r.ended)
+		t.blur(reference, r)
 	}
 	for i, w := range r.begun {
 		for j := range w {
@@ -246,21 +246,45 @@ func shake(to, weights []float32) {
 
 // shaking is how many times as far as shaken weights led elsewhere honest trainers may be apart. What differs for
 // one of them is a sample of what may.
-const shaking = 4
+const shaking = 8
 
-// blur adds how far the present weights are from where steps led that began with others.
-func (t *LocalTrainer) blur(reference *audit.Reference, ended [][]float32) {
-	var here, there []float32
+// blur adds how far the present weights are from where steps led that began with others: in each chunk, and at
+// least as much of its update as in all of them together, since it is chance in which of them more differs.
+func (t *LocalTrainer) blur(reference *audit.Reference, r *replay) {
 	weights := t.weights()
+	off, updates := make([]float64, len(reference.Chunks)), make([]float64, len(reference.Chunks))
 	for i, c := range reference.Chunks {
 		tensor, within, _ := reference.Shapes.Find(c)
-		here = t.layouts[tensor].Chunk(weights[tensor], within, here)
-		there = t.layouts[tensor].Chunk(ended[tensor], within, there)
-		for j := range here {
-			here[j] -= there[j]
-		}
-		reference.Blur[i] += shaking * norm([][]float32{here})
+		chunk := func(of [][]float32) []float32 { return t.layouts[tensor].Chunk(of[tensor], within, nil) }
+		begun, ended, shaken := chunk(r.begun), chunk(r.ended), chunk(weights)
+		off[i], updates[i] = distance(ended, shaken), distance(begun, ended)
 	}
+	share := 0.0
+	if whole := length(updates); whole > 0 {
+		share = length(off) / whole
+	}
+	for i := range off {
+		reference.Blur[i] += shaking * max(off[i], share*updates[i])
+	}
+}
+
+// distance is the L2 norm of the difference.
+func distance(a, b []float32) float64 {
+	squares := 0.0
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		squares += d * d
+	}
+	return math.Sqrt(squares)
+}
+
+// length is the L2 norm.
+func length(values []float64) float64 {
+	squares := 0.0
+	for _, v := range values {
+		squares += v * v
+	}
+	return math.Sqrt(squares)
 }
 
 // unseen is the part of a weight that its rounding may hide of how far it came: weights that are worked out are
