@@ -80,3 +80,17 @@ func TestLocalStepsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestLocalStepsWithAudits: what an audit cannot follow is refused with them, and the rest is not.
+func TestLocalStepsWithAudits(t *testing.T) {
+	for table, want := range map[string]string{
+		"error_decay = 0.95\n":                       "",
+		"error_decay = 0.95\nouter_momentum = 0.5\n": "set outer_momentum = 0",
+		"outer_momentum = 0.0\n":                     "set error_decay below 1",
+	} {
+		text := withOptimizer(t, localTable+table, "verification_percent = 0", "verification_percent = 30")
+		if _, err := ParseState("s.toml", []byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q: error %v, want one about %q", table, err, want)
+		}
+	}
+}
