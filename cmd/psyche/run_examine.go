@@ -246,25 +246,26 @@ func readExhibit(path string) (exhibit.Exhibit, error) {
 }
 
 // shapes reads how the run's model is cut.
-func (c *runExamine) shapes(state *coordinator.State) (config.Distro, audit.Shapes, error) {
+func (c *runExamine) shapes(state *coordinator.State) (exhibit.Rules, audit.Shapes, error) {
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {
-		return config.Distro{}, nil, err
+		return exhibit.Rules{}, nil, err
 	}
-	if model.Optimizer.Distro == nil {
-		return config.Distro{}, nil, errors.New("the run's optimizer is not Distro: nothing of it is audited")
+	rules, audited := exhibit.RulesOf(model.Optimizer)
+	if !audited {
+		return rules, nil, errors.New("the run's optimizer is neither Distro nor LocalSteps: nothing of it is audited")
 	}
 	snapshot, err := checkpoint.ReadDir(c.Model)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: --model wants a folder with the run's model", err)
 	}
 	if err != nil {
-		return config.Distro{}, nil, err
+		return exhibit.Rules{}, nil, err
 	}
 	var tensors [][]int64
 	for _, t := range snapshot.Tensors {
 		tensors = append(tensors, t.Shape)
 	}
-	shapes, err := exhibit.Shapes(tensors, *model.Optimizer.Distro)
-	return *model.Optimizer.Distro, shapes, err
+	shapes, err := exhibit.Shapes(tensors, rules)
+	return rules, shapes, err
 }

@@ -15,13 +15,23 @@ type Reference struct {
 	Trainer [32]byte
 	Decay   float32
 	Signs   bool // results hold signs, not values
-	Chunks  []uint32
+	// Coarse says that results hold values that were rounded: each lies between zero and twice what it stands
+	// for, and what rounding left stays in the momentum.
+	Coarse bool
+	Chunks []uint32
 	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without them
 	// only what the opening says by itself is checked.
 	Updates [][]float32
 	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
 	// its tensor's elements alike.
 	Usual []float64
+	// Limits are how far honest trainers may be apart; zero: those of the type that was computed in.
+	Limits Limits
+	// Shaky says that what rounding changes may not be small: see Recomputation.Shaken.
+	Shaky bool
+	// Blur is, for each chunk, by how much rounding may move an update that is measured by how far weights came;
+	// nil: updates are gradients.
+	Blur []float64
 	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
 	// the run's steps; infinite where gradients are not clipped.
 	Longest float64
@@ -120,6 +130,9 @@ const (
 	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
 	// a tenth.
 	floor = 1.0 / (1 << 21)
+	// blurred is how many times as long as its blur an update is thought to be at least: as blur is eight
+	// times floor.
+	blurred = 8
 	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
 	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
 	nothing = 0x1p-92
@@ -175,7 +188,7 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	switch {
 	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
 		f.Fault = FaultSent
-	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
+	case !e.largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
 		f.Fault = FaultSelection
 	case max(length(before), length(after)) > e.Longest*(1+rounding)+nothing:
 		f.Fault = FaultLength
@@ -199,6 +212,9 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	raw := length(sum(implied, update, -1))
 	f.difference = max(0, raw-floor*lengths-nothing)
 	least := blur * lengths
+	if e.Blur != nil {
+		f.difference, least = max(0, f.difference-e.Blur[i]), max(least, blurred*e.Blur[i])
+	}
 	usual := small * e.Usual[i]
 	if f.Update == 0 { // no terms cancelled: there were none
 		usual = 0
@@ -244,23 +260,27 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 }
 
 // largest reports whether what was taken are the k largest coefficients, all of them where
-// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it.
-func largest(coefficients []float64, taken Taken, k int, within float64) bool {
+// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it. Of coefficients
+// that were rounded those that became zero are left out: they are smaller than those that were taken.
+func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true
 	}
 	least, most := math.Inf(1), 0.0
 	for i, index := range taken.Indices {
-		v := float64(taken.Values[i])
-		if math.Abs(coefficients[index]-v) > within {
+		v, of, off := float64(taken.Values[i]), coefficients[index], within
+		if e.Coarse {
+			off += math.Abs(of)
+		}
+		if math.Abs(of-v) > off {
 			return false
 		}
-		least, most = min(least, math.Abs(v)), max(most, math.Abs(v))
+		least, most = min(least, math.Abs(of)), max(most, math.Abs(v))
 	}
 	if most < Least {
 		return false
 	}
-	if len(taken.Indices) < k {
+	if len(taken.Indices) < k && !e.Coarse {
 		least = 0
 	}
 	next := 0

@@ -153,6 +153,69 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// TestCoarseSelection: values that were rounded lie between zero and twice what they stand for, and are of the
+// largest; small ones may have become zero.
+func TestCoarseSelection(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(r codec.TensorResult, at, count int) int // of the entries of a chunk; returns how many are left
+		fault  audit.Fault
+	}{
+		{"as they are", func(_ codec.TensorResult, _, count int) int { return count }, audit.FaultNone},
+		{"rounded up and down", func(r codec.TensorResult, at, count int) int {
+			for i := at; i < at+count; i++ {
+				r.Values[i] *= []float32{0.4, 1.9}[i%2]
+			}
+			return count
+		}, audit.FaultNone},
+		{"more than twice", func(r codec.TensorResult, at, count int) int {
+			r.Values[at] *= 2.1
+			return count
+		}, audit.FaultSelection},
+		{"turned", func(r codec.TensorResult, at, count int) int {
+			r.Values[at] *= -0.1
+			return count
+		}, audit.FaultSelection},
+		{"without the smallest", func(r codec.TensorResult, at, count int) int { return leaveOut(r, at, count, false) }, audit.FaultNone},
+		{"without the largest", func(r codec.TensorResult, at, count int) int { return leaveOut(r, at, count, true) }, audit.FaultSelection},
+	} {
+		r := newRig(t)
+		g := r.gradient()
+		m := r.train(1, g)
+		for i, l := range r.layouts {
+			if err := r.kernel.AddBack(l, r.deltas[i], m.taken[i]); err != nil {
+				t.Fatal(err)
+			}
+			for chunk := range r.shapes[i].Chunks {
+				m.taken[i].Counts[chunk] = uint16(c.change(m.taken[i], chunk*r.shapes[i].K, int(m.taken[i].Counts[chunk])))
+			}
+		}
+		commit(r, m)
+		reference := r.reference(r.all(), g)
+		reference.Coarse = true
+		if report := reference.Check(r.claim(r.all())); report.Fault != c.fault {
+			t.Errorf("%s: fault %v, want %v", c.name, report.Fault, c.fault)
+		}
+	}
+}
+
+// leaveOut takes the smallest or the largest entry out of a chunk that has more than one.
+func leaveOut(r codec.TensorResult, at, count int, largest bool) int {
+	if count < 2 {
+		return count
+	}
+	out := at
+	for i := at; i < at+count; i++ {
+		if bigger := math.Abs(float64(r.Values[i])) > math.Abs(float64(r.Values[out])); bigger == largest && i != out {
+			out = i
+		}
+	}
+	copy(r.Values[out:at+count], r.Values[out+1:at+count])
+	copy(r.Indices[out:at+count], r.Indices[out+1:at+count])
+	r.Values[at+count-1], r.Indices[at+count-1] = 0, 0
+	return count - 1
+}
+
 // commit makes the rig's newest step one that took what m.taken now says.
 func commit(r *rig, m *made) {
 	var leaves [][32]byte

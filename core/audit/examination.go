@@ -10,6 +10,9 @@ type Recomputation struct {
 	// Applied are the results of all steps that were applied since, newest first.
 	Applied []Applied
 	Chunks  []uint32
+	// Shaken says to compute also from weights whose last bits are others, and to allow for what that changes. It
+	// is asked for where a claim does not fit and the Reference is Shaky.
+	Shaken bool
 	// Precision is the type to compute in.
 	Precision Precision
 }

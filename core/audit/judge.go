@@ -64,6 +64,9 @@ var (
 	F32Limits = Limits{Error: 2e-4, Chunk: 1e-3, Stray: 1, Worst: 5e-3}
 	// BF16Limits are for a trainer and a verifier that both compute in bf16.
 	BF16Limits = Limits{Error: 0.05, Chunk: 0.1, Stray: 1, Worst: 0.25}
+	// LocalLimits are for how far local steps lead that both make in f32. AdamW makes as long a step of a
+	// gradient that is hardly more than its rounding as of any other, and that step may go the other way.
+	LocalLimits = Limits{Error: 0.01, Chunk: 0.05, Stray: 1, Worst: 0.2}
 )
 
 // Precision is the type that a gradient was computed in.

@@ -93,18 +93,28 @@ func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams
 
 // AddBack gives what Encode took out back to the sums, times a factor: of a result that did not count.
 func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorResult, reach, factor float32) error {
-	if len(r.Counts) != l.Chunks() || len(r.Units) != l.Chunks() {
-		return fmt.Errorf("add back: %w: %d counts and %d units for %d chunks", ErrInput, len(r.Counts), len(r.Units), l.Chunks())
+	back, err := Values(l, r, reach, factor)
+	if err != nil {
+		return fmt.Errorf("add back: %w", err)
 	}
-	back := newMerged(len(r.Counts), len(r.Indices)/len(r.Counts))
+	return k.AddBack(l, sums, back)
+}
+
+// Values returns a result as the coefficients that its levels stand for, times a factor: what Encode took out of
+// the sums. One that is too small for single precision is left out.
+func Values(l distro.Layout, r codec.TensorResult, reach, factor float32) (codec.TensorResult, error) {
+	if len(r.Counts) != l.Chunks() || len(r.Units) != l.Chunks() {
+		return codec.TensorResult{}, fmt.Errorf("values: %w: %d counts and %d units for %d chunks", ErrInput, len(r.Counts), len(r.Units), l.Chunks())
+	}
+	values := newMerged(len(r.Counts), len(r.Indices)/len(r.Counts))
 	of := reachOf(l, reach)
 	for c, count := range r.Counts {
-		at := c * back.stride
+		at := c * values.stride
 		for i, index := range r.Indices[at:][:count] {
-			back.append(c, index, float32(float64(factor)*value(of, r.Units[c], r.Values[at+i])))
+			values.append(c, index, float32(float64(factor)*value(of, r.Units[c], r.Values[at+i])))
 		}
 	}
-	return k.AddBack(l, sums, back.result)
+	return values.result, nil
 }
 
 // merged is a result that is made entry by entry.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -118,12 +119,15 @@ func (a *AdamW) update(rate float32, gradients []*torch.Tensor, length float64) 
 
 // forget makes the running means zero.
 func (a *AdamW) forget() {
-	for _, m := range a.moments {
-		for _, tensor := range m.tensors {
-			clear(tensor.Float32s())
-		}
+	for _, mean := range a.all() {
+		clear(mean)
 	}
 	a.updates = 0
+}
+
+// all returns the memory of the running means.
+func (a *AdamW) all() [][]float32 {
+	return slices.Concat(float32s(a.moments[0].tensors), float32s(a.moments[1].tensors))
 }
 
 // float32s returns the memory of tensors.

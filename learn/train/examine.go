@@ -28,14 +28,7 @@ func (t *Trainer) Decay() float32 { return float32(t.optimizer.config.Compressio
 // waits for no gradient: it may be called from begun of Train, and has to be before the next
 // result is made.
 func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	if t.optimizer.history == nil {
-		return audit.Opening{}, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
-	}
-	o, err := t.optimizer.history.open(step, t.trainer, chunks)
-	if err != nil {
-		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, err)
-	}
-	return o, nil
+	return t.optimizer.history.show(step, t.trainer, chunks)
 }
 
 // Settle says whether the result of a step, the newest that was trained, is held by others. One that is
@@ -96,35 +89,21 @@ func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch da
 	if t.optimizer.config.Lookahead {
 		return nil, fmt.Errorf("%w: lookahead", ErrUnsupported)
 	}
-	undone := make([][][]codec.TensorResult, len(x.Applied))
-	for i, a := range x.Applied {
-		var err error
-		if undone[i], err = t.decodeAll(a.Step, a.Payloads); err != nil {
-			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
-		}
-	}
-	shapes := t.Shapes()
-	for _, chunk := range x.Chunks {
-		if int64(chunk) >= int64(shapes.Chunks()) {
-			return nil, fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, shapes.Chunks())
-		}
+	if err := checkChunks(t.Shapes(), x.Chunks); err != nil {
+		return nil, err
 	}
 	if err := t.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer t.unlock()
-	if len(x.Applied) > 0 {
-		back, err := t.lookBack(x, undone)
-		defer back()
-		if err != nil {
-			return nil, err
-		}
-	} else if t.step != x.Weights {
-		return nil, fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, t.step, x.Weights)
+	back, err := t.lookBack(x, t.unapply)
+	defer back()
+	if err != nil {
+		return nil, err
 	}
 	reference := t.reference(x.Step, x.Trainer)
 	reference.Chunks = slices.Clone(x.Chunks)
-	err := t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
+	err = t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
 	return reference, err
 }
 
@@ -139,21 +118,30 @@ func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error 
 	if math.IsNaN(whole) || math.IsInf(whole, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
 	}
-	scale := float32(float64(t.lr(reference.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
-	elements, least := 0, whole/faint/math.Sqrt(float64(t.Elements())) // least is that of an element
-	lengths := make([]float64, len(gradients))                         // of each tensor that has one of the chunks; else 0
+	fill(reference, t.optimizer.layouts, gradients, float32(float64(t.lr(reference.Step))*clipScale(whole, t.optimizer.config.ClipGradNorm)))
+	return nil
+}
+
+// fill takes the chunks of a reference out of what all tensors are updated by, times a factor.
+func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float32, scale float32) {
+	all, elements := 0, 0
+	for _, l := range layouts {
+		all += l.Elements()
+	}
+	least := norm(updates) / faint / math.Sqrt(float64(all)) // of an element
+	lengths := make([]float64, len(updates))                 // of each tensor that has one of the chunks; else 0
 	for _, chunk := range reference.Chunks {
 		tensor, _, _ := reference.Shapes.Find(chunk)
-		elements += t.optimizer.layouts[tensor].ChunkSize()
+		elements += layouts[tensor].ChunkSize()
 	}
 	room := make([]float32, elements)
 	for _, chunk := range reference.Chunks {
 		tensor, within, _ := reference.Shapes.Find(chunk)
 		if lengths[tensor] == 0 {
-			lengths[tensor] = norm(gradients[tensor : tensor+1])
+			lengths[tensor] = norm(updates[tensor : tensor+1])
 		}
-		layout := t.optimizer.layouts[tensor]
-		update := layout.Chunk(gradients[tensor], within, room[:layout.ChunkSize():layout.ChunkSize()])
+		layout := layouts[tensor]
+		update := layout.Chunk(updates[tensor], within, room[:layout.ChunkSize():layout.ChunkSize()])
 		room = room[len(update):]
 		for i := range update {
 			update[i] *= scale
@@ -162,7 +150,6 @@ func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error 
 		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
 		reference.Usual = append(reference.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
 	}
-	return nil
 }
 
 // longest is the most that a momentum can measure after a step.
@@ -177,31 +164,52 @@ func (t *Trainer) longest(step uint32) float64 {
 	return sum
 }
 
-// lookBack moves the model back to what it was before the results were applied, newest first,
-// and returns what puts it back.
-func (t *Trainer) lookBack(x audit.Recomputation, undone [][][]codec.TensorResult) (back func(), err error) {
+// lookBack moves the model back to what it was before the results were applied, newest first, by what undoes
+// those of a step, and returns what puts it back.
+func (m *member) lookBack(x audit.Recomputation, unapply func(step uint32, results [][]codec.TensorResult) error) (back func(), err error) {
+	back = func() {}
+	if len(x.Applied) == 0 {
+		if m.step != x.Weights {
+			err = fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, m.step, x.Weights)
+		}
+		return back, err
+	}
+	undone := make([][][]codec.TensorResult, len(x.Applied))
 	for i, a := range x.Applied {
-		if want := t.step - uint32(i); a.Step != want || a.Step <= x.Weights {
-			return func() {}, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+		if want := m.step - uint32(i); a.Step != want || a.Step <= x.Weights {
+			return back, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+		}
+		if undone[i], err = m.by.decodeAll(a.Step, a.Payloads); err != nil {
+			return back, fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
 	}
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
-		return func() {}, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+		return back, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
 	}
-	back = t.keepWeights()
+	back = m.keepWeights()
 	for i, results := range undone {
-		if err := t.unapply(results, t.lr(x.Applied[i].Step)); err != nil {
+		if err := unapply(x.Applied[i].Step, results); err != nil {
 			return back, err
 		}
 	}
-	t.changed()
+	m.changed()
 	return back, nil
 }
 
+// checkChunks refuses chunks that the model has not.
+func checkChunks(shapes audit.Shapes, chunks []uint32) error {
+	for _, chunk := range chunks {
+		if int64(chunk) >= int64(shapes.Chunks()) {
+			return fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, shapes.Chunks())
+		}
+	}
+	return nil
+}
+
 // unapply moves every weight back by what apply moved it.
-func (t *Trainer) unapply(results [][]codec.TensorResult, lr float32) error {
+func (t *Trainer) unapply(step uint32, results [][]codec.TensorResult) error {
 	weights := t.weights()
-	return t.optimizer.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+	return t.optimizer.move(results, t.lr(step), func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
 		moved := make([]float32, len(weights[i])) // by −lr·sign
 		factor := p.WeightFactor
 		p.WeightFactor = 1

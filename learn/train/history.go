@@ -49,6 +49,24 @@ func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas
 	return h
 }
 
+// lock takes the lock while the momentum changes. Nil, where nothing is audited, needs none.
+func (h *history) lock() (done func()) {
+	if h == nil {
+		return func() {}
+	}
+	h.mu.Lock()
+	return h.mu.Unlock
+}
+
+// checkHeader refuses headers without a root of the momentum where results are audited, and with one where
+// they are not.
+func (h *history) checkHeader(header codec.Header) error {
+	if committed := header.Momentum != [32]byte{}; committed != (h != nil) {
+		return fmt.Errorf("%w: its header has a root of the momentum: %v; the run audits results: %v", ErrResult, committed, h != nil)
+	}
+	return nil
+}
+
 // begin is called with the lock before a step changes the momentum: it keeps what the momentum was.
 func (h *history) begin() {
 	for i, delta := range h.deltas {
@@ -86,10 +104,18 @@ func (h *history) restore() {
 	h.stale = true
 }
 
-// takeBack is called with the lock. It makes the momentum what it was before the newest step.
-func (h *history) takeBack() {
+// rollback is called with the lock. It makes the momentum what it was before a step, the newest, and reports
+// whether there was anything to take back: of a step that is forgotten nothing is left.
+func (h *history) rollback(step uint32) (took bool, err error) {
+	switch newest := h.newest(); {
+	case step > newest:
+		return false, nil
+	case step < newest || h.stale:
+		return false, fmt.Errorf("roll back step %d: %w: the momentum goes on from step %d", step, ErrStep, newest)
+	}
 	h.restore()
 	h.steps = h.steps[:len(h.steps)-1]
+	return true, nil
 }
 
 // newest returns the step that the momentum goes on from; 0: none.
@@ -103,7 +129,18 @@ func (h *history) newest() uint32 {
 // forget is called with the lock when the momentum begins afresh.
 func (h *history) forget() { h.steps, h.stale = nil, false }
 
-// open shows chunks of the newest step.
+// show shows chunks of the newest step. Nil, where nothing is audited, has none.
+func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
+	if h == nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	o, err := h.open(step, trainer, chunks)
+	if err != nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, err)
+	}
+	return o, nil
+}
+
 func (h *history) open(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/distro"
@@ -19,19 +20,23 @@ import (
 )
 
 // LocalTrainer trains its share of a run's rounds by many steps of AdamW each, and exchanges how far it
-// came (package localsteps). Its methods are those of Trainer, without audits, and safe for concurrent use.
+// came (package localsteps). Its methods are those of Trainer, and safe for concurrent use.
 type LocalTrainer struct {
 	*member
-	config  config.LocalSteps
-	inner   *AdamW // of the same replica
-	kernel  *distro.Kernel
-	layouts []distro.Layout
-	results []codec.TensorLayout
-	sums    [][]float32 // how far the weights came, of what was not sent yet; zero at first
-	momenta [][]float32 // of how far the weights came, for outer_momentum; nil without
-	fed     uint64      // how often was added to the sums
+	config    config.LocalSteps
+	computes  torch.DType
+	quotients float64 // see quotients
+	inner     *AdamW  // of the same replica
+	kernel    *distro.Kernel
+	layouts   []distro.Layout
+	results   []codec.TensorLayout
+	sums      [][]float32 // how far the weights came, of what was not sent yet; zero at first
+	momenta   [][]float32 // of how far the weights came, for outer_momentum; nil without
+	fed       uint64      // how often was added to the sums
 	// sent is what was taken out of the sums for a step, until it is known whether it counted.
-	sent map[uint32]sentSums
+	sent    map[uint32]sentSums
+	history *history // of the sums; nil: nothing is audited. Else the running means begin as zeros in each round
+	paused  *replay  // a round that was being made again when something else needed the trainer; nil: none
 }
 
 // sentSums is the result of a step.
@@ -47,8 +52,10 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	switch {
 	case c == nil:
 		return nil, fmt.Errorf("trainer of local steps: %w: the optimizer must be LocalSteps", ErrUnsupported)
-	case o.Audited:
-		return nil, fmt.Errorf("trainer of local steps: %w: audits do not know the steps within a round", ErrUnsupported)
+	case o.Audited && c.OuterMomentum > 0:
+		return nil, fmt.Errorf("trainer of local steps: %w: outer_momentum %v in a run with audits: nobody else has that momentum; set it to 0", ErrUnsupported, c.OuterMomentum)
+	case o.Audited && c.ErrorDecay >= 1:
+		return nil, fmt.Errorf("trainer of local steps: %w: error_decay %v in a run with audits: one false result would be sent for ever; set it below 1, for instance to 0.95", ErrUnsupported, c.ErrorDecay)
 	case c.InnerSteps < 1 || c.CompressionTopK < 1 || c.CompressionChunk < 1 || c.ValueBits < 1 || c.ValueBits > codec.MaxLevelBits ||
 		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) ||
 		!(c.OuterMomentum >= 0 && c.OuterMomentum < 1) || c.ApplyLag > config.MaxApplyLag:
@@ -62,7 +69,7 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer of local steps: %w", err)
 	}
-	t, err := newLocal(ctx, r, *c, o.Threads)
+	t, err := newLocal(ctx, r, *c, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
 	}
@@ -70,7 +77,8 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	return t, nil
 }
 
-func newLocal(ctx context.Context, r *replica, c config.LocalSteps, threads int) (*LocalTrainer, error) {
+func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (*LocalTrainer, error) {
+	threads := o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {
 		threads = info.Threads
 	}
@@ -78,7 +86,9 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, threads int)
 	if err != nil {
 		return nil, err
 	}
-	t := &LocalTrainer{config: c, kernel: kernel, sent: map[uint32]sentSums{}}
+	t := &LocalTrainer{
+		config: c, computes: o.Compute.Compute, quotients: quotients(c.Betas, int(c.InnerSteps)), kernel: kernel, sent: map[uint32]sentSums{},
+	}
 	if t.inner, err = newAdamW(ctx, r, c.Inner()); err != nil {
 		return nil, err
 	}
@@ -94,6 +104,9 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, threads int)
 			t.momenta = append(t.momenta, make([]float32, layout.Elements()))
 		}
 	}
+	if o.Audited {
+		t.history = newHistory(t.kernel, t.layouts, int(c.CompressionTopK), t.sums)
+	}
 	return t, nil
 }
 
@@ -103,10 +116,7 @@ func (t *LocalTrainer) read(payload []byte) (codec.Header, []codec.TensorResult,
 	if err != nil {
 		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
 	}
-	if header.Momentum != [32]byte{} {
-		return codec.Header{}, nil, fmt.Errorf("%w: its header has a root of a momentum, and there is none", ErrResult)
-	}
-	return header, results, nil
+	return header, results, t.history.checkHeader(header)
 }
 
 // reach is about as far as the steps of a round can move a weight.
@@ -134,17 +144,15 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 		return nil, 0, err
 	}
 	defer t.unlock()
-	if _, trained := t.sent[step]; trained {
+	if t.wasTrained(step) {
 		return nil, 0, fmt.Errorf("%w: it was trained before", ErrStep)
 	}
 	defer t.keepWeights()()
-	parts := cutSteps(batch, uint64(t.config.InnerSteps))
-	for i, part := range parts {
-		mean, err := t.innerStep(ctx, step, part, i == len(parts)-1)
-		if err != nil {
-			return nil, 0, fmt.Errorf("step %d of %d: %w", i+1, len(parts), err)
-		}
-		loss += mean / float64(len(parts))
+	if t.history != nil {
+		t.inner.forget()
+	}
+	if loss, _, err = t.steps(ctx, step, batch, 0, true); err != nil {
+		return nil, 0, err
 	}
 	if begun != nil {
 		if err := begun(ctx); err != nil {
@@ -152,8 +160,33 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 		}
 	}
 	defer t.timed(step, PartEncode, time.Now())
-	payload, err = t.encode(codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer})
+	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
+	if t.history != nil {
+		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
+	}
+	payload, err = t.encode(header)
 	return payload, loss, err
+}
+
+// wasTrained reports whether a result of a step waits to be applied.
+func (t *LocalTrainer) wasTrained(step uint32) bool {
+	defer t.changing()()
+	_, trained := t.sent[step]
+	return trained
+}
+
+// steps makes the steps of a round on the parts of a batch, from one on, and returns the sum of their losses over
+// the number of all parts and which step is next.
+func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch, from int, own bool) (loss float64, next int, err error) {
+	parts := cutSteps(batch, uint64(t.config.InnerSteps))
+	for next = from; next < len(parts); next++ {
+		mean, err := t.innerStep(ctx, step, parts[next], own && next == len(parts)-1)
+		if err != nil {
+			return 0, next, fmt.Errorf("step %d of %d: %w", next+1, len(parts), err)
+		}
+		loss += mean / float64(len(parts))
+	}
+	return loss, next, nil
 }
 
 // innerStep makes one step on a part of a batch. The last one of a round is told of.
@@ -221,21 +254,54 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	if !(far <= maxUpdate) {
 		return nil, fmt.Errorf("%w: a weight has moved by %v", ErrNotFinite, far)
 	}
+	defer t.changing()()
 	p := localsteps.EncodeParams{
 		Reach: t.reach(header.Step), Decay: float32(t.config.ErrorDecay),
 		TopK: int(t.config.CompressionTopK), LevelBits: int(t.config.ValueBits),
 	}
+	if t.history != nil {
+		t.history.begin()
+		if newest := t.history.newest(); newest > 0 && newest < header.Step {
+			p.Decay = audit.Decayed(p.Decay, header.Step-newest)
+		}
+	}
+	for i := range t.layouts {
+		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the weights are put back
+	}
+	payload, err := t.take(header, weights, p)
+	if err != nil && t.history != nil {
+		delete(t.sent, header.Step)
+		t.history.restore()
+	}
+	return payload, err
+}
+
+// take adds how far the weights came to the sums, takes out of them what is sent, and returns its bytes.
+func (t *LocalTrainer) take(header codec.Header, far [][]float32, p localsteps.EncodeParams) (payload []byte, err error) {
 	tensors := make([]codec.TensorResult, len(t.layouts))
 	t.fed++
 	for i, l := range t.layouts {
-		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the weights are put back
-		var err error
-		if tensors[i], err = localsteps.Encode(t.kernel, l, t.sums[i], weights[i], p); err != nil {
+		if tensors[i], err = localsteps.Encode(t.kernel, l, t.sums[i], far[i], p); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
 	t.sent[header.Step] = sentSums{tensors: tensors, reach: p.Reach, fed: t.fed}
-	return codec.EncodeLevels(header, t.results, p.LevelBits, tensors)
+	if t.history == nil {
+		return codec.EncodeLevels(header, t.results, p.LevelBits, tensors)
+	}
+	values, err := t.valued(header.Step, tensors)
+	if err != nil {
+		return nil, err
+	}
+	c, err := t.history.commit(header.Step, values)
+	if err != nil {
+		return nil, fmt.Errorf("commit to what was not sent: %w", err)
+	}
+	header.Momentum, header.Previous = c.tree.Root(), c.previous
+	if payload, err = codec.EncodeLevels(header, t.results, p.LevelBits, tensors); err == nil {
+		t.history.add(c)
+	}
+	return payload, err
 }
 
 // momentum returns that of a tensor, or nil.
@@ -263,14 +329,22 @@ func widest(a, b []float32) float64 {
 
 // move changes the weights by results; none at all change nothing.
 func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
-	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
 	t.changed()
+	weights := t.weights()
+	return t.moveEach(step, results, func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error {
+		return localsteps.Apply(t.kernel, t.layouts[i], ofTensor, weights[i], p)
+	})
+}
+
+// moveEach lets f apply to each tensor what the results of a step have for it.
+func (t *LocalTrainer) moveEach(step uint32, results [][]codec.TensorResult, f func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error) error {
+	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
 	ofTensor := make([]codec.TensorResult, len(results))
-	for i, w := range t.weights() {
+	for i := range t.layouts {
 		for j := range results {
 			ofTensor[j] = results[j][i]
 		}
-		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor, w, p); err != nil {
+		if err := f(i, ofTensor, p); err != nil {
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
@@ -278,11 +352,12 @@ func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.Te
 }
 
 // settleOwn ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
-// as if it had never left.
+// as if it had never left. Where results are audited nothing is given back; see Settle.
 func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
+	defer t.changing()()
 	sent, found := t.sent[step]
 	delete(t.sent, step)
-	if !found || counted {
+	if !found || counted || t.history != nil {
 		return nil
 	}
 	left := float32(math.Pow(t.config.ErrorDecay, float64(t.fed-sent.fed)))
@@ -296,15 +371,22 @@ func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 
 // forget makes the optimizer as it was at first.
 func (t *LocalTrainer) forget() {
+	defer t.changing()()
 	t.inner.forget()
+	if t.history != nil {
+		t.history.forget()
+	}
 	for _, sums := range slices.Concat(t.sums, t.momenta) {
 		clear(sums)
 	}
-	t.fed, t.sent = 0, map[uint32]sentSums{}
+	t.fed, t.sent, t.paused = 0, map[uint32]sentSums{}, nil
 }
 
 // foresees is false: the steps within a round move the weights, and use that copy.
 func (t *LocalTrainer) foresees() bool { return false }
+
+// ValueBits returns the bits of a value that is sent.
+func (t *LocalTrainer) ValueBits() int { return int(t.config.ValueBits) }
 
 // ApplyLag returns the number of rounds after which results are applied.
 func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }

@@ -243,7 +243,10 @@ func TestLocalResultsRefused(t *testing.T) {
 
 func TestLocalOptionsRefused(t *testing.T) {
 	for name, change := range map[string]func(o *Options){
-		"audited":    func(o *Options) { o.Audited = true },
+		"error decay of an audited run": func(o *Options) { o.Audited = true },
+		"outer momentum of an audited run": func(o *Options) {
+			o.Audited, o.Optimizer.LocalSteps.ErrorDecay, o.Optimizer.LocalSteps.OuterMomentum = true, 0.95, 0.5
+		},
 		"distro":     func(o *Options) { *o = toyOptions(t) },
 		"no steps":   func(o *Options) { o.Optimizer.LocalSteps.InnerSteps = 0 },
 		"no values":  func(o *Options) { o.Optimizer.LocalSteps.ValueBits = 0 },

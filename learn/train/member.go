@@ -107,7 +107,7 @@ func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, train
 		return err
 	}
 	if m.onlyF32 && header.Precision == audit.BF16.Code() {
-		return fmt.Errorf("%w: its gradient was computed in bf16, in which members cannot audit a model with experts", ErrResult)
+		return fmt.Errorf("%w: it was computed in bf16, in which members of this run cannot audit it", ErrResult)
 	}
 	m.decoded.put(payload, header, tensors)
 	if m.verified != nil {

@@ -87,13 +87,7 @@ func (o *optimizer) commit() error {
 }
 
 // changing takes the lock of the history, if there is one, while the momentum changes.
-func (o *optimizer) changing() (done func()) {
-	if o.history == nil {
-		return func() {}
-	}
-	o.history.mu.Lock()
-	return o.history.mu.Unlock
-}
+func (o *optimizer) changing() (done func()) { return o.history.lock() }
 
 // reset forgets the momentum and what was sent.
 func (o *optimizer) reset() {
@@ -204,16 +198,12 @@ func (o *optimizer) settle(step uint32, counted bool) error {
 // is left to do.
 func (o *optimizer) rollback(step uint32) error {
 	defer o.changing()()
-	switch {
-	case step > o.newest:
-		return nil
-	case step < o.newest || o.history.stale:
-		return fmt.Errorf("roll back step %d: %w: the momentum goes on from step %d", step, ErrStep, o.newest)
+	took, err := o.history.rollback(step)
+	if took {
+		delete(o.sent, step)
+		o.newest = o.history.newest()
 	}
-	delete(o.sent, step)
-	o.history.takeBack()
-	o.newest = o.history.newest()
-	return nil
+	return err
 }
 
 // giveBack adds what was taken in a step to the momentum again.
@@ -271,10 +261,7 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 	if err != nil {
 		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
 	}
-	if committed := header.Momentum != [32]byte{}; committed != (o.history != nil) {
-		return codec.Header{}, nil, fmt.Errorf("%w: its header has a root of the momentum: %v; the run audits results: %v", ErrResult, committed, o.history != nil)
-	}
-	return header, results, nil
+	return header, results, o.history.checkHeader(header)
 }
 
 // bounded returns a result as it is applied: values are scaled so that those of each chunk have

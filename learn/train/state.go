@@ -231,6 +231,7 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, erro
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
+	defer t.changing()()
 	if len(t.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}
@@ -265,6 +266,11 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	}
 	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
 		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+	}
+	if t.history != nil {
+		t.forget()
+		t.log.Info("what was not sent is forgotten: in a run with audits it has to go on from a result of this process")
+		return nil
 	}
 	if err := t.inner.setMeans(state); err != nil {
 		return err

@@ -81,10 +81,9 @@ func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 // manner is how a case is made.
 type manner struct {
 	holders func() []identity.ID // who may have the opening, first its trainer
-	limits  func(audit.Precision) audit.Limits
-	twice   bool          // a gradient that does not fit is computed again
-	engine  bool          // the trainer may be used now
-	within  time.Duration // nothing else stops it for so long; 0: it gives way to all else
+	accuses bool                 // only what is beyond wider limits is faulty, and only if it is when it is computed again
+	engine  bool                 // the trainer may be used now
+	within  time.Duration        // nothing else stops it for so long; 0: it gives way to all else
 }
 
 // pursue goes on with a case. Nothing here waits.
@@ -167,6 +166,9 @@ func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderC
 				q.end(unclear, "%v", err)
 				return
 			}
+			if a.rateIsOver(q) {
+				return
+			}
 			q.chunks = audit.Chunks(seed, key.Step, key.Trainer, auditor.Shapes(), audit.DefaultChunks, lonely)
 			q.claim = audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
 			q.next(waitsForTokens)
@@ -218,7 +220,7 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 			fault = auditor.CheckLight(claim)
 		}
 		return func() {
-			if !found {
+			if !found || a.rateIsOver(q) {
 				return
 			}
 			_ = openings.Keep(key, bytes, now) // others can have it from here

@@ -26,11 +26,10 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	case !computes:
 		q.end(unclear, "its trainer computes in a type that this client does not")
 		return
-	case q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep:
-		q.end(unclear, "the learning rate began anew in that epoch, which is over")
+	case a.rateIsOver(q):
 		return
 	}
-	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
+	x := audit.Recomputation{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks, Shaken: q.failed > 0}
 	payloads, tokens, claim := a.payloads, q.tokens, q.claim
 	a.Engine.Recompute(q.Step, m.within > 0, func(ctx context.Context) func() {
 		if m.within > 0 {
@@ -55,7 +54,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 			case err == nil:
 				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took, a.took = took, took
-				a.recomputed(q, m, report, in)
+				a.recomputed(q, m, reference, report, in)
 			case cancelled: // something else needed the trainer, or it took too long
 				if m.within > 0 {
 					a.took = max(a.took, took)
@@ -70,17 +69,34 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 }
 
 // recomputed judges what came of a computation.
-func (a *Auditor) recomputed(q *auditCase, m manner, report audit.Report, in audit.Precision) {
-	switch came := report.Judge(m.limits(in)); {
+func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference, report audit.Report, in audit.Precision) {
+	limits := reference.Limits
+	if limits == (audit.Limits{}) {
+		limits = in.Limits()
+	}
+	if m.accuses {
+		limits = limits.Wider()
+	}
+	switch came := report.Judge(limits); {
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:
 		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
-	case m.twice && q.failed == 0:
+	case (m.accuses || reference.Shaky) && q.failed == 0:
 		q.failed++
 	default:
 		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
 	}
+}
+
+// rateIsOver ends a case of an epoch that is over and began with a cold start: its learning rates are not known
+// any more, nor what follows from them.
+func (a *Auditor) rateIsOver(q *auditCase) bool {
+	over := q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep
+	if over {
+		q.end(unclear, "the learning rate began anew in that epoch, which is over")
+	}
+	return over
 }
 
 // precisionOf returns the type that a result says it was computed in, and whether that is one that

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -52,7 +51,7 @@ func (a *Auditor) audit() {
 			continue
 		}
 		if !r.isOver() {
-			a.pursue(&r.auditCase, manner{holders: a.holders(key.Trainer), limits: wider, twice: true, engine: free})
+			a.pursue(&r.auditCase, manner{holders: a.holders(key.Trainer), accuses: true, engine: free})
 			if a.isSilent(&r.auditCase, auditorAsks) {
 				r.end(silent, "asked %d times in %v, it opens to nobody", r.poll.asked, a.Tasks.Now().Sub(r.poll.first).Round(time.Second))
 			}
@@ -79,8 +78,6 @@ func (a *Auditor) inTurn() []*review {
 
 // suspects reports whether something was found that is to be looked at once more, or to be accused of.
 func (r *review) suspects() bool { return r.failed > 0 || r.isOver() }
-
-func wider(p audit.Precision) audit.Limits { return p.Limits().Wider() }
 
 // throw throws the dice, once for a round.
 func (a *Auditor) throw(step uint32) {
@@ -226,7 +223,7 @@ func (a *Auditor) auditItself(free bool) {
 		a.ofItself = &q
 	}
 	q := a.ofItself
-	a.pursue(q, manner{holders: func() []identity.ID { return nil }, limits: audit.Precision.Limits, engine: free})
+	a.pursue(q, manner{holders: func() []identity.ID { return nil }, engine: free})
 	if !q.isOver() {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -56,8 +55,7 @@ func (a *Auditor) judge(j *trial) {
 	}
 	if !j.isOver() {
 		a.pursue(&j.auditCase, manner{
-			holders: a.holders(t.Accused, t.Accuser), limits: audit.Precision.Limits,
-			engine: true,
+			holders: a.holders(t.Accused, t.Accuser), engine: true,
 		})
 		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.auditCase, jurorAsks) {
 			j.end(silent, "asked %d times, nobody has what it should have opened", j.poll.asked)
@@ -100,7 +98,7 @@ func (a *Auditor) Press(leeway time.Duration) {
 			continue
 		}
 		j.pressed, a.pressed = true, s.Progress.Step
-		a.recompute(&j.auditCase, manner{limits: audit.Precision.Limits, within: leeway * 3 / 4})
+		a.recompute(&j.auditCase, manner{within: leeway * 3 / 4})
 	}
 }
 

@@ -83,12 +83,12 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 	}
 	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
-	// Rounding in bf16 sends some tokens to other experts on other machines: honest gradients differ by more
-	// than the limits of audits.
-	if o.OnlyF32 = definition.Audited && description.Experts; o.OnlyF32 && o.Compute.Compute == torch.BF16 {
+	// Rounding in bf16 sends some tokens to other experts on other machines, and adds up over the local steps of a
+	// round: honest results differ by more than the limits of audits.
+	if o.OnlyF32 = definition.Audited && (description.Experts || run.Optimizer.LocalSteps != nil); o.OnlyF32 && o.Compute.Compute == torch.BF16 {
 		o.Compute.Compute = torch.F32
 		if o.Logger != nil {
-			o.Logger.Warn("computing in f32", "because", "the run has audits and its model has experts, and gradients of those in bf16 differ too much between machines")
+			o.Logger.Warn("computing in f32", "because", "the run has audits, and results in bf16 of a model with experts, or of many local steps, differ too much between machines")
 		}
 	}
 	if o.Optimizer.LocalSteps != nil {
@@ -98,6 +98,9 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 		f.made = made
 		f.options.Measuring.Use(made, snapshot)
+		if definition.Audited {
+			return New(made, f.options.Measuring), nil
+		}
 		return NewLearner(made, f.options.Measuring), nil
 	}
 	made, err := train.New(ctx, o)

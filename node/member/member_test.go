@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ clip_grad_norm = 1.0
 }
 
 // localDefinition is that of a run whose members make two steps in a round.
-func localDefinition(t *testing.T) env.Definition {
+func localDefinition(t *testing.T, change ...func(l *config.LocalSteps)) env.Definition {
 	t.Helper()
 	d := definition(t, 32, ofTheHub, false)
 	run, err := config.DecodeModel(d.Definition)
@@ -104,6 +105,9 @@ func localDefinition(t *testing.T) env.Definition {
 		InnerSteps: 2, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, OuterLR: 1,
 		CompressionTopK: 8, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 1,
 	}}
+	for _, c := range change {
+		c(run.Optimizer.LocalSteps)
+	}
 	if d.Definition, err = config.EncodeModel(run); err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +148,23 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	round(t, f, again, 3)
-	audited := localDefinition(t)
+	audited := localDefinition(t, func(l *config.LocalSteps) { l.ErrorDecay = 0.95 })
 	audited.Audited = true
-	if _, err := f.Build(t.Context(), snapshot, audited); err == nil || !strings.Contains(err.Error(), "audits do not know") {
-		t.Errorf("with audits: %v", err)
+	if trainer, err = f.Build(t.Context(), snapshot, audited); err != nil {
+		t.Fatal(err)
+	}
+	if a, audits := trainer.(env.Auditor); !audits || !slices.Equal(a.Precisions(), []audit.Precision{audit.F32}) {
+		t.Error("with audits it says that it cannot be audited, or not in f32")
+	}
+	for want, change := range map[string]func(l *config.LocalSteps){
+		"set it below 1": func(*config.LocalSteps) {},
+		"set it to 0":    func(l *config.LocalSteps) { l.ErrorDecay, l.OuterMomentum = 0.95, 0.5 },
+	} {
+		refused := localDefinition(t, change)
+		refused.Audited = true
+		if _, err := f.Build(t.Context(), snapshot, refused); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error about %q: %v", want, err)
+		}
 	}
 }
 

@@ -27,7 +27,14 @@ type Learner struct {
 	foreseeing func() // ends Busy after Foresee; nil: nothing is foreseen
 }
 
-// Trainer is the trainer of a member of any run that trains with DisTrO.
+// audited is a trainer whose results can be audited.
+type audited interface {
+	trainer
+	env.Auditor
+}
+
+// Trainer is the trainer of a member of any run that trains with DisTrO, and of one with audits that makes local
+// steps.
 type Trainer struct {
 	Learner
 	env.Auditor
@@ -47,7 +54,7 @@ var (
 )
 
 // New makes the trainer of a member. Measuring may be nil.
-func New(t *train.Trainer, m Measuring) *Trainer {
+func New(t audited, m Measuring) *Trainer {
 	return &Trainer{*NewLearner(t, m), t}
 }
 

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/record/event"
 )
 
-// localSteps replaces the optimizer of a state.toml by one of three steps in a round.
-func localSteps(t *testing.T, text string) string {
+// localSteps replaces the optimizer of a state.toml by one of three steps in a round, with more lines of its table.
+func localSteps(t *testing.T, text, lines string) string {
 	t.Helper()
 	before, _, found := strings.Cut(text, "[model.LLM.optimizer.")
 	if !found {
@@ -16,10 +19,9 @@ func localSteps(t *testing.T, text string) string {
 inner_steps = 3
 betas = [0.9, 0.99]
 clip_grad_norm = 1.0
-outer_momentum = 0.5
 compression_topk = 16
 compression_chunk = 16
-`
+` + lines
 }
 
 // TestLocalSteps: members that make several steps of their own in a round, with a real model; one is killed
@@ -29,13 +31,50 @@ func TestLocalSteps(t *testing.T) {
 		t.Skip(noTorch)
 	}
 	t.Parallel()
-	r := rules{clients: 3, minClients: 2, roundsPerEpoch: 12, steps: 24}
+	trainLocalSteps(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 12, steps: 24}, "outer_momentum = 0.5\n", "")
+}
+
+// TestAuditedLocalSteps is TestLocalSteps with audits: nobody is accused of anything.
+func TestAuditedLocalSteps(t *testing.T) {
+	if clientBinary == "" {
+		t.Skip(noTorch)
+	}
+	t.Parallel()
+	passed := 0
+	for _, c := range trainLocalSteps(t, rules{clients: 4, minClients: 2, roundsPerEpoch: 20, steps: 40}, "error_decay = 0.95\n", "verification_percent = 30") {
+		for _, e := range c.events() {
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if body.Outcome == "passed" {
+					passed++
+				} else if body.Outcome != "unclear" {
+					t.Errorf("%s says of an honest member: %+v", c.name, body)
+				}
+			case event.Accused, event.Ejected:
+				t.Errorf("%s: %+v", c.name, body)
+			}
+		}
+	}
+	if passed == 0 {
+		t.Error("no audit passed")
+	}
+	t.Logf("%d audits passed", passed)
+}
+
+// trainLocalSteps lets members train a run; one is killed and comes back, and its results count again.
+func trainLocalSteps(t *testing.T, r rules, lines, audits string) []*client {
+	t.Helper()
 	n := newNetwork(t, r)
-	writeFile(t, n.state, []byte(localSteps(t, stateFile(r, n.data, n.model))))
+	writeFile(t, n.state, []byte(localSteps(t, stateFile(r, n.data, n.model), lines)))
+	if audits != "" {
+		n.change("verification_percent = 0", audits)
+		n.change("global_batch_size_start = 6", "global_batch_size_start = 12")
+		n.change("global_batch_size_end = 6", "global_batch_size_end = 12")
+	}
 	n.startServer()
 	var clients []*client
-	for _, name := range []string{"client-1", "client-2", "client-3"} {
-		c := n.newClient(name)
+	for i := range r.clients {
+		c := n.newClient(fmt.Sprintf("client-%d", i+1))
 		c.start()
 		clients = append(clients, c)
 	}
@@ -48,4 +87,5 @@ func TestLocalSteps(t *testing.T) {
 	if !countedAgain(t, victim) {
 		t.Error("no result counted of the member that came back")
 	}
+	return clients
 }

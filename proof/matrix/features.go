@@ -43,10 +43,12 @@ var refusals = []refusal{
 	{map[string]string{"results": "dummy", "checkpoint": "hub"}, "Dummy changes no model that is one"},
 	{map[string]string{"results": "dummy", "checkpoint": "bucket"}, "Dummy changes no model that is one"},
 	{map[string]string{"results": "dummy", "checkpoint": "p2p"}, "Dummy changes no model that is one"},
-	{map[string]string{"audits": "30", "clip": "off"}, "set clip_grad_norm"},
-	{map[string]string{"audits": "50", "clip": "off"}, "set clip_grad_norm"},
-	{map[string]string{"results": "local", "audits": "30"}, "audits do not know"},
-	{map[string]string{"results": "local", "audits": "50"}, "audits do not know"},
+	{map[string]string{"results": "signs", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "signs", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "values", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "values", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "dummy", "audits": "30", "clip": "off"}, "set clip_grad_norm"},
+	{map[string]string{"results": "dummy", "audits": "50", "clip": "off"}, "set clip_grad_norm"},
 }
 
 // row is one run: a level of each feature.

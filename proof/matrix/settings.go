@@ -88,8 +88,12 @@ func (r row) optimizer() any {
 		clip = 0
 	}
 	if r.has("results", "local") {
+		momentum, decay := 0.5, 1.0
+		if !r.has("audits", "0") { // which allow neither
+			momentum, decay = 0, 0.95
+		}
 		return map[string]any{"LocalSteps": map[string]any{
-			"inner_steps": 3, "betas": []float64{0.9, 0.99}, "clip_grad_norm": clip, "outer_momentum": 0.5,
+			"inner_steps": 3, "betas": []float64{0.9, 0.99}, "clip_grad_norm": clip, "outer_momentum": momentum, "error_decay": decay,
 			"compression_topk": 16, "compression_chunk": 16, "apply_lag": lag,
 		}}
 	}

@@ -67,7 +67,7 @@ func TestLocalStepsRefused(t *testing.T) {
 		"clip_grad_norm = 1.0>apply_lag = 0":                 "apply_lag: want 1 or 2",
 		"clip_grad_norm = 1.0>eps = -1.0":                    "eps: -1 is out of range",
 		"betas = [0.9, 0.99]>betas = [0.9, 1.0]":             "betas: 1 is out of range",
-		"verification_percent = 0>verification_percent = 30": "audits do not know the steps",
+		"verification_percent = 0>verification_percent = 30": "set error_decay below 1",
 		"LocalSteps]>LocalStep]":                             "LocalSteps",
 	} {
 		from, to, _ := strings.Cut(change, ">")
@@ -77,6 +77,20 @@ func TestLocalStepsRefused(t *testing.T) {
 		}
 		if _, err := ParseState("s.toml", []byte(strings.Replace(text, from, to, 1))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %q", change, err, want)
+		}
+	}
+}
+
+// TestLocalStepsWithAudits: what an audit cannot follow is refused with them, and the rest is not.
+func TestLocalStepsWithAudits(t *testing.T) {
+	for table, want := range map[string]string{
+		"error_decay = 0.95\n":                       "",
+		"error_decay = 0.95\nouter_momentum = 0.5\n": "set outer_momentum = 0",
+		"outer_momentum = 0.0\n":                     "set error_decay below 1",
+	} {
+		text := withOptimizer(t, localTable+table, "verification_percent = 0", "verification_percent = 30")
+		if _, err := ParseState("s.toml", []byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q: error %v, want one about %q", table, err, want)
 		}
 	}
 }

@@ -166,11 +166,16 @@ func hasWord(text, key string) bool {
 }
 
 // checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees
-// parts of a step, and from the rest it knows only that the whole was clipped. And one of an optimizer that
-// audits do not know.
+// parts of a step, and from the rest it knows only that the whole was clipped. And local steps with what only the
+// member itself has, or with what one false result leaves for ever.
 func checkAudits(llm *table, run Run) {
-	if run.Config.VerificationPercent > 0 && run.Model.Optimizer.LocalSteps != nil {
-		llm.fail("optimizer", "LocalSteps with a verification_percent above 0: audits do not know the steps that a member makes within a round; set verification_percent = 0, or train with Distro")
+	if local := run.Model.Optimizer.LocalSteps; run.Config.VerificationPercent > 0 && local != nil {
+		if local.OuterMomentum > 0 {
+			llm.fail("optimizer", "outer_momentum is %g: where verification_percent is not 0, results are audited, and nobody else has a member's momentum; set outer_momentum = 0, or verification_percent = 0", local.OuterMomentum)
+		}
+		if local.ErrorDecay >= 1 {
+			llm.fail("optimizer", "error_decay is 1: where verification_percent is not 0, results are audited, and what one false result leaves would be sent for ever; set error_decay below 1, for instance 0.95, or verification_percent = 0")
+		}
 	}
 	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
 		llm.fail("optimizer", "clip_grad_norm is 0: where verification_percent is not, results are audited, and nothing bounds what an audit does not look at; set clip_grad_norm, 1.0 is usual, or verification_percent = 0")

@@ -13,12 +13,30 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
+// Rules are what a run says of its results.
+type Rules struct {
+	Chunk, TopK int
+	Signs       bool // DisTrO's results hold signs, not values
+	Levels      int  // bits of a value of local steps; 0: it is DisTrO
+}
+
+// RulesOf returns those of an optimizer; false of one whose results nobody audits.
+func RulesOf(o config.Optimizer) (r Rules, audited bool) {
+	switch d, l := o.Distro, o.LocalSteps; {
+	case d != nil:
+		return Rules{Chunk: int(d.CompressionChunk), TopK: int(d.CompressionTopK), Signs: d.Quantize1Bit}, true
+	case l != nil:
+		return Rules{Chunk: int(l.CompressionChunk), TopK: int(l.CompressionTopK), Levels: int(l.ValueBits)}, true
+	}
+	return Rules{}, false
+}
+
 // Shapes returns how a model is cut whose tensors have these shapes, in the order of their names.
-func Shapes(tensors [][]int64, rules config.Distro) (audit.Shapes, error) {
+func Shapes(tensors [][]int64, rules Rules) (audit.Shapes, error) {
 	shapes := make(audit.Shapes, len(tensors))
 	for i, shape := range tensors {
 		var err error
-		if shapes[i], err = audit.Cut(shape, int(rules.CompressionChunk), int(rules.CompressionTopK)); err != nil {
+		if shapes[i], err = audit.Cut(shape, rules.Chunk, rules.TopK); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
@@ -39,8 +57,9 @@ type Finding struct {
 //
 // Of the faults those count that the accused's own bytes prove: that it sent something else than what it
 // took out of its momentum, or that it did not take the largest coefficients. What went before is known
-// by the root in an earlier result, which is the accuser's word here: nothing is concluded from it.
-func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules config.Distro) (Finding, error) {
+// by the root in an earlier result, which is the accuser's word here: nothing is concluded from it. Of the values
+// of local steps only the signs are compared with what was taken: their size is that of the learning rate.
+func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Finding, error) {
 	accused, announced, err := wire.OpenAnnouncement(e.Announcement, run)
 	if err != nil {
 		return Finding{}, fmt.Errorf("%w: %w", ErrExhibit, err)
@@ -48,7 +67,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules config.Distro)
 	if len(e.Result) != int(announced.Size) || blake3.Sum256(e.Result) != announced.Blob {
 		return Finding{}, fmt.Errorf("%w: its result is not the one that the accused announced", ErrExhibit)
 	}
-	claim, err := e.claim(shapes, rules.Quantize1Bit)
+	claim, err := e.claim(shapes, rules)
 	if err != nil {
 		return Finding{}, fmt.Errorf("%w: %w: is this the run's model?", ErrExhibit, err)
 	}
@@ -64,7 +83,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules config.Distro)
 	}
 	found := Finding{Accused: accused, Step: announced.Step, Chunks: len(chunks)}
 	report := (&audit.Reference{
-		Shapes: shapes, Step: announced.Step, Trainer: accused, Decay: float32(rules.CompressionDecay), Signs: rules.Quantize1Bit,
+		Shapes: shapes, Step: announced.Step, Trainer: accused, Signs: rules.Signs || rules.Levels > 0, Coarse: rules.Levels > 0,
 		Chunks: chunks, Longest: math.Inf(1), Most: math.Inf(1),
 	}).Check(claim)
 	for _, c := range report.Chunks {
@@ -79,12 +98,17 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules config.Distro)
 }
 
 // claim reads what the accused says of the step.
-func (e Exhibit) claim(shapes audit.Shapes, signs bool) (c audit.Claim, err error) {
+func (e Exhibit) claim(shapes audit.Shapes, rules Rules) (c audit.Claim, err error) {
 	layouts := make([]codec.TensorLayout, len(shapes))
 	for i, s := range shapes {
 		layouts[i] = codec.TensorLayout{Chunks: s.Chunks, ChunkSize: s.Rows * s.Cols, K: s.K}
 	}
-	if c.Header, c.Result, err = codec.Decode(e.Result, layouts, signs); err != nil {
+	if rules.Levels > 0 {
+		c.Header, c.Result, err = codec.DecodeLevels(e.Result, layouts, rules.Levels)
+	} else {
+		c.Header, c.Result, err = codec.Decode(e.Result, layouts, rules.Signs)
+	}
+	if err != nil {
 		return c, err
 	}
 	c.PreviousRoot = e.Previous

@@ -3,6 +3,7 @@ package exhibit
 import (
 	"bytes"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -20,7 +21,7 @@ import (
 
 var (
 	run   = [32]byte{7}
-	rules = config.Distro{CompressionDecay: 0.5, CompressionTopK: 1, CompressionChunk: 1}
+	rules = Rules{Chunk: 1, TopK: 1}
 )
 
 const step = 2
@@ -61,10 +62,14 @@ func shown(t testing.TB, author, signer identity.Key, change func([]codec.Tensor
 			t.Fatal(err)
 		}
 	}
-	e.Announcement = wire.SignAnnouncement(signer, wire.ResultAnnouncement{
-		Run: run, Step: step, Batch: assign.BatchID{Start: 1, End: 2}, Blob: blake3.Sum256(e.Result), Size: uint32(len(e.Result)), Replica: [32]byte{4},
-	})
+	e.Announcement = announcement(signer, e.Result)
 	return e
+}
+
+func announcement(signer identity.Key, result []byte) []byte {
+	return wire.SignAnnouncement(signer, wire.ResultAnnouncement{
+		Run: run, Step: step, Batch: assign.BatchID{Start: 1, End: 2}, Blob: blake3.Sum256(result), Size: uint32(len(result)), Replica: [32]byte{4},
+	})
 }
 
 func shapes(t testing.TB) audit.Shapes {
@@ -120,6 +125,44 @@ func TestExamine(t *testing.T) {
 	}
 	if _, err := lied.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
 		t.Errorf("with another model: %v", err)
+	}
+}
+
+// TestExamineLocalSteps: of levels the signs say whether what was sent was taken.
+func TestExamineLocalSteps(t *testing.T) {
+	cheat := backendtest.Key(1)
+	local, audited := RulesOf(config.Optimizer{LocalSteps: &config.LocalSteps{CompressionTopK: 1, CompressionChunk: 1, ValueBits: 2}})
+	if want := (Rules{Chunk: 1, TopK: 1, Levels: 2}); !audited || local != want {
+		t.Fatalf("rules %+v, want %+v", local, want)
+	}
+	if _, audited := RulesOf(config.Optimizer{Dummy: &config.Dummy{}}); audited {
+		t.Error("a run that trains nothing has rules")
+	}
+	for _, turned := range []bool{false, true} {
+		e := shown(t, cheat, cheat, nil)
+		header, results, err := toy.Decode(e.Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layouts := []codec.TensorLayout{{Chunks: 32, ChunkSize: 1, K: 1}}
+		levels := layouts[0].NewLevels()
+		for i, v := range results[0].Values {
+			levels.Counts[i], levels.Units[i], levels.Values[i] = 1, 40, float32(math.Copysign(2, float64(v)))
+			if turned {
+				levels.Values[i] *= -1
+			}
+		}
+		if e.Result, err = codec.EncodeLevels(header, layouts, 2, []codec.TensorResult{levels}); err != nil {
+			t.Fatal(err)
+		}
+		e.Announcement = announcement(cheat, e.Result)
+		want := Finding{cheat.ID(), step, audit.FaultNone, 3, 0}
+		if turned {
+			want.Fault, want.Faulty = audit.FaultSent, 3
+		}
+		if got, err := e.Examine(run, shapes(t), local); err != nil || got != want {
+			t.Errorf("turned %v: found %+v, %v; want %+v", turned, got, err, want)
+		}
 	}
 }
 

@@ -18,4 +18,5 @@ type row struct {
 	Length   float64   `json:"l,omitempty"`   // longest momentum over what is possible
 	Audits   int       `json:"n,omitempty"`   // that are counted
 	Stopped  int       `json:"x,omitempty"`   // of these
+	Shaken   float64   `json:"sh,omitempty"`  // error with what rounding changes allowed for, where the other is beyond the limits
 }

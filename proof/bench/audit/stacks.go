@@ -48,16 +48,21 @@ type process struct {
 }
 
 func (s stack) start(model string, lr, decay float64) (*process, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	arguments := []string{"worker", "--model", model, "--threads", strconv.Itoa(s.threads), "--data", strconv.Itoa(s.data),
+	arguments := []string{"--model", model, "--threads", strconv.Itoa(s.threads), "--data", strconv.Itoa(s.data),
 		"--decay", strconv.FormatFloat(decay, 'g', -1, 64), "--lr", strconv.FormatFloat(lr, 'g', -1, 64), "--micro", strconv.Itoa(s.micro)}
 	if s.bf16 {
 		arguments = append(arguments, "--bf16")
 	}
-	p := &process{stack: s, command: exec.Command(program, arguments...)}
+	return s.run("worker", arguments...)
+}
+
+// run starts one of this program's workers in the environment of the stack.
+func (s stack) run(worker string, arguments ...string) (*process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{stack: s, command: exec.Command(program, append([]string{worker}, arguments...)...)}
 	p.command.Stderr = os.Stderr
 	p.command.Env = slices.Concat(os.Environ(), []string{"OPENBLAS_CORETYPE=" + s.blas})
 	if s.aten != "" {

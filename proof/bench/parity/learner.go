@@ -76,6 +76,7 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 			OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
 			ApplyLag: c.ApplyLag,
 		}
+		o.Audited = c.Audited
 	} else {
 		o.Optimizer.Distro = &config.Distro{
 			ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,

@@ -62,6 +62,8 @@ type runCommand struct {
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
 	ErrorDecay float64 `json:",omitempty" help:"Of local steps: what is kept of what could not be sent yet."`
 
+	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where AdamW's means begin as zeros in each round."`
+
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
 	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
 	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch or copy."`

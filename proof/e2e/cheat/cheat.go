@@ -1,7 +1,7 @@
 // Package cheat is a trainer of a run, for tests only, that does not send what its batch gives. It
 // wraps a real one, so that all else about it is right.
 //
-//	trainer := &cheat.Trainer{Trainer: honest, ID: key.ID(), Attack: cheat.TurnedSign}
+//	trainer := &cheat.Trainer{Honest: honest, ID: key.ID(), Attack: cheat.TurnedSign}
 package cheat
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/node/env"
 )
 
@@ -32,6 +31,7 @@ const (
 	Noise               // it sends signs that it draws
 	Copy                // it sends what another trainer sent in the step before
 	NegatedCopy         // it sends the negative of that
+	OneStep             // it trains the middle one of its sequences on tokens that are not its: of local steps one
 )
 
 // attackNames are what command lines call the attacks.
@@ -44,6 +44,7 @@ var attackNames = [...]string{
 	Noise:        "noise",
 	Copy:         "copy",
 	NegatedCopy:  "negated-copy",
+	OneStep:      "one-step",
 }
 
 // String returns the attack's name.
@@ -63,12 +64,20 @@ func ParseAttack(name string) (Attack, error) {
 	return Attack(i), nil
 }
 
+// Honest is what cheats: a train.Trainer or a train.LocalTrainer.
+type Honest interface {
+	env.Trainer
+	env.Auditor
+	env.Foreseer
+}
+
 // Trainer is an env.Auditor that cheats.
 type Trainer struct {
-	*train.Trainer
+	Honest
 	ID     [32]byte // its own key
 	Attack Attack
 	Pace   time.Duration // that a step takes longer, without a processor
+	Levels int           // bits of a value of local steps; 0: results are DisTrO's signs
 
 	mu     sync.Mutex
 	first  [][]int32            // of the first batch
@@ -84,9 +93,9 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	payload, loss, err := t.Trainer.Train(ctx, step, t.batch(batch), begun)
+	payload, loss, err := t.Honest.Train(ctx, step, t.batch(batch), begun)
 	if err == nil {
-		payload, err = t.result(step, payload)
+		payload, err = t.result(step, payload, batch.Hash())
 	}
 	return payload, loss, err
 }
@@ -106,19 +115,29 @@ func (t *Trainer) batch(batch data.Batch) data.Batch {
 			slices.Reverse(sequence)
 		case OldBatch:
 			sequence = t.first[i%len(t.first)]
+		case OneStep:
+			if i == len(batch.Sequences)/2 {
+				sequence = slices.Clone(sequence)
+				slices.Reverse(sequence)
+			}
 		}
 		changed.Sequences = append(changed.Sequences, sequence)
 	}
 	return changed
 }
 
-// result returns what is sent instead of a result. Its header is right.
-func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
-	header, own, err := t.Decode(payload)
+// result returns what is sent instead of a result. Its header is right, and names the batch's tokens, whatever
+// was trained.
+func (t *Trainer) result(step uint32, payload []byte, tokens [32]byte) ([]byte, error) {
+	header, own, err := t.decode(payload)
 	if err != nil {
 		return nil, err
 	}
-	var sent []codec.TensorResult
+	if t.Attack == None {
+		return payload, nil
+	}
+	header.Batch = tokens
+	sent := own
 	t.mu.Lock()
 	others := t.others
 	t.mu.Unlock()
@@ -131,14 +150,28 @@ func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
 		sent = others
 	case t.Attack == NegatedCopy && others != nil:
 		sent = signed(others, func(int, int) bool { return true })
-	default:
-		return payload, nil
 	}
-	layouts := make([]codec.TensorLayout, len(sent))
-	for i, s := range t.Shapes() {
+	if t.Levels > 0 {
+		return codec.EncodeLevels(header, t.layouts(), t.Levels, sent)
+	}
+	return codec.Encode(header, t.layouts(), true, sent)
+}
+
+func (t *Trainer) layouts() []codec.TensorLayout {
+	shapes := t.Shapes()
+	layouts := make([]codec.TensorLayout, len(shapes))
+	for i, s := range shapes {
 		layouts[i] = codec.TensorLayout{Chunks: s.Chunks, ChunkSize: s.Rows * s.Cols, K: s.K}
 	}
-	return codec.Encode(header, layouts, true, sent)
+	return layouts
+}
+
+// decode reads a result as it is encoded: of local steps levels.
+func (t *Trainer) decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	if t.Levels > 0 {
+		return codec.DecodeLevels(payload, t.layouts(), t.Levels)
+	}
+	return t.Decode(payload)
 }
 
 // signed returns a result with some signs turned.
@@ -161,10 +194,10 @@ func signed(results []codec.TensorResult, turned func(tensor, i int) bool) []cod
 
 // Verify implements env.Trainer. It reads what others send.
 func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	if err := t.Trainer.Verify(payload, step, batch, trainer); err != nil {
+	if err := t.Honest.Verify(payload, step, batch, trainer); err != nil {
 		return err
 	}
-	_, results, err := t.Decode(payload)
+	_, results, err := t.decode(payload)
 	if err != nil {
 		return fmt.Errorf("read a result again: %w", err)
 	}

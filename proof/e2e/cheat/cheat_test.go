@@ -1,10 +1,13 @@
 package cheat_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -25,6 +28,7 @@ import (
 	"github.com/psyche-go/psyche/node/memnet"
 	"github.com/psyche-go/psyche/proof/e2e/cheat"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 const toyModel = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128,"hidden_size":32,
@@ -61,32 +65,45 @@ type member struct {
 	node *client.Node
 	done chan struct{}
 	err  error
+
+	eventsPath string
 }
 
 // launch starts client n of a run.
-func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, compute torch.DType) *member {
+func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, optimizer config.Optimizer, compute torch.DType) *member {
 	key := clienttest.Key(n)
 	backend, err := attach(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{id: key.ID(), done: make(chan struct{})}
-	var made *train.Trainer
+	m := &member{id: key.ID(), done: make(chan struct{}), eventsPath: filepath.Join(t.TempDir(), "events.jsonl")}
+	events, err := event.Open(m.eventsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made interface {
+		cheat.Honest
+		io.Closer
+	}
 	o := client.Options{
-		Key: key, RunID: clienttest.RunID, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
+		Key: key, RunID: clienttest.RunID, Events: events, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return snapshot(t), nil },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
-			var err error
-			made, err = train.New(ctx, train.Options{
+			o := train.Options{
 				Model: s, MicroBatch: 2, Threads: 1, RunID: clienttest.RunID, TrainerID: m.id, Audited: run.Audited,
-				Compute: model.Options{Compute: compute},
-				Optimizer: config.Optimizer{Distro: &config.Distro{
-					CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
-				}},
+				Compute: model.Options{Compute: compute}, Optimizer: optimizer,
 				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
-			})
+			}
 			// Steps of some milliseconds make rounds in which whoever waits for a processor is late.
-			return &cheat.Trainer{Trainer: made, ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}, err
+			cheats := &cheat.Trainer{ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}
+			if optimizer.LocalSteps == nil {
+				t, err := train.New(ctx, o)
+				made, cheats.Honest = t, t
+				return cheats, err
+			}
+			t, err := train.NewLocal(ctx, o)
+			made, cheats.Honest, cheats.Levels = t, t, int(optimizer.LocalSteps.ValueBits)
+			return cheats, err
 		},
 	}
 	if os.Getenv("PSYCHE_TEST_LOG") != "" {
@@ -97,7 +114,7 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 	}
 	go func() {
 		defer close(m.done)
-		m.err = m.node.Run(ctx)
+		m.err = errors.Join(m.node.Run(ctx), events.Close())
 		if made != nil {
 			m.err = errors.Join(m.err, made.Close())
 		}
@@ -118,12 +135,64 @@ func TestTwoCheatsAreEjected(t *testing.T) {
 		"a copy and noise":             {cheat.Copy, cheat.Noise},
 		"an old and another batch":     {cheat.OldBatch, cheat.AnotherBatch},
 	} {
-		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, other) })
+		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, distro, other) })
 	}
 }
 
-// ejectBoth has two of eight members cheat; one of the honest computes in another type.
-func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
+var distro = config.Optimizer{Distro: &config.Distro{
+	CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
+}}
+
+// localSteps are three in a round, of a sequence each.
+var localSteps = config.Optimizer{LocalSteps: &config.LocalSteps{
+	InnerSteps: 3, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.01, ClipGradNorm: 1,
+	OuterLR: 1, CompressionTopK: 16, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 0.95,
+}}
+
+// TestCheatsOfLocalStepsAreEjected is TestTwoCheatsAreEjected of a run of local steps. One of the cheats is
+// honest in all steps of a round but one.
+func TestCheatsOfLocalStepsAreEjected(t *testing.T) {
+	for name, attacks := range map[string][2]cheat.Attack{
+		"another batch in one step and a turned sign": {cheat.OneStep, cheat.TurnedSign},
+		"half a batch and a copy":                     {cheat.HalfBatch, cheat.Copy},
+	} {
+		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks, localSteps, torch.F32) })
+	}
+}
+
+// TestHonestLocalSteps: of eight members that make local steps nobody is accused, whatever the machine does beside,
+// and they do audit each other.
+func TestHonestLocalSteps(t *testing.T) {
+	outcomes := map[string]int{}
+	for _, m := range ejectBoth(t, [2]cheat.Attack{}, localSteps, torch.F32) {
+		text, err := os.ReadFile(m.eventsPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			e, err := event.Decode(bytes.TrimSpace(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if outcomes[body.Outcome]++; body.Outcome == "faulty" || body.Outcome == "silent" {
+					t.Errorf("%s says of an honest member: %+v", m.id.Short(), body)
+				}
+			case event.Accused:
+				t.Errorf("%s accused an honest member: %+v", m.id.Short(), body)
+			}
+		}
+	}
+	if outcomes["passed"] < 10 {
+		t.Errorf("audits: %v, want some that passed", outcomes)
+	}
+	t.Logf("audits: %v", outcomes)
+}
+
+// ejectBoth has two of eight members cheat, unless an attack is none, and returns the others, when the run is over;
+// one of these computes in another type.
+func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) (honest []*member) {
 	const members = 8
 	c := clienttest.Config(members)
 	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
@@ -136,15 +205,15 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	hub := &memnet.Hub{}
 	attach := func(key identity.Key) (env.Backend, error) { return host.Attach(key) }
-	var honest, cheats []*member
+	var cheats []*member
 	for i := range members {
 		switch {
-		case i < 2:
-			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], torch.F32))
+		case i < 2 && attacks[i] != cheat.None:
+			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], optimizer, torch.F32))
 		case i == 2:
-			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, other))
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, optimizer, other))
 		default:
-			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, torch.F32))
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, optimizer, torch.F32))
 		}
 	}
 	for _, m := range append(slices.Clone(honest), cheats...) {
@@ -158,7 +227,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
 		}
 	}
 	if len(state.Authority.Ejections) != len(cheats) {
-		t.Errorf("%d ejections", len(state.Authority.Ejections))
+		t.Errorf("ejected: %+v", state.Authority.Ejections)
 	}
 	for _, m := range honest {
 		digest, step, ok := m.node.Model()
@@ -166,4 +235,5 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, other torch.DType) {
 			t.Errorf("%s: %v; it holds a model: %v, of step %d", m.id.Short(), m.err, ok, step)
 		}
 	}
+	return honest
 }

@@ -113,9 +113,13 @@ func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 	if !ok {
 		return nil, fmt.Errorf("the run trains with %T, want a model", made)
 	}
-	trainer, ok := honest.Auditor.(*train.Trainer)
+	trainer, ok := honest.Auditor.(cheat.Honest)
 	if !ok {
 		return nil, fmt.Errorf("the run audits with %T, want a model", honest.Auditor)
 	}
-	return &cheat.Trainer{Trainer: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}, nil
+	cheats := &cheat.Trainer{Honest: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}
+	if local, ok := trainer.(*train.LocalTrainer); ok {
+		cheats.Levels = local.ValueBits()
+	}
+	return cheats, nil
 }

@@ -1,0 +1,357 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/localsteps"
+)
+
+// A round of local steps is audited as a step of DisTrO is (examine.go), with how far the weights came in the
+// place of the gradient and the sums of what was not sent yet in that of the momentum. The running means of
+// AdamW begin as zeros in each round then: so where a member's steps lead follows from the common weights and
+// from its batch alone, and whoever has these can make the same steps.
+
+// Shapes returns how the model is cut, for package audit.
+func (t *LocalTrainer) Shapes() audit.Shapes {
+	shapes := make(audit.Shapes, len(t.layouts))
+	for i, l := range t.layouts {
+		shapes[i] = l.Shape(int(t.config.CompressionTopK))
+	}
+	return shapes
+}
+
+// Precisions returns the type that rounds are trained in: in others the same steps lead elsewhere.
+func (t *LocalTrainer) Precisions() []audit.Precision {
+	return []audit.Precision{precisionOf(t.computes)}
+}
+
+// Decode returns what Verify reads of a payload, with the values that its levels stand for: a part of audit.Claim.
+func (t *LocalTrainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	header, results, known := t.decoded.get(payload)
+	if !known {
+		var err error
+		if header, results, err = t.read(payload); err != nil {
+			return codec.Header{}, nil, err
+		}
+	}
+	values, err := t.valued(header.Step, results)
+	return header, values, err
+}
+
+// valued returns the values that the levels of a step's result stand for.
+func (t *LocalTrainer) valued(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
+	values := make([]codec.TensorResult, len(results))
+	for i, l := range t.layouts {
+		var err error
+		if values[i], err = localsteps.Values(l, results[i], t.reach(step), 1); err != nil {
+			return nil, fmt.Errorf("tensor %d: %w", i, err)
+		}
+	}
+	return values, nil
+}
+
+// Open shows chunks of the sums of a step; see Trainer.Open.
+func (t *LocalTrainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return t.history.show(step, t.trainer, chunks)
+}
+
+// Settle says whether the result of a step is held by others; see Trainer.Settle.
+func (t *LocalTrainer) Settle(step uint32, held bool) error {
+	if t.history == nil {
+		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	if held {
+		return nil
+	}
+	defer t.changing()()
+	took, err := t.history.rollback(step)
+	if took {
+		delete(t.sent, step)
+	}
+	return err
+}
+
+// changing takes the lock of the history, if there is one, while the sums change.
+func (t *LocalTrainer) changing() (done func()) { return t.history.lock() }
+
+// CheckLight returns what is wrong with a claim, as far as no step has to be made to know.
+func (t *LocalTrainer) CheckLight(c audit.Claim) audit.Fault {
+	reference := t.reference(c.Header.Step, c.Header.Trainer)
+	for _, opened := range c.Opening.Chunks {
+		reference.Chunks = append(reference.Chunks, opened.Chunk)
+	}
+	return reference.Check(c).Fault
+}
+
+// reference is what is known of a step by the rules alone.
+func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference {
+	return &audit.Reference{
+		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.config.ErrorDecay), Coarse: true,
+		Longest: math.Inf(1), Most: math.Inf(1),
+	}
+}
+
+// Recompute makes the steps of an earlier round that a trainer should have made on its batch, and returns how
+// far they lead in the given chunks. Model and optimizer are afterwards what they were, to the bit. The weights
+// that the round began with are worked out from the present ones; see Trainer.Recompute.
+func (t *LocalTrainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	reference, err := t.recompute(ctx, x, batch)
+	if err != nil {
+		return nil, fmt.Errorf("make the steps of round %d of trainer %x again: %w", x.Step, x.Trainer[:4], err)
+	}
+	return reference, nil
+}
+
+func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	if x.Precision != precisionOf(t.computes) {
+		return nil, fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
+	}
+	if err := checkChunks(t.Shapes(), x.Chunks); err != nil {
+		return nil, err
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer t.unlock()
+	r, back, err := t.again(x)
+	defer func() { back() }()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.goOn(ctx, r, batch); err != nil {
+		if ctx.Err() != nil {
+			t.pause(r)
+		}
+		return nil, err
+	}
+	reference := t.reference(x.Step, x.Trainer)
+	reference.Chunks, reference.Limits, reference.Shaky = slices.Clone(x.Chunks), audit.LocalLimits, true
+	t.bound(reference, r.begun)
+	if r.shaken {
+		t.blur(reference, r)
+	}
+	for i, w := range r.begun {
+		for j := range w {
+			w[j] -= r.ended[i][j]
+		}
+	}
+	fill(reference, t.layouts, r.begun, 1)
+	return reference, nil
+}
+
+// replay is a round that is made again, as far as it came.
+type replay struct {
+	step    uint32
+	trainer [32]byte
+	shaken  bool
+	begun   [][]float32 // the weights that the round began with
+	ended   [][]float32 // where its steps led; nil: not all are made
+	next    int         // step to be made
+
+	// Of one that was stopped, what the next step goes on from.
+	weights [][]float32
+	means   [][]float32
+	updates uint64
+}
+
+// again makes the model what it was when a round began, or, where the same was stopped, what it was then. What
+// is returned puts it back.
+func (t *LocalTrainer) again(x audit.Recomputation) (r *replay, back func(), err error) {
+	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.shaken == x.Shaken {
+		t.paused = nil
+		back = t.keepWeights()
+		copyAll(t.weights(), r.weights)
+		copyAll(t.inner.all(), r.means)
+		t.inner.updates = r.updates
+		t.changed()
+		return r, back, nil
+	}
+	if back, err = t.lookBack(x, t.unapply); err != nil {
+		return nil, back, err
+	}
+	if len(x.Applied) == 0 {
+		back = t.keepWeights()
+	}
+	t.inner.forget()
+	return &replay{step: x.Step, trainer: x.Trainer, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
+}
+
+// goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.
+func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
+	if r.ended == nil {
+		if _, r.next, err = t.steps(ctx, r.step, batch, r.next, false); err != nil {
+			return err
+		}
+		r.ended = cloneAll(t.weights())
+		if r.next = 0; r.shaken {
+			for i, w := range t.weights() {
+				shake(w, r.begun[i])
+			}
+			t.changed()
+			t.inner.forget()
+		}
+	}
+	if r.shaken {
+		_, r.next, err = t.steps(ctx, r.step, batch, r.next, false)
+	}
+	return err
+}
+
+// pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
+// which there is no room for copies it keeps nothing.
+func (t *LocalTrainer) pause(r *replay) {
+	if 4*t.Elements() > MaxForeseen {
+		return
+	}
+	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates
+	t.paused = r
+}
+
+func cloneAll(values [][]float32) [][]float32 {
+	all := make([][]float32, len(values))
+	for i, v := range values {
+		all[i] = slices.Clone(v)
+	}
+	return all
+}
+
+func copyAll(to, from [][]float32) {
+	for i, v := range from {
+		copy(to[i], v)
+	}
+}
+
+// shake makes of weights others that differ in their last bits, to both sides in turns that no tensor's shape
+// goes along with.
+func shake(to, weights []float32) {
+	const off = 1 << 4 // in the last place
+	state := uint32(1)
+	for i, w := range weights {
+		state = state*1664525 + 1013904223
+		bits := math.Float32bits(w)
+		if state>>31 == 0 {
+			bits += off
+		} else if bits<<1 >= 2*off { // as far as the sign is not changed
+			bits -= off
+		}
+		to[i] = math.Float32frombits(bits)
+	}
+}
+
+// shaking is how many times as far as shaken weights led elsewhere honest trainers may be apart. What differs for
+// one of them is a sample of what may.
+const shaking = 8
+
+// blur adds how far the present weights are from where steps led that began with others: in each chunk, and at
+// least as much of its update as in all of them together, since it is chance in which of them more differs.
+func (t *LocalTrainer) blur(reference *audit.Reference, r *replay) {
+	weights := t.weights()
+	off, updates := make([]float64, len(reference.Chunks)), make([]float64, len(reference.Chunks))
+	for i, c := range reference.Chunks {
+		tensor, within, _ := reference.Shapes.Find(c)
+		chunk := func(of [][]float32) []float32 { return t.layouts[tensor].Chunk(of[tensor], within, nil) }
+		begun, ended, shaken := chunk(r.begun), chunk(r.ended), chunk(weights)
+		off[i], updates[i] = distance(ended, shaken), distance(begun, ended)
+	}
+	share := 0.0
+	if whole := length(updates); whole > 0 {
+		share = length(off) / whole
+	}
+	for i := range off {
+		reference.Blur[i] += shaking * max(off[i], share*updates[i])
+	}
+}
+
+// distance is the L2 norm of the difference.
+func distance(a, b []float32) float64 {
+	squares := 0.0
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		squares += d * d
+	}
+	return math.Sqrt(squares)
+}
+
+// length is the L2 norm.
+func length(values []float64) float64 {
+	squares := 0.0
+	for _, v := range values {
+		squares += v * v
+	}
+	return math.Sqrt(squares)
+}
+
+// unseen is the part of a weight that its rounding may hide of how far it came: weights that are worked out are
+// off by a bit or two, and each step rounds.
+const unseen = 1.0 / (1 << 21)
+
+// bound fills in how far weights can have come in the chunks of a reference from what they were when the round
+// began.
+func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
+	widest, elements, largest := 0.0, 0, 0
+	var chunk []float32
+	for _, c := range reference.Chunks {
+		tensor, within, _ := reference.Shapes.Find(c)
+		chunk = t.layouts[tensor].Chunk(begun[tensor], within, chunk)
+		for _, w := range chunk {
+			widest = max(widest, math.Abs(float64(w)))
+		}
+		elements, largest = elements+len(chunk), max(largest, len(chunk))
+		reference.Blur = append(reference.Blur, unseen*norm([][]float32{chunk}))
+	}
+	// A power of two, so that auditors whose weights differ by a bit hold it for the same; twice as much at
+	// least, as weights were others in rounds before, and become others in this one.
+	_, exponent := math.Frexp(2 * (widest + t.farthest(reference.Step, 0)))
+	weight := math.Ldexp(1, exponent)
+	reference.Most = t.farthest(reference.Step, weight) * math.Sqrt(float64(elements))
+	const negligible = 1e-9
+	longest, factor := 0.0, 1.0
+	for s := reference.Step; s >= 1 && factor > negligible; s-- {
+		longest += factor * t.farthest(s, weight)
+		factor *= t.config.ErrorDecay
+	}
+	reference.Longest = longest * math.Sqrt(float64(largest))
+}
+
+// farthest is the most by which the steps of a round can move a weight that is at most so large.
+func (t *LocalTrainer) farthest(step uint32, weight float64) float64 {
+	return float64(t.lr(step)) * (t.quotients + float64(t.config.InnerSteps)*t.config.WeightDecay*weight)
+}
+
+// quotients is the most that the quotients of AdamW's two means come to in so many steps from zeros, by the
+// inequality of Cauchy and Schwarz: of each step it is
+//
+//	(1 − β₁)/(1 − β₁ᵗ) · √((1 − β₂ᵗ)/(1 − β₂)) · √(Σ (β₁²/β₂)ⁱ), i from 0 to t − 1
+func quotients(betas [2]float64, steps int) (sum float64) {
+	first, second, terms, term := 1.0, 1.0, 0.0, 1.0
+	for range steps {
+		first, second = first*betas[0], second*betas[1]
+		terms += term
+		if term = term * betas[0] * betas[0]; term > 0 {
+			term /= betas[1]
+		}
+		sum += (1 - betas[0]) / (1 - first) * math.Sqrt((1-second)/(1-betas[1])*terms)
+	}
+	return sum
+}
+
+// unapply moves every weight back by what move moved it.
+func (t *LocalTrainer) unapply(step uint32, results [][]codec.TensorResult) error {
+	weights := t.weights()
+	return t.moveEach(step, results, func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error {
+		moved := make([]float32, len(weights[i]))
+		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor, moved, p); err != nil {
+			return err
+		}
+		for j := range moved {
+			weights[i][j] -= moved[j]
+		}
+		return nil
+	})
+}

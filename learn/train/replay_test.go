@@ -1,0 +1,366 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// auditedLocal is a run of a trainer of local steps and a verifier that computes otherwise.
+type auditedLocal struct {
+	t                 *testing.T
+	trainer, verifier *LocalTrainer
+	roots             map[uint32][32]byte
+	newest            uint32          // step of the newest result that others hold
+	applied           []audit.Applied // newest first
+	waiting           []audit.Applied
+	shaken            bool
+	tamper            func() // with the weights that the steps led to; nil: nothing does
+	chunks            []uint32
+}
+
+func newAuditedLocal(t *testing.T, change func(o *Options)) *auditedLocal {
+	both := func(o *Options) {
+		o.Audited = true
+		o.Model = snapshotOf(t, splitConfig)
+		o.Optimizer.LocalSteps.ErrorDecay = 0.95
+	}
+	return &auditedLocal{
+		t: t, roots: map[uint32][32]byte{},
+		trainer: newLocalTrainer(t, both, func(o *Options) { o.MicroBatch = 1 }, change),
+		verifier: newLocalTrainer(t, both, func(o *Options) {
+			o.TrainerID = [32]byte{2}
+			o.MicroBatch = 4
+		}, change),
+	}
+}
+
+// round trains a round, opens it and settles it. Cheat changes the batch that is trained; nil: nothing does.
+func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat func(data.Batch) data.Batch) (payload []byte, opening audit.Opening) {
+	a.t.Helper()
+	trained := batch
+	if cheat != nil {
+		trained = cheat(batch)
+	}
+	payload, _, err := a.trainer.Train(a.t.Context(), step, trained, func(context.Context) error {
+		if a.tamper != nil {
+			a.tamper()
+		}
+		return nil
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	header, _, err := a.trainer.Decode(payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if header.Previous != a.newest || header.Precision != audit.F32.Code() {
+		a.t.Errorf("step %d: header %+v, want it to go on from %d", step, header, a.newest)
+	}
+	if opening, err = a.trainer.Open(step, a.opened()); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.trainer.Settle(step, held); err != nil {
+		a.t.Fatal(err)
+	}
+	now := audit.Applied{Step: step}
+	if held {
+		a.newest, a.roots[step] = step, header.Momentum
+		now.Payloads = [][]byte{payload}
+	}
+	a.waiting = append(a.waiting, now)
+	return payload, opening
+}
+
+func (a *auditedLocal) opened() []uint32 {
+	if a.chunks != nil {
+		return a.chunks
+	}
+	return allChunks(a.trainer.Shapes())
+}
+
+// settle applies the oldest round that waits, if it is due.
+func (a *auditedLocal) settle() {
+	a.t.Helper()
+	if uint32(len(a.waiting)) < a.trainer.ApplyLag() {
+		return
+	}
+	now := a.waiting[0]
+	a.waiting = a.waiting[1:]
+	for _, member := range []*LocalTrainer{a.trainer, a.verifier} {
+		if err := member.Apply(a.t.Context(), now.Step, now.Payloads, member == a.trainer && len(now.Payloads) > 0); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	a.applied = slices.Insert(a.applied, 0, now)
+}
+
+// audit lets the verifier check a round.
+func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
+	a.t.Helper()
+	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: a.shaken}
+	x.Weights = step - min(step, a.trainer.ApplyLag())
+	for _, applied := range a.applied {
+		if applied.Step > x.Weights {
+			x.Applied = append(x.Applied, applied)
+		}
+	}
+	before := digest(a.t, a.verifier)
+	reference, err := a.verifier.Recompute(a.t.Context(), x, batch)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if digest(a.t, a.verifier) != before {
+		a.t.Error("recomputing changed the verifier's model")
+	}
+	header, results, err := a.verifier.Decode(payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	claim := audit.Claim{Opening: opening, Result: results, Header: header, PreviousRoot: a.roots[opening.Previous]}
+	if !claim.Binds(a.verifier.Shapes(), x.Chunks) {
+		a.t.Errorf("step %d: the opening does not lead to the roots", step)
+	}
+	return reference.Check(claim)
+}
+
+// TestAuditsPassHonestLocalSteps whatever is held, at both lags, at once and some rounds later.
+func TestAuditsPassHonestLocalSteps(t *testing.T) {
+	for _, lag := range []uint8{1, 2} {
+		a := newAuditedLocal(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = lag })
+		type kept struct {
+			batch   data.Batch
+			payload []byte
+			opening audit.Opening
+		}
+		var all []kept
+		worst, chunk := 0.0, 0.0
+		for step := uint32(1); step <= 12; step++ {
+			batch := toyBatch(uint64(step)*8, uint64(step)*8+8)
+			payload, opening := a.round(step, batch, step%4 != 3, nil)
+			all = append(all, kept{batch, payload, opening})
+			for _, late := range []uint32{step, step - min(step-1, 5)} {
+				k := all[late-1]
+				report := a.audit(late, k.batch, k.payload, k.opening)
+				worst = max(worst, report.Error)
+				for _, c := range report.Chunks {
+					chunk = max(chunk, c.Error)
+				}
+				if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
+					t.Errorf("lag %d, step %d, audited in %d: %v, fault %v, error %v", lag, late, step, outcome, report.Fault, report.Error)
+				}
+			}
+			a.settle()
+		}
+		t.Logf("lag %d: largest error %.2g, of a chunk %.2g", lag, worst, chunk)
+	}
+}
+
+// TestAuditsPassWhatIsLearned: when a model has learned all that there is, its gradients are hardly more than
+// rounding, of which AdamW makes steps as long as any.
+func TestAuditsPassWhatIsLearned(t *testing.T) {
+	a := newAuditedLocal(t, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
+	type kept struct {
+		payload []byte
+		opening audit.Opening
+	}
+	var all []kept
+	batch, worst, chunk := toyBatch(8, 16), 0.0, 0.0
+	for step := uint32(1); step <= 90; step++ {
+		payload, opening := a.round(step, batch, true, nil)
+		if all = append(all, kept{payload, opening}); step%15 == 0 {
+			for _, late := range []uint32{step, step - 12} {
+				report := a.audit(late, batch, all[late-1].payload, all[late-1].opening)
+				worst = max(worst, report.Error)
+				for _, c := range report.Chunks {
+					chunk = max(chunk, c.Error)
+				}
+				if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
+					t.Errorf("step %d, audited in %d: %v, fault %v, error %v", late, step, outcome, report.Fault, report.Error)
+				}
+			}
+		}
+		a.settle()
+	}
+	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
+}
+
+// TestAuditsPassWhatRoundingChanges: with a learning rate at which nothing is learned, a bit more or less leads far
+// away within a round. So it does for who looks whether it does.
+func TestAuditsPassWhatRoundingChanges(t *testing.T) {
+	a := newAuditedLocal(t, func(o *Options) {
+		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
+	})
+	for step := uint32(1); step <= 3; step++ {
+		batch := toyBatch(uint64(step)*64, uint64(step)*64+64)
+		payload, opening := a.round(step, batch, true, nil)
+		for _, a.shaken = range []bool{false, true} {
+			report := a.audit(step, batch, payload, opening)
+			if outcome := report.Judge(audit.LocalLimits); (outcome == audit.Passed) != a.shaken {
+				t.Errorf("step %d, shaken %v: %v, fault %v, error %v", step, a.shaken, outcome, report.Fault, report.Error)
+			}
+		}
+		a.settle()
+	}
+}
+
+// TestLocalAttacks: what is not how far the steps lead is found, in whatever step it lies and whatever is done
+// to what was not sent before.
+func TestLocalAttacks(t *testing.T) {
+	const at = 4 // the round that is attacked
+	one := func(step int) func(data.Batch) data.Batch {
+		return func(batch data.Batch) data.Batch {
+			batch.Sequences = slices.Clone(batch.Sequences)
+			for i := range batch.Sequences {
+				if i*4/len(batch.Sequences) == step {
+					batch.Sequences[i] = slices.Clone(batch.Sequences[i])
+					slices.Reverse(batch.Sequences[i])
+				}
+			}
+			return batch
+		}
+	}
+	// What is added to how far the weights came, given what was not sent before.
+	added := func(change func(float32) float32) func(*LocalTrainer) {
+		return func(trainer *LocalTrainer) {
+			for i, tensor := range trainer.weights() {
+				for j := range tensor {
+					tensor[j] -= change(trainer.sums[i][j])
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		batch  func(data.Batch) data.Batch
+		tamper func(*LocalTrainer)
+		sent   func([]codec.TensorResult)
+		fault  audit.Fault
+		passes bool
+	}{
+		{name: "nothing", passes: true},
+		{name: "another batch in the first step", batch: one(0)},
+		{name: "another batch in the second step", batch: one(1)},
+		{name: "another batch in the last step", batch: one(3)},
+		{name: "turned what was not sent", tamper: added(func(v float32) float32 { return -1.9 * v }), fault: audit.FaultLength},
+		{name: "forgot what was not sent", tamper: added(func(v float32) float32 { return -0.95 * v })},
+		{name: "added a little", tamper: added(func(float32) float32 { return 1e-4 })},
+		{name: "added much", tamper: added(func(float32) float32 { return 1 }), fault: audit.FaultLength},
+		{name: "sent another sign", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Values[0] *= -1 }},
+		{name: "sent another unit", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Units[0]-- }},
+	} {
+		a := newAuditedLocal(t, func(*Options) {})
+		for step := uint32(1); step < at; step++ {
+			a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
+			a.settle()
+		}
+		if c.tamper != nil {
+			a.tamper = func() { c.tamper(a.trainer) }
+		}
+		batch := toyBatch(at*8, at*8+8)
+		payload, opening := a.round(at, batch, true, c.batch)
+		if c.sent != nil {
+			header, results, err := codec.DecodeLevels(payload, a.trainer.results, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.sent(results)
+			if payload, err = codec.EncodeLevels(header, a.trainer.results, 2, results); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, a.shaken = range []bool{false, true} {
+			report := a.audit(at, batch, payload, opening)
+			if outcome := report.Judge(audit.LocalLimits); (outcome == audit.Passed) != c.passes || report.Fault != c.fault {
+				t.Errorf("%s, shaken %v: %v, fault %v, error %v", c.name, a.shaken, outcome, report.Fault, report.Error)
+			} else {
+				t.Logf("%s, shaken %v: %v, fault %v, error %.3g", c.name, a.shaken, outcome, report.Fault, report.Error)
+			}
+		}
+	}
+}
+
+// stopping is a context that is cancelled after it was looked at so often.
+type stopping struct {
+	context.Context
+	looks int
+}
+
+func (s *stopping) Err() error {
+	if s.looks--; s.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestReplaysGoOn: a replay that is stopped again and again goes on where it was, and comes to the same bits; what
+// the trainer does meanwhile is not touched by it.
+func TestReplaysGoOn(t *testing.T) {
+	a := newAuditedLocal(t, func(*Options) {})
+	batch := toyBatch(8, 16)
+	a.round(1, batch, true, nil)
+	trained := uint32(1)
+	for _, shaken := range []bool{false, true} {
+		x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: shaken}
+		want, err := a.verifier.Recompute(t.Context(), x, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, stops := digest(t, a.verifier), 0
+		var got *audit.Reference
+		for got == nil {
+			if got, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); err != nil {
+				if stops++; stops > 20 || !errors.Is(err, context.Canceled) {
+					t.Fatalf("after %d stops: %v", stops, err)
+				}
+			}
+			if digest(t, a.verifier) != before {
+				t.Fatal("a replay that was stopped changed the model")
+			}
+			trained++
+			if _, _, err := a.verifier.Train(t.Context(), trained, toyBatch(80, 88), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !reflect.DeepEqual(got, want) || stops == 0 {
+			t.Errorf("shaken %v: after %d stops it came elsewhere", shaken, stops)
+		}
+		if a.verifier.paused != nil {
+			t.Error("something is still kept")
+		}
+	}
+}
+
+// TestQuotients: AdamW's steps stay within their bound, and come up to it.
+func TestQuotients(t *testing.T) {
+	if got := quotients([2]float64{0.9, 0.99}, 1); math.Abs(got-1) > 1e-12 {
+		t.Errorf("the first step is bounded by %v, want 1", got)
+	}
+	for _, betas := range [][2]float64{{0.9, 0.99}, {0.9, 0.999}, {0, 0.9}, {0.5, 0.9}} {
+		rapid.Check(t, func(t *rapid.T) {
+			m, v, moved, first, second := 0.0, 0.0, 0.0, 1.0, 1.0
+			steps := rapid.IntRange(1, 30).Draw(t, "steps")
+			for range steps {
+				g := rapid.SampledFrom([]float64{0, 1, -1, 1e-6, 1e3, 3}).Draw(t, "gradient")
+				m, v = betas[0]*m+(1-betas[0])*g, betas[1]*v+(1-betas[1])*g*g
+				first, second = first*betas[0], second*betas[1]
+				if v > 0 {
+					moved += m / (1 - first) / math.Sqrt(v/(1-second))
+				}
+			}
+			if most := quotients(betas, steps); math.Abs(moved) > most*(1+1e-9) {
+				t.Fatalf("betas %v: %d steps come to %v, the bound is %v", betas, steps, moved, most)
+			}
+		})
+	}
+}
