@@ -312,7 +312,7 @@ func TestSoloRejects(t *testing.T) {
 	solo("not a whole number of tokens", "--data-path", odd)
 	solo("the vocabulary has 256", "--data-path", foreign)
 	solo("max_position_embeddings is 32", "--seq-len", "33")
-	solo("want at least 1", "--total-batch", "0")
+	fail(t, exitUsage, "want at least 1", "solo", "--model", model, "--data-path", data, "--total-batch", "0")
 	solo("total_steps", "--warmup-steps", "50")
 	solo("not empty", "--save", occupied)
 	solo("not empty", "--save", model)

@@ -24,8 +24,8 @@ import (
 // needs is what taking part in a run takes of a machine, in bytes, as far as the run's definition says it.
 type needs struct {
 	model  uint64 // the weights, as they are sent and stored
-	memory uint64 // of the host: weights, gradient and momentum, and the logits of a micro batch; activations come on top
-	device uint64 // of a device that computes: weights, gradient and logits
+	memory uint64 // of the host: weights, gradient and momentum, and where the CPU computes what a micro batch takes
+	device uint64 // of a device that computes: weights, gradient, and what a micro batch takes
 	disk   uint64 // checkpoints that are kept, one that is written, and the optimizer's state
 	result uint64 // of a member in a round, about; 0: not known
 }
@@ -33,11 +33,37 @@ type needs struct {
 // f32 is the size of a parameter, a gradient and a momentum.
 const f32 = 4
 
+// step is how a micro batch is computed.
+type step struct {
+	microBatch int
+	size       uint64 // of an activation, in bytes
+	recompute  bool
+	device     bool // other than the CPU
+}
+
+// Logits that are made at once, in bytes: on the CPU and on other devices. See logits_at_once in learn/torch/shim/ends.cc.
+const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
+
+// working is what a micro batch has in memory at its end at least: activations that are kept, and logits.
+func (s step) working(of model.Description, seqLen uint32) uint64 {
+	tokens, most, kept := uint64(s.microBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
+	if s.device {
+		most = logitsOnDevice
+	}
+	if s.recompute {
+		kept = of.Recomputed
+	}
+	row := s.size * uint64(of.VocabSize)
+	return tokens*uint64(kept)*s.size + min(tokens*row, max(most, 64*row))
+}
+
 // needsOf computes what a run needs. keep is how many checkpoints stay; 0: all, of which one is counted; −1: none is saved.
-func needsOf(run config.Model, of model.Description, microBatch, keep int) needs {
-	weights := f32 * uint64(of.NumParameters)
-	logits := 2 * f32 * uint64(microBatch) * uint64(run.MaxSeqLen) * uint64(of.VocabSize) // and their gradient
-	n := needs{model: weights, memory: 3*weights + logits, device: 2*weights + logits}
+func needsOf(run config.Model, of model.Description, s step, keep int) needs {
+	weights, working := f32*uint64(of.NumParameters), s.working(of, run.MaxSeqLen)
+	n := needs{model: weights, memory: 3 * weights, device: 2*weights + working}
+	if !s.device {
+		n.memory += working
+	}
 	if d := run.Optimizer.Distro; d != nil {
 		if d.Lag() == 1 && weights <= train.MaxForeseen { // members keep a copy, to go on before a round is decided
 			n.memory += weights
@@ -132,7 +158,16 @@ func (t *trainers) tellNeeds(ctx context.Context, run config.Model, from coordin
 	if c.CheckpointDir != "" {
 		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
 	}
-	needsOf(run, of, c.MicroBatchSize, keep).tell(has, t.logger)
+	needsOf(run, of, c.step(has.device > 0), keep).tell(has, t.logger)
+}
+
+// step is how the command computes a micro batch. A type that is chosen later may be the smaller one.
+func (c *trainCommand) step(device bool) step {
+	s := step{microBatch: c.MicroBatchSize, size: f32, recompute: c.Recompute, device: device}
+	if c.ComputeDtype != "f32" {
+		s.size = 2
+	}
+	return s
 }
 
 // modelConfig returns the config.json of the run's model, from the place that it began at.

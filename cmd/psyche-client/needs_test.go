@@ -32,9 +32,14 @@ var quickstartDistro = config.Distro{CompressionTopK: 8, CompressionChunk: 64, Q
 func TestNeeds(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
-	n := needsOf(run, of, 2, 3)
-	weights, logits := 4*uint64(of.NumParameters), uint64(2*4*2*256*of.VocabSize)
-	if want := (needs{model: weights, memory: 4*weights + logits, device: 2*weights + logits, disk: 5 * weights, result: n.result}); n != want {
+	two := step{microBatch: 2, size: 4}
+	n := needsOf(run, of, two, 3)
+	// Of each token a layer keeps 256 that go in and 256 between its halves, 2·256 of queries and what is mixed, 2·128 of
+	// keys and values and 2·688 of the feed-forward layer, and one has the gradients of these; the head keeps 2·256.
+	const layer = 2*256 + 2*256 + 2*128 + 2*688
+	const kept = (3+1)*layer + 2*256
+	weights, working := 4*uint64(of.NumParameters), uint64(2*256*4*(kept+256))
+	if want := (needs{model: weights, memory: 4*weights + working, device: 2*weights + working, disk: 5 * weights, result: n.result}); n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
 	if n.result < 8334*8/10 || n.result > 8334*11/10 {
@@ -43,12 +48,34 @@ func TestNeeds(t *testing.T) {
 	lag := quickstartDistro
 	lag.ApplyLag = 2
 	run.Optimizer.Distro = &lag
-	if got := needsOf(run, of, 2, -1); got.memory != n.memory-weights || got.disk != 0 {
+	if got := needsOf(run, of, two, -1); got.memory != n.memory-weights || got.disk != 0 {
 		t.Errorf("where nothing is foreseen or saved: %+v", got)
 	}
 	lag.Quantize1Bit = false
-	if got := needsOf(run, of, 2, 0); got.result < 3*n.result || got.disk != 3*weights {
+	if got := needsOf(run, of, two, 0); got.result < 3*n.result || got.disk != 3*weights {
 		t.Errorf("with values in place of signs, and all checkpoints kept: %+v", got)
+	}
+}
+
+// TestWorking: with recomputing a layer keeps what goes into its halves, and one is computed again; activations of two bytes take half, and of a device's
+// memory the host has nothing; of a large vocabulary not all logits are there at once.
+func TestWorking(t *testing.T) {
+	_, of := quickstartModel(t)
+	run := config.Model{MaxSeqLen: 256}
+	all := step{microBatch: 64, size: 4}
+	if got, want := (step{microBatch: 64, size: 4, recompute: true}).working(of, 256), uint64(64*256*4*(3*2*256+2*(2*256+2*256+2*128+2*688)+2*256+256)); got != want {
+		t.Errorf("recomputed: %d, want %d", got, want)
+	}
+	if got := (step{microBatch: 64, size: 2}).working(of, 256); 2*got != all.working(of, 256) {
+		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
+	}
+	all.device = true
+	if got := needsOf(run, of, all, -1); got.memory != 3*got.model || got.device != 2*got.model+all.working(of, 256) {
+		t.Errorf("on a device: %+v", got)
+	}
+	of.Activations, of.VocabSize = 0, 128<<10
+	if got := (step{microBatch: 64, size: 4}).working(of, 256); got != logitsOnCPU {
+		t.Errorf("logits take %d bytes", got)
 	}
 }
 

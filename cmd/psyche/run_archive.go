@@ -111,7 +111,7 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 	if account.Sequence > s.Sequence {
 		what = fmt.Sprintf("the account is at event %d already", account.Sequence)
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %d transactions of run %s, %d events, verified; %s, %x\n", c.Output, s.Transactions, c.RunID, s.Sequence, what, s.Head)
+	_, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), what, s.Head)
 	return err
 }
 

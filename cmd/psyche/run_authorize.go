@@ -26,6 +26,9 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := somebody(grantee); err != nil {
+		return err
+	}
 	if err := c.submit(ctx, to, coordinator.Authorize{Grantee: coordinator.ClientID(grantee), Allowed: !c.Revoke}); err != nil {
 		return err
 	}
@@ -35,4 +38,12 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	}
 	_, err = fmt.Fprintf(to.out, "%s %s run %s\n", grantee, what, c.RunID)
 	return err
+}
+
+// somebody refuses the key of nobody, which the original takes for everybody's.
+func somebody(grantee identity.ID) error {
+	if grantee == (identity.ID{}) {
+		return usagef("the key %s is nobody's, and admits nobody: everybody may join a run that was begun without --permissioned", grantee)
+	}
+	return nil
 }

@@ -43,7 +43,7 @@ func (f actFlags) sayCost(ctx context.Context, to console, wanted asked) error {
 // settle waits until what was done on a chain stays, and says what it cost.
 func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) error {
 	costs := c.Costs()
-	if _, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %d transactions\n", admin.SOL(costs.Lamports), costs.Landed); err != nil {
+	if _, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %s\n", admin.SOL(costs.Lamports), count(uint64(costs.Landed), "transaction")); err != nil {
 		return err
 	}
 	if f.Commitment != "finalized" {
@@ -109,4 +109,12 @@ func checkRunID(runID string) error {
 		return usagef("--run-id has %d bytes, at most %d fit on a chain", len(runID), layout.MaxRunIDLength)
 	}
 	return nil
+}
+
+// count says how many there are of something.
+func count(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -64,7 +64,7 @@ func (c *runList) Run(ctx context.Context, to console) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(to.out, "%d runs of server %s\n", all, c.ServerAddr)
+	_, err = fmt.Fprintf(to.out, "%s of server %s\n", count(uint64(all), "run"), c.ServerAddr)
 	return err
 }
 

@@ -37,6 +37,6 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "%d delegates may join run %s\n", len(delegates), c.RunID)
+	_, err = fmt.Fprintf(to.out, "%s may join run %s\n", count(uint64(len(delegates)), "delegate"), c.RunID)
 	return err
 }

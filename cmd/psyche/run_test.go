@@ -172,7 +172,8 @@ func TestRunAdministration(t *testing.T) {
 	a.does(exitRefused, "has not authorized "+id(3), as(grantee, "set-delegates", id(4))...)
 	a.does(exitRefused, "may not do this; the run's join authority may, "+id(2), as(main, "authorize", id(3))...)
 	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
-	a.does(exitOK, "1 delegates", as(grantee, "set-delegates", id(4))...)
+	a.does(exitUsage, "is nobody's", as(join, "authorize", strings.Repeat("1", 32))...)
+	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(4))...)
 	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
 	a.does(exitOK, "may join no longer", as(join, "authorize", "--revoke", id(3))...)
 

@@ -38,7 +38,7 @@ func (e *stateEvents) prepare() error {
 		return nil
 	}
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
-		return fmt.Errorf("make events folder: %w", err)
+		return fmt.Errorf("--save-state-dir, or --events-dir where it is given: %w", err)
 	}
 	if e.main == "" {
 		return nil

@@ -164,7 +164,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitOK, "this costs 0.0000", as(main, "update-config", "--config-path", sampleState)...)
 	a.does(exitOK, "goes on", as(main, "set-paused", "--resume")...)
 	a.does(exitOK, "may join run p", as(join, "authorize", id(4))...)
-	a.does(exitOK, "1 delegates", as(grantee, "set-delegates", id(5))...)
+	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(5))...)
 	a.does(exitRefused, "is neither a member", as(main, "eject", id(4))...)
 	a.does(exitOK, "nothing was due", "run", "tick", "--run-id", "p", "--keypair", grantee)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
@@ -254,10 +254,10 @@ func TestPublishedSolanaCommands(t *testing.T) {
 		return append(as(key, args...), "--authority", id(2), "--commitment", "confirmed")
 	}
 	a.does(exitOK, "may join run r", second(other, "join-authorization-create", "--authorizer", main)...)
-	a.does(exitOK, "1 delegates", second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
+	a.does(exitOK, "1 delegate may join", second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
 	a.does(exitOK, "2 delegates", second(main, "join-authorization-delegate", "--delegates-added", id(8))...)
 	a.does(exitOK, "and 2 keys in its name: "+id(7), "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(1), "--authority", id(2))
-	a.does(exitOK, "1 delegates", second(main, "join-authorization-delegate", "--delegates-clear", "true", "--delegates-added", id(9))...)
+	a.does(exitOK, "1 delegate may join", second(main, "join-authorization-delegate", "--delegates-clear", "true", "--delegates-added", id(9))...)
 	a.does(exitOK, "may join no longer", second(other, "join-authorization-delete", "--authorizer", main)...)
 	a.does(exitOK, "SOL are back", second(other, "close-run")...)
 }

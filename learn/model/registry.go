@@ -28,6 +28,9 @@ type Description struct {
 	MaxTokens     int
 	NumParameters int64
 	Experts       bool // tokens are routed to some of many feed-forward layers
+
+	// Numbers that training keeps of each token for the backward pass, at least; Recomputed with Options.Recompute.
+	Activations, Recomputed int64
 }
 
 // Options say how a model computes; the zero value computes in f32.
@@ -72,7 +75,13 @@ var architectures = func() map[string]architecture {
 var dense = architecture{
 	describe: func(config []byte) (Description, error) {
 		c, err := llama.ParseConfig(config)
-		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c), c.Experts.Count > 0}, err
+		if err != nil {
+			return Description{}, err
+		}
+		return Description{
+			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: llama.NumParameters(c),
+			Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true),
+		}, nil
 	},
 	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 		c, err := llama.ParseConfig(config)
@@ -100,7 +109,11 @@ var deepSeek = architecture{
 		if err != nil {
 			return Description{}, err
 		}
-		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, deepseek.NumParameters(c), c.NumExperts > 0}, nil
+		kept := deepseek.Activations(c)
+		return Description{
+			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: deepseek.NumParameters(c),
+			Experts: c.NumExperts > 0, Activations: kept, Recomputed: kept,
+		}, nil
 	},
 	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 		c, err := deepseek.ParseConfig(config)
