@@ -12,12 +12,12 @@ import (
 	"github.com/psyche-go/psyche/node/handover"
 )
 
-// maxLent is how many commit points are shared at once: the newest, and one that it superseded while somebody may fetch it.
+// maxLent is how many commit points are shared at once: the newest, and one that it superseded while somebody fetches it.
 const maxLent = 2
 
 // handed are the commit points that members which come back into the running epoch can have from this
 // client. Each takes the room of a model: so it is shared when one of them asks for it, and for as long as
-// getting a model may take, if no two later ones are asked for. Whoever asks again and again costs one reading of a
+// getting a model may take; when a third one is asked for, one that nobody began to fetch gives way, or the oldest. Whoever asks again and again costs one reading of a
 // model for each commit point.
 type handed struct {
 	lent   []lent // oldest first
@@ -92,8 +92,9 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
 			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
 				if len(h.lent) == maxLent {
-					models.Unshare(h.lent[0].digest, s.Model.Checkpoint.Digest)
-					h.lent = h.lent[1:]
+					i := max(0, slices.IndexFunc(h.lent, func(l lent) bool { return !store.Shelf.Taken(l.digest) }))
+					models.Unshare(h.lent[i].digest, s.Model.Checkpoint.Digest)
+					h.lent = slices.Delete(h.lent, i, i+1)
 				}
 				m.Lent = true
 				h.lent = append(h.lent, lent{m.Digest, c.tasks.Now().Add(v.handOver())})
