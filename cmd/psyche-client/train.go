@@ -178,6 +178,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		MakeRoom:        network.GiveWay,
 		AcceptLoss:      c.AcceptLoss,
 		AuditIdle:       c.AuditIdle,
+		DiskHangs:       func() { endWithoutTheDisk(ctx, shown.close) },
 		FinalWait:       cmp.Or(c.FinalWait, -1),
 		Events:          events,
 		Logger:          logger,
@@ -193,11 +194,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
 		uploads.tell(events, logger)
 	}
-	err = member.Run(ctx)
-	if member.DiskHangs() {
-		endWithoutTheDisk(ctx, shown.close)
-	}
-	if err != nil {
+	if err := member.Run(ctx); err != nil {
 		return keepEvidence(err, c.CheckpointDir)
 	}
 	measuring.complete(ctx, c.FinalWait)

@@ -30,8 +30,6 @@ type Client interface {
 	// Spare reports whether the training has nothing for the trainer to do in the running round, and in
 	// the next one as far as that is known.
 	Spare() (now, next bool)
-	// Needed reports whether the running round can have no quorum if this client leaves.
-	Needed() bool
 	// SettleTime returns how long the tokens of a batch may take.
 	SettleTime() time.Duration
 }
@@ -84,6 +82,8 @@ type Options struct {
 	// Submit sends an action to the run unless the same is on its way or was answered a moment ago.
 	// Accepted runs in the loop.
 	Submit func(kind string, about any, action coordinator.Action, accepted func())
+	// Needed reports whether the running round can have no quorum if this client leaves.
+	Needed func() bool
 	Emit   func(event.Body)
 	Log    *slog.Logger
 }

@@ -271,7 +271,7 @@ func (a *Auditor) MayBegin() bool {
 	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true
 	}
-	if a.Client.Needed() {
+	if a.Needed() {
 		return false
 	}
 	a.Submit("withdraw", a.Client.State().Progress.Step, coordinator.Withdraw{Client: a.me}, func() {

@@ -29,7 +29,6 @@ type rig struct {
 	engine  *engine
 	tallies map[uint32]*tally.Tally
 	spare   bool
-	needed  bool
 	silent  bool // the accused opens to nobody
 	away    bool // and no result of it comes here any more
 
@@ -57,6 +56,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	r.Auditor = New(Options{
 		Key: clienttest.Key(1), Memory: 1 << 20, Tasks: &env.Tasks{Runtime: r.clock, Work: t.Context()}, Network: network{rig: r},
 		Data: clienttest.Data{}, Client: client{r}, Engine: r.engine, Log: slog.New(slog.DiscardHandler),
+		Needed: func() bool { return false },
 		Submit: func(kind string, _ any, a coordinator.Action, accepted func()) {
 			r.submitted[kind] = a
 			accepted()
@@ -145,7 +145,6 @@ func (c client) Round(step uint32) (*tally.Tally, tally.Commitment) {
 }
 func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
 func (c client) Spare() (now, next bool)   { return c.rig.spare, false }
-func (c client) Needed() bool              { return c.rig.needed }
 func (c client) SettleTime() time.Duration { return time.Minute }
 
 // engine is a trainer that is idle unless something was started.

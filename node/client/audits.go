@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/tally"
 )
 
@@ -21,6 +22,7 @@ func newAuditor(n *Node) *auditor.Auditor {
 	o := auditor.Options{
 		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
 		Client: auditedNode{n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
+		Needed: func() bool { return n.rounds.of[n.run.state.Progress.Step].isNeeded(&n.run, n.Draws) },
 	}
 	if folder := n.folder(); folder.Dir != "" {
 		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()
@@ -59,11 +61,29 @@ func (a auditedNode) Model() (step uint32, m auditor.Model) {
 	return 0, auditor.NoModel
 }
 
-// Needed implements auditor.Client. Whoever is not connected may be back too late. Where this client's own result is
-// one too many that nobody will have, it holds the others up instead.
-func (a auditedNode) Needed() bool {
-	v := &a.node.run
-	l := a.node.rounds.of[v.state.Progress.Step]
+// Spare implements auditor.Client.
+func (a auditedNode) Spare() (now, next bool) {
+	n := a.node
+	if n.rounds.replica == nil {
+		return false, false
+	}
+	s, foretold, lag := n.run.state, n.run.foretell(n.Draws), n.engine.Lag()
+	next = lag == 1 && foretold.step == s.Progress.Step+1 && !foretold.ok
+	l := n.rounds.of[s.Progress.Step]
+	switch {
+	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
+		return false, next
+	case l.Own(n.run.me) != nil && !l.trained:
+		return false, next
+	case lag > 1: // the next round's training begins in this one
+		return n.AuditIdle || !foretold.ok, next
+	}
+	return n.AuditIdle || l.Own(n.run.me) == nil, next
+}
+
+// isNeeded reports whether the running round can have no quorum if this client leaves. Whoever is not connected may be
+// back too late. Where this client's own result is one too many that nobody will have, it holds the others up instead.
+func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
 	if l == nil || !l.elected || l.Round.HasQuorum() {
 		return false
 	}
@@ -93,29 +113,9 @@ func (a auditedNode) Needed() bool {
 			if spoken[i] {
 				return false
 			}
-		} else if spoken[i] || v.healthy(id) && connected[id] && a.node.Draws.Elected(&l.Round, v.state.Config, i) {
+		} else if spoken[i] || v.healthy(id) && connected[id] && draws.Elected(&l.Round, v.state.Config, i) {
 			others++
 		}
 	}
 	return others < int(l.Round.WitnessesNeeded)
-}
-
-// Spare implements auditor.Client.
-func (a auditedNode) Spare() (now, next bool) {
-	n := a.node
-	if n.rounds.replica == nil {
-		return false, false
-	}
-	s, foretold, lag := n.run.state, n.run.foretell(n.Draws), n.engine.Lag()
-	next = lag == 1 && foretold.step == s.Progress.Step+1 && !foretold.ok
-	l := n.rounds.of[s.Progress.Step]
-	switch {
-	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
-		return false, next
-	case l.Own(n.run.me) != nil && !l.trained:
-		return false, next
-	case lag > 1: // the next round's training begins in this one
-		return n.AuditIdle || !foretold.ok, next
-	}
-	return n.AuditIdle || l.Own(n.run.me) == nil, next
 }

@@ -1,7 +1,10 @@
 package client
 
 import (
+	"log/slog"
 	"time"
+
+	"github.com/psyche-go/psyche/node/keep"
 )
 
 // How long a client that ends waits for a disk: a healthy one needs no more, and no longer for a large model than a
@@ -13,59 +16,69 @@ const (
 	slowFarewell = 10 * time.Second // then it is said that a client whose run is over waits for the disk
 )
 
-// DiskHangs reports whether Run gave up what was on its way to the disk: goroutines of this client wait for it still,
-// and whatever else needs that disk may wait as well.
-func (n *Node) DiskHangs() bool { return n.diskHangs }
+// farewell is the end of a client: what it waits for, and what it says then.
+type farewell struct {
+	own    *goroutines
+	saver  *keep.Saver
+	points *commitPoints
+	log    *slog.Logger
+	hangs  func() // is told that the disk is not waited for; may be nil
 
-// waitForTasks waits for all that was started and is to end now. It gives up what waits for a disk that does not answer, and
-// says what is not on it.
-func (n *Node) waitForTasks(own *goroutines) {
-	if n.diskHangs {
-		return
+	gaveUp bool
+}
+
+// wait waits for all that was started and is to end now. It gives up what waits for a disk that does not answer, says
+// what is not on it, and reports whether nothing was given up.
+func (f *farewell) wait() bool {
+	if f.gaveUp {
+		return false
 	}
-	steps, bytes := n.unwritten()
+	steps, bytes := f.unwritten()
 	limit := min(diskFarewell+time.Duration(bytes/slowHash)*time.Second, longestFarewell)
-	if n.diskHangs = !own.ended(limit, func() {
-		n.report.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", n.CheckpointDir, "models of steps", steps, "at most", limit)
-	}); !n.diskHangs {
-		return
+	if f.own.ended(limit, func() {
+		f.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", f.saver.Folder.Dir, "models of steps", steps, "at most", limit)
+	}) {
+		return true
 	}
-	n.report.log.Error("the disk does not answer: this client ends without waiting for it", "dir", n.CheckpointDir,
-		"not saved", steps, "newest that this client saved", n.saver.Wrote())
+	f.gaveUp = true
+	f.log.Error("the disk does not answer: this client ends without waiting for it", "dir", f.saver.Folder.Dir,
+		"not saved", steps, "newest that this client saved", f.saver.Wrote())
+	if f.hangs != nil {
+		f.hangs()
+	}
+	return false
 }
 
 // unwritten returns the steps of the models that are on their way to the disk, and how many bytes they have.
-func (n *Node) unwritten() (steps []uint32, bytes int) {
-	steps, bytes = n.saver.Unwritten()
-	disk := &n.rounds.points.disk
+func (f *farewell) unwritten() (steps []uint32, bytes int) {
+	steps, bytes = f.saver.Unwritten()
+	disk := &f.points.disk
 	writes := disk.hung
 	if disk.write != nil {
 		writes = append(writes[:len(writes):len(writes)], disk.write)
 	}
 	for _, w := range writes {
-		steps, bytes = append(steps, w.point.Step), bytes+n.rounds.points.size
+		steps, bytes = append(steps, w.point.Step), bytes+f.points.size
 	}
 	return steps, bytes
 }
 
-// sayLoss saves what can be saved still, and says what is lost when this client has left the run as the last one.
-func (n *Node) sayLoss(own *goroutines) {
-	if n.diskHangs {
-		return
-	}
+// sayLoss saves what can be saved still, and says what is lost when this client, whose newest step that is, has left the
+// run as the last one.
+func (f *farewell) sayLoss(v *view, newest uint32) {
 	saved := make(chan uint32, 1)
-	own.Run(func() func() {
-		_ = n.tasks.AtDisk(func() error {
-			n.saver.SaveNow()
-			saved <- max(n.saver.OnDisk(n.run.state), n.rounds.points.onDisk(n.run.state))
+	f.own.Run(func() func() {
+		_ = f.own.work.AtDisk(func() error {
+			f.saver.SaveNow()
+			saved <- max(f.saver.OnDisk(v.state), f.points.onDisk(v.state))
 			return nil
 		})
 		return func() {}
 	})
-	if n.waitForTasks(own); n.diskHangs {
+	if !f.wait() {
 		return
 	}
-	if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), <-saved); loss != "" {
-		n.report.log.Warn(loss)
+	if loss := v.loss(newest, <-saved); loss != "" {
+		f.log.Warn(loss)
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -11,18 +12,43 @@ import (
 	"github.com/psyche-go/psyche/node/handover"
 )
 
-// handed is the commit point that members which come back into the running epoch can have from this
-// client. It takes the room of a model: so it is shared when one of them asks for it, and for as long as
-// getting a model may take. Whoever asks again and again costs one reading of a model in that time.
+// maxLent is how many commit points are shared at once: the newest, and one that it superseded while somebody fetches it.
+const maxLent = 2
+
+// handed are the commit points that members which come back into the running epoch can have from this
+// client. Each takes the room of a model: so it is shared when one of them asks for it, and for as long as
+// getting a model may take; when a third one is asked for, one that nobody began to fetch gives way, or the oldest. Whoever asks again and again costs one reading of a
+// model for each commit point.
 type handed struct {
-	digest [32]byte // zero: none
-	until  time.Time
+	lent   []lent // oldest first
 	busy   bool
 	narrow uint32 // first step of an epoch in which there was no room for it beside the results of rounds; 0: none
 }
 
+// lent is a commit point that is shared.
+type lent struct {
+	digest [32]byte
+	until  time.Time
+}
+
 // giveWay ends the sharing for as long as an epoch runs: the rounds that run come before members that were away.
-func (h *handed) giveWay(epochStart uint32) { h.until, h.narrow = time.Time{}, epochStart }
+func (h *handed) giveWay(epochStart uint32) {
+	h.narrow = epochStart
+	for i := range h.lent {
+		h.lent[i].until = time.Time{}
+	}
+}
+
+// end stops sharing those that are over.
+func (h *handed) end(models *handover.Models, recorded [32]byte, over func(l lent) bool) {
+	h.lent = slices.DeleteFunc(h.lent, func(l lent) bool {
+		ends := over(l)
+		if ends {
+			models.Unshare(l.digest, recorded)
+		}
+		return ends
+	})
+}
 
 // handOver shares the run's commit point when a member asks for it, and ends that.
 func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchange.Store, network env.Network) {
@@ -30,10 +56,10 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 	commit, recorded := s.Epoch.Commit, s.Model.Checkpoint.Digest
 	store.History.Committed(commit.Step)
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
-	if running && h.digest != [32]byte{} && !c.tasks.Now().Before(h.until) {
-		models.Unshare(h.digest, recorded)
-		h.digest = [32]byte{}
-	}
+	now := c.tasks.Now()
+	h.end(models, recorded, func(l lent) bool {
+		return !running && s.RunState != coordinator.Cooldown || running && !now.Before(l.until)
+	})
 	var offered [32]byte
 	if running && !h.busy && h.narrow != s.Epoch.StartStep && commit.Step != 0 && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
 		offered = commit.Digest
@@ -65,7 +91,13 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 			case err != nil:
 				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
 			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
-				h.digest, h.until = m.Digest, c.tasks.Now().Add(v.handOver())
+				if len(h.lent) == maxLent {
+					i := max(0, slices.IndexFunc(h.lent, func(l lent) bool { return !store.Shelf.Taken(l.digest) }))
+					models.Unshare(h.lent[i].digest, s.Model.Checkpoint.Digest)
+					h.lent = slices.Delete(h.lent, i, i+1)
+				}
+				m.Lent = true
+				h.lent = append(h.lent, lent{m.Digest, c.tasks.Now().Add(v.handOver())})
 				models.Share(m, s.Model.Checkpoint.Digest)
 				c.report.log.Info("hands the commit point over to a member that came back", "step", commit.Step)
 				return

@@ -22,7 +22,7 @@ import (
 
 // Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
 // the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
-// when it returns, but for those that wait for a disk which does not answer (DiskHangs).
+// when it returns, but for those that wait for a disk which does not answer (Options.DiskHangs).
 // A Node runs once, on goroutines of its own: not with a Runtime among its options.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
@@ -30,9 +30,10 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, log: n.report.log, hangs: n.DiskHangs}
 	defer func() {
 		cancel()
-		if n.waitForTasks(own); n.diskHangs {
+		if !end.wait() {
 			return
 		}
 		if err := n.auditor.Close(); err != nil {
@@ -77,8 +78,9 @@ func (n *Node) Run(ctx context.Context) error {
 		if n.end == nil && n.seat.leaving.begun() && n.seat.leaving.over() {
 			n.withdraw(ctx)
 			cancel()
-			n.waitForTasks(own)
-			n.sayLoss(own)
+			if end.wait() {
+				end.sayLoss(&n.run, newestStep(n.rounds.replica, n.models.Held))
+			}
 			return context.Cause(ctx)
 		}
 	}

@@ -184,38 +184,47 @@ func damage(t *testing.T, dir string) {
 
 // lastRound has one of three clients killed in an epoch's last round but one, and started again in the last:
 // what it begins from is the commit point of the step before both.
-func lastRound(t *testing.T, lag uint32) (w *world, others []*member, back *member) {
+func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *world, left []*member, back *member) {
 	config := clienttest.Config(3)
 	config.RoundsPerEpoch, config.TotalSteps = 11, 22
 	w = newWorld(t, config, []byte(everyThird)...)
 	slow := func(o *options) { o.trainer.Duration, o.trainer.Lag = 3*time.Second, lag }
-	a, b, c := w.launch(0, slow), w.launch(1, slow), w.launch(2, slow)
+	for i := range 2 {
+		left = append(left, w.launch(i, func(o *options) {
+			if slow(o); others != nil {
+				others(i, o)
+			}
+		}))
+	}
+	c := w.launch(2, slow)
 	w.reach(10, coordinator.RoundTrain)
 	c.net.Close()
 	c.backend.Cut() // the host waits for who lost its connection
 	<-c.done
 	w.reach(11, coordinator.RoundTrain)
 	w.until("the commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 9 || s.Progress.Step > 11 })
-	return w, []*member{a, b}, w.launch(2, slow)
+	return w, left, w.launch(2, slow)
 }
 
-// TestReturnInTheLastRound: the replica hash after a commit point is known as soon as a quorum made results from
-// that model, so that a client which comes back from it has the running round's replica, and the epoch's model.
+// TestReturnInTheLastRound: the replica hash after a commit point is known, or follows from one before it, so that a
+// client which comes back from it has the running round's replica, and the epoch's model.
 func TestReturnInTheLastRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, others, back := lastRound(t, 1)
-		finishEqual(w, append(others, back)...)
-		if applied := all[event.Applied](back); len(applied) == 0 || applied[0].Step != 10 {
-			t.Errorf("applied %+v", applied)
-		}
-	})
+	for lag, first := range map[uint32]uint32{1: 10, 2: 9} {
+		synctest.Test(t, func(t *testing.T) {
+			w, others, back := lastRound(t, lag, nil)
+			finishEqual(w, append(others, back)...)
+			if applied := all[event.Applied](back); len(applied) == 0 || applied[0].Step != first {
+				t.Errorf("lag %d: applied %+v", lag, applied)
+			}
+		})
+	}
 }
 
-// TestReturnTooLate: where results are applied two rounds later nobody says in time what was applied since the commit
-// point. The client cannot have the epoch's model, and no Cooldown waits for it.
+// TestReturnTooLate: nobody tells the replica hash from which the commit point follows. The client cannot have the
+// epoch's model, and no Cooldown waits for it.
 func TestReturnTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, others, back := lastRound(t, 2)
+		w, others, back := lastRound(t, 2, lies(2))
 		w.reach(12, coordinator.Cooldown)
 		begun := time.Now()
 		w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })

@@ -37,8 +37,6 @@ type Node struct {
 	store   *exchange.Store  // what peers may ask for
 	report  *reporter
 	end     *ending // nil: it goes on
-
-	diskHangs bool // what this client has on its way to the disk is given up
 }
 
 // ending is how a client ended.

@@ -78,6 +78,10 @@ type Options struct {
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
+	// DiskHangs is told when Run gives up what is on its way to a disk that does not answer: goroutines of this client
+	// wait for it still, and whatever else needs that disk may wait as well. May be nil.
+	DiskHangs func()
+
 	Runtime       env.Runtime       // nil: goroutines and the wall clock
 	Announcements env.Announcements // nil: those of package wire, signed with Key
 	Draws         env.Draws         // nil: those of package coordinator

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -153,6 +155,54 @@ func TestLiarsNameNoReplica(t *testing.T) {
 					t.Errorf("%s witnessed round %d", identity.ID(m.id).Short(), e.Step)
 				}
 			}
+		}
+	})
+}
+
+// slowParts is a network over which each part of a model takes a while.
+type slowParts struct {
+	env.Network
+	takes time.Duration
+}
+
+func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	if size == 8 { // a tensor of the tests' model
+		time.Sleep(n.takes)
+	}
+	return n.Network.Fetch(ctx, hash, size, holders)
+}
+
+// TestSupersededCommitPointStays: a member on a slow line fetches a commit point that others supersede meanwhile, and that
+// another member asks for a later one does not take it away.
+func TestSupersededCommitPointStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(5)
+		config.RoundsPerEpoch, config.TotalSteps = 40, 40
+		w := newWorld(t, config, []byte(everyRound)...)
+		change := func(o *options) { large(o); o.trainer.Duration = time.Second }
+		var members []*member
+		for i := range 5 {
+			members = append(members, w.launch(i, change))
+		}
+		w.reach(5, coordinator.RoundTrain)
+		members[3].crash() // one after the other: each round keeps its quorum
+		w.reach(7, coordinator.RoundTrain)
+		members[4].crash()
+		w.reach(9, coordinator.RoundTrain)
+		var log journal
+		members[4] = w.launch(4, func(o *options) {
+			change(o)
+			log.keeps(o)
+			o.Network = slowParts{o.Network, 6 * time.Second}
+		})
+		w.reach(12, coordinator.RoundTrain)
+		members[3] = w.launch(3, change)
+		finishEqual(w, members...)
+		if failed := log.lines("is not to be had", "fetch part"); len(failed) > 0 {
+			t.Errorf("said %q", failed)
+		}
+		if ready := all[event.Ready](members[4]); len(ready) == 0 || ready[0].Source != "peers" || ready[0].Step < 6 || ready[0].Step > 11 {
+			t.Errorf("ready: %+v", ready)
 		}
 	})
 }

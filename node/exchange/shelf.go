@@ -18,6 +18,7 @@ type Shelf struct {
 	manifests map[[32]byte][]byte // digest → encoded manifest
 	offered   [32]byte            // digest of a model that is put here once a peer asks for it; zero: none
 	wanted    bool                // a peer asked for it
+	taken     map[[32]byte]bool   // manifests that a peer got
 }
 
 // shelved are the announcements of a round.
@@ -45,7 +46,7 @@ func (s *shelved) encode() []byte {
 
 // NewShelf returns an empty shelf.
 func NewShelf() *Shelf {
-	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte)}
+	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
 // PutBatch replaces the announcements of one of count batches of a round.
@@ -99,6 +100,14 @@ func (s *Shelf) DropManifest(digest [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.manifests, digest)
+	delete(s.taken, digest)
+}
+
+// Taken reports whether a peer got a manifest since it is here: it may be fetching the model.
+func (s *Shelf) Taken(digest [32]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken[digest]
 }
 
 // Offer names a model that is held but not here, which takes work; zero: none. It reports whether a peer
@@ -137,5 +146,6 @@ func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([
 		s.wanted = s.wanted || s.offered == [32]byte(request) && s.offered != [32]byte{}
 		return nil, fmt.Errorf("%w: model %x", ErrNotHeld, request[:8])
 	}
+	s.taken[[32]byte(request)] = true
 	return manifest, nil
 }

@@ -21,6 +21,7 @@ type Model struct {
 	Snapshot checkpoint.Snapshot    // only of models that peers may ask for
 	Manifest []byte                 // encoded
 	Blobs    [][32]byte             // that are shared for it
+	Lent     bool                   // it stays shared until Unshare, though a newer one is
 }
 
 // Publish gives the parts of a snapshot to the blob store.

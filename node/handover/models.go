@@ -93,19 +93,24 @@ func (m *Models) Renew(s *coordinator.State) {
 
 // Unshare stops sharing a model, unless it is the one that the run recorded.
 func (m *Models) Unshare(digest, recorded [32]byte) {
+	if model := m.Shared(digest); model != nil {
+		model.Lent = false
+	}
 	if digest != recorded {
 		m.keepShares(func(model *Model) bool { return model.Digest != digest })
 	}
 }
 
-// DropOld stops sharing what nobody can need any more: all but the newest model and the one
-// that the run recorded, or can go on from instead.
+// DropOld stops sharing what nobody can need any more: all but the newest model, the one
+// that the run recorded, or can go on from instead, and those that are lent.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
 	}
 	newest, spare := m.shares[len(m.shares)-1], m.spareFor(recorded)
-	m.keepShares(func(model *Model) bool { return model == newest || model == spare || model.Digest == recorded })
+	m.keepShares(func(model *Model) bool {
+		return model == newest || model == spare || model.Lent || model.Digest == recorded
+	})
 }
 
 // spareFor returns the newest model here that the run recorded earlier, as long as the one that it recorded
