@@ -152,7 +152,7 @@ func TestLiarsNameNoReplica(t *testing.T) {
 		for _, m := range members[1:] {
 			for _, e := range all[event.WitnessSent](m) {
 				if e.Step == test.round {
-					t.Errorf("%s witnessed round %d", identity.ID(m.id).Short(), e.Step)
+					t.Errorf("%s witnessed round %d", m.id.Short(), e.Step)
 				}
 			}
 		}
