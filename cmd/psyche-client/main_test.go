@@ -157,7 +157,7 @@ func TestNoSilentNumbers(t *testing.T) {
 		fail(t, exitFailure, "groups of threads together", "solo", "--model", model, "--data-path", data,
 			"--data-parallelism", groups[0], "--tensor-parallelism", groups[1])
 	}
-	fail(t, exitFailure, "--log-every is 0", "solo", "--model", model, "--data-path", data, "--log-every", "0")
+	fail(t, exitUsage, "--log-every is 0", "solo", "--model", model, "--data-path", data, "--log-every", "0")
 }
 
 func TestSoloAndEvaluate(t *testing.T) {
