@@ -27,7 +27,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 		clients = append(clients, c)
 	}
 	victim := clients[2]
-	victim.waitPhase("RoundTrain", 10)
+	victim.waitPhase("RoundTrain", 6)
 	time.Sleep(100 * time.Millisecond) // it trains
 	victim.kill(t)
 	died := time.Now()
@@ -48,7 +48,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 			again = e.Time
 			t.Logf("it has trained step %d %v after it was killed", trained.Step, again.Sub(died))
 		}
-		if applied, ok := e.Body.(event.Applied); ok && applied.Step > 10 && applied.Step <= 25 && applied.OwnCounted {
+		if applied, ok := e.Body.(event.Applied); ok && applied.Step > 6 && applied.Step <= 25 && applied.OwnCounted {
 			counted++
 		}
 	}
