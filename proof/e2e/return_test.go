@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestReturnWithinTheEpoch kills a client in round 10 of an epoch of 25 and starts it again: it
+// TestReturnWithinTheEpoch kills a client in round 6 of an epoch of 25 and starts it again: it
 // trains in the same epoch, and its results count. The others wait for it no longer than witnesses
 // are patient.
 func TestReturnWithinTheEpoch(t *testing.T) {
