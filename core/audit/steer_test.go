@@ -28,7 +28,7 @@ func TestCoarseValuesSteer(t *testing.T) {
 }
 
 // TestBlurHidesTurnedUpdates shows what docs/audit.md says is not found where rounding leads elsewhere: a turned
-// update is within a blur of twice its length, and is not within half of its length.
+// update is within a blur of twice its length, and is not within one of a fifth of it.
 func TestBlurHidesTurnedUpdates(t *testing.T) {
 	for blur, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {
 		update := []float32{1, 0}
