@@ -119,7 +119,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		return nil, err
 	}
 	defer t.unlock()
-	r, back, err := t.again(x)
+	r, back, err := t.again(x, batch.Hash())
 	defer func() { back() }()
 	if err != nil {
 		return nil, err
@@ -149,6 +149,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 type replay struct {
 	step    uint32
 	trainer [32]byte
+	batch   [32]byte // the hash of its tokens: those of another server may be others
 	shaken  bool
 	begun   [][]float32 // the weights that the round began with
 	ended   [][]float32 // where its steps led; nil: not all are made
@@ -162,8 +163,8 @@ type replay struct {
 
 // again makes the model what it was when a round began, or, where the same was stopped, what it was then. What
 // is returned puts it back.
-func (t *LocalTrainer) again(x audit.Recomputation) (r *replay, back func(), err error) {
-	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.shaken == x.Shaken {
+func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte) (r *replay, back func(), err error) {
+	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.batch == batch && r.shaken == x.Shaken {
 		t.paused = nil
 		back = t.keepWeights()
 		copyAll(t.weights(), r.weights)
@@ -179,7 +180,7 @@ func (t *LocalTrainer) again(x audit.Recomputation) (r *replay, back func(), err
 		back = t.keepWeights()
 	}
 	t.inner.forget()
-	return &replay{step: x.Step, trainer: x.Trainer, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
+	return &replay{step: x.Step, trainer: x.Trainer, batch: batch, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
 }
 
 // goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.

@@ -364,3 +364,27 @@ func TestQuotients(t *testing.T) {
 		})
 	}
 }
+
+// TestReplaysGoOnOnTheirBatchOnly: a replay of one batch, stopped half way, is not taken for that of another.
+func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
+	a := newAuditedLocal(t, func(*Options) {})
+	batch, other := toyBatch(8, 16), toyBatch(8, 16)
+	other.Sequences = slices.Clone(other.Sequences)
+	slices.Reverse(other.Sequences)
+	a.round(1, batch, true, nil)
+	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened()}
+	want, err := a.verifier.Recompute(t.Context(), x, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, other); !errors.Is(err, context.Canceled) || a.verifier.paused == nil || a.verifier.paused.next == 0 {
+		t.Fatalf("it was not stopped half way: %v", err)
+	}
+	got, err := a.verifier.Recompute(t.Context(), x, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Error("it went on from the steps of another batch")
+	}
+}
