@@ -148,7 +148,7 @@ func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string
 }
 
 // vouch looks whether a program is the known one before anything is signed for it: a signature lets it take what the
-// account of the key holds. What the nodes of a link show is no proof, so that is said as well.
+// account of the key holds. The answers of a link's nodes are no proof; docs/solana.md says so.
 func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transaction.PublicKey, logger *slog.Logger) error {
 	owner, err := chain.Vouch(ctx, at, program.ELF)
 	switch {

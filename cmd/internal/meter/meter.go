@@ -4,7 +4,7 @@
 //	m.At(done, all) // as often as one likes, from one goroutine at a time
 //	m.Done()
 //
-// What is over within two seconds says nothing. A terminal has one line, which is overwritten and taken away
+// Work that is over within two seconds says nothing. A terminal has one line, which is overwritten and taken away
 // at the end; a file has a line every ten seconds.
 package meter
 
