@@ -22,6 +22,7 @@ import (
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/p2pnet"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -56,6 +57,14 @@ func (s *saboteur) Publish(ctx context.Context, message []byte) error {
 		err = s.Network.Publish(ctx, wire.SignAnnouncement(s.key, a))
 	}
 	return errors.Join(err, s.Network.Publish(ctx, message))
+}
+
+// Request pushes no results: they have to be fetched from it.
+func (s *saboteur) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	if protocol == exchange.PushProtocol {
+		return nil, errors.New("kept back")
+	}
+	return s.Network.Request(ctx, to, protocol, request, maxResponse)
 }
 
 // serve answers for blobs in the place of the store: honestly, or it would be dropped, until it
