@@ -34,7 +34,7 @@ var DefaultTimes = Times{WithdrawGrace: DefaultGrace, RestartGrace: DefaultGrace
 
 // awaitReturn gives participants of a run that goes on after a start the time to come back.
 func (h *Host) awaitReturn(now Now) {
-	participants := h.Participants()
+	participants := h.participants()
 	if t := h.options.Times; len(participants) > 0 && t.WithdrawGrace >= 0 && t.RestartGrace > 0 {
 		h.holdUntil = now.Time.Add(t.RestartGrace)
 		for _, id := range participants {
@@ -49,7 +49,7 @@ func (h *Host) holding(now Now) bool {
 	if h.holdUntil.IsZero() {
 		return false
 	}
-	if now.Time.Before(h.holdUntil) && slices.ContainsFunc(h.Participants(), func(id identity.ID) bool { return !h.isLive(id) }) {
+	if now.Time.Before(h.holdUntil) && slices.ContainsFunc(h.participants(), func(id identity.ID) bool { return !h.isLive(id) }) {
 		return true
 	}
 	h.holdUntil = time.Time{}
@@ -73,7 +73,7 @@ func (h *Host) withdrawGone(now Now) {
 	}
 	missing := make(map[identity.ID]time.Time)
 	var withdrawn []identity.ID
-	for _, id := range h.Participants() {
+	for _, id := range h.participants() {
 		if h.isLive(id) {
 			continue
 		}
@@ -94,8 +94,15 @@ func (h *Host) withdrawGone(now Now) {
 }
 
 // Participants returns the healthy members and the pending clients; when the run is finished those
-// that were in its last epoch, as long as they are connected. Their order is that of the state.
+// that were in its last epoch, as long as they are connected. They ascend.
 func (h *Host) Participants() []identity.ID {
+	ids := h.participants()
+	slices.SortFunc(ids, func(a, b identity.ID) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(ids)
+}
+
+// participants returns them in the order of the state.
+func (h *Host) participants() []identity.ID {
 	if h.state.RunState == coordinator.Finished {
 		return slices.DeleteFunc(h.Seated(), func(id identity.ID) bool { return !h.isLive(id) })
 	}

@@ -62,7 +62,7 @@ type Record struct {
 type Update struct {
 	State        *coordinator.State // durable; the Host's own
 	Changed      bool               // it is another one than that of the update before
-	Participants []identity.ID      // whose addresses all may know
+	Participants []identity.ID      // whose addresses all may know, ascending
 }
 
 // Outlet is how a host speaks to connected clients.

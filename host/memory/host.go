@@ -1,11 +1,9 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -100,12 +98,13 @@ func (h *Host) State() coordinator.State {
 	return h.core.State().Clone()
 }
 
-// Tick does everything that is due, and reports whether anything was.
-func (h *Host) Tick() bool {
+// Tick does everything that is due, and returns how long the host may sleep then: at most a beat,
+// since the clock may be set.
+func (h *Host) Tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed, _ := h.core.Tick(h.clock())
-	return changed
+	_ = h.core.Tick(h.clock()) // its draws have no end
+	return h.core.Sleep(h.clock(), beat)
 }
 
 // clock returns the time of the run: nothing here waits for any other. The caller holds mu.
@@ -114,27 +113,13 @@ func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
 // Run ticks when something is due until ctx ends. It looks at least once in a beat whether
 // the clock was set.
 func (h *Host) Run(ctx context.Context, beat time.Duration) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
-		case <-timer.C:
+		case <-time.After(h.Tick(beat)):
 		case <-h.applied:
 		case <-ctx.Done():
-			return
 		}
-		timer.Reset(h.runDue(beat))
 	}
-}
-
-// runDue does what is due, and returns how long the host may sleep.
-func (h *Host) runDue(beat time.Duration) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.core.Due(h.clock()) <= 0 {
-		_, _ = h.core.Tick(h.clock())
-	}
-	return h.core.Sleep(h.clock(), beat)
 }
 
 // Apply applies an action that the host signs, such as SetPaused.
@@ -205,11 +190,10 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 }
 
 // peers returns the addresses of those that take part. The caller holds mu.
-func (h *Host) peers() []backend.Peer {
-	var peers []backend.Peer
-	for _, id := range slices.SortedFunc(maps.Keys(h.clients), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		if h.core.State().TakesPart(coordinator.ClientID(id)) {
-			peers = append(peers, backend.Peer{ID: id, Addrs: h.clients[id].addrs})
+func (h *Host) peers() (peers []backend.Peer) {
+	for _, id := range h.core.Participants() {
+		if c := h.clients[id]; c != nil {
+			peers = append(peers, backend.Peer{ID: id, Addrs: c.addrs})
 		}
 	}
 	return peers

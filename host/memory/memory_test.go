@@ -46,7 +46,7 @@ func TestSameSeedSameRun(t *testing.T) {
 		}
 		for range 10 {
 			now += 30_000
-			h.Tick()
+			h.Tick(time.Second)
 		}
 		state := h.State()
 		if state.Progress.Epoch == 0 && state.CurrentRound() == nil {

@@ -22,28 +22,26 @@ type Prompt struct {
 // refused.
 func (p *Prompt) Submit(now core.Now, a wire.SignedAction, from core.Origin) error {
 	p.Host.Submit(now, a, from)
-	_, err := p.settle(now)
-	return cmp.Or(err, p.answer)
+	return cmp.Or(p.settle(now), p.answer)
 }
 
 // Act applies an action of the host's own, and returns why it was refused.
 func (p *Prompt) Act(now core.Now, a coordinator.Action) error {
 	refused := p.Host.Act(now, a)
-	_, err := p.settle(now)
-	return cmp.Or(refused, err)
+	return cmp.Or(refused, p.settle(now))
 }
 
-// Tick does what is due, and reports whether anything was. After an error the host can do nothing more.
-func (p *Prompt) Tick(now core.Now) (changed bool, err error) {
+// Tick does what is due. After an error the host can do nothing more.
+func (p *Prompt) Tick(now core.Now) error {
 	p.Host.Tick(now)
 	return p.settle(now)
 }
 
 // settle publishes and answers.
-func (p *Prompt) settle(now core.Now) (changed bool, err error) {
+func (p *Prompt) settle(now core.Now) error {
 	records, err := p.Ready()
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, r := range records {
 		if p.Keep != nil {
@@ -52,7 +50,7 @@ func (p *Prompt) settle(now core.Now) (changed bool, err error) {
 	}
 	p.answer = nil
 	p.Advance(now, p)
-	return len(records) > 0, nil
+	return nil
 }
 
 // Publish implements core.Outlet.

@@ -166,20 +166,11 @@ func (h *host) saveCerts() {
 	}
 }
 
-// noteLog tells connections how much of the journal they may read.
-func (h *host) noteLog() {
-	if h.store.keeps() {
-		h.logSize.Store(h.store.journal.Size())
-	}
-}
-
-// noteCommit tells how long it took to make durable what was accepted, if anything was.
-func (h *host) noteCommit(took time.Duration) {
-	before := h.logSize.Load()
-	h.noteLog()
-	if h.logSize.Load() != before {
-		h.emit(Event{Kind: EventCommitted, Took: took, Phase: h.phaseNow()})
-	}
+// noteLog tells connections how much of the journal they may read, and reports whether that is
+// more than before.
+func (h *host) noteLog() (grown bool) {
+	size := h.store.journal.Size()
+	return h.store.keeps() && h.logSize.Swap(size) != size
 }
 
 // alive notes that loop works.
@@ -215,10 +206,13 @@ func (h *host) step(ctx context.Context, group []request) error {
 	if err := h.commit(ctx); err != nil {
 		return err
 	}
+	took := time.Since(began)
 	if len(group) > 0 {
-		h.server.metrics.commit.Observe(time.Since(began).Seconds())
+		h.server.metrics.commit.Observe(took.Seconds())
 	}
-	h.noteCommit(time.Since(began))
+	if h.noteLog() {
+		h.emit(Event{Kind: EventCommitted, Took: took, Phase: h.phaseNow()})
+	}
 	if err := h.advance(group); err != nil {
 		return err
 	}

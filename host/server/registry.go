@@ -1,9 +1,6 @@
 package server
 
 import (
-	"bytes"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -183,25 +180,21 @@ func (r *registry) wakeAll() {
 	}
 }
 
-// peers returns the addresses of the participants in ascending order of their ids, and
-// forgets those of everybody else who is not connected.
-func (r *registry) peers(taking []identity.ID) []backend.Peer {
-	participants := make(map[identity.ID]bool, len(taking))
-	for _, id := range taking {
-		participants[id] = true
-	}
+// peers returns the addresses of the participants in their order, and forgets those of everybody
+// else who is not connected.
+func (r *registry) peers(participants []identity.ID) (peers []backend.Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.addrs, func(id identity.ID, _ []string) bool {
-		return r.live[id] == nil && !participants[id]
-	})
-	var peers []backend.Peer
-	for id, addrs := range r.addrs {
-		if participants[id] {
-			peers = append(peers, backend.Peer{ID: id, Addrs: addrs})
+	kept := make(map[identity.ID][]string, len(r.addrs))
+	for id := range r.live {
+		kept[id] = r.addrs[id]
+	}
+	for _, id := range participants {
+		if addrs, known := r.addrs[id]; known {
+			peers, kept[id] = append(peers, backend.Peer{ID: id, Addrs: addrs}), addrs
 		}
 	}
-	slices.SortFunc(peers, func(a, b backend.Peer) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	r.addrs = kept
 	return peers
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -41,8 +40,7 @@ type host struct {
 	base    *coordinator.State   // as the disk has it; never modified
 	starts  map[uint32]wire.Head // of the journal at the starts of rounds, signed
 	update  *backend.Update      // newest published
-	version uint64               // of update
-	sent    []uint64             // per client: version it was sent
+	sent    []*backend.Update    // per client: the newest it was sent
 	alarm   uint64               // number of the newest one: only that counts
 	lying   lying                // where the host is of the gang
 	changed bool                 // connections have come or gone since the host looked
@@ -54,21 +52,16 @@ func newHost(w *world) *host {
 	binary.LittleEndian.PutUint64(secret[:], source.Next())
 	h := &host{
 		world: w, random: source, draws: hashchain.New(secret, int(w.plan.Config.TotalSteps)+1),
-		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
+		sent: make([]*backend.Update, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
 	h.checker = check.New(&w.view, h)
 	return h
 }
 
-// clock returns the host's time in Unix milliseconds.
-func (h *host) clock() uint64 {
-	t := scenario.ClockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
-	return uint64(max(t, 1))
-}
-
 // now returns the time as the host sees it.
 func (h *host) now() core.Now {
-	return core.Now{Time: scenario.ClockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
+	t := scenario.ClockStart.Add(time.Duration(h.world.now))
+	return core.Now{Time: t, Clock: uint64(max(t.UnixMilli()+h.offset, 1))}
 }
 
 // start starts the host unless it runs: it reads its journal, or begins the run.
@@ -282,7 +275,7 @@ func (h *host) advance() { h.Advance(h.now(), h) }
 // show sends what was published to every connected client that does not have it.
 func (h *host) show() {
 	for i, m := range h.world.machines {
-		if h.update != nil && m.history() == h && h.Connected(i) && h.sent[i] != h.version {
+		if h.update != nil && m.history() == h && h.Connected(i) && h.sent[i] != h.update {
 			h.send(m.process)
 		}
 	}
@@ -368,12 +361,10 @@ func (h *host) Publish(u core.Update) {
 	for i, id := range u.Participants {
 		peers[i] = backend.Peer{ID: id}
 	}
-	slices.SortFunc(peers, func(a, b backend.Peer) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	same := func(a, b backend.Peer) bool { return a.ID == b.ID }
 	if !u.Changed && slices.EqualFunc(peers, h.update.Peers, same) {
 		return
 	}
-	h.version++
 	state := u.State.Clone()
 	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
 	h.checker.Published(h.Log().Head().Index)
@@ -381,13 +372,13 @@ func (h *host) Publish(u core.Update) {
 
 // greet makes sure that a client that has just connected gets the newest update.
 func (h *host) greet(p *process) {
-	h.sent[p.machine.Index] = 0
+	h.sent[p.machine.Index] = nil
 	h.reconnected()
 }
 
 // send sends the newest update. Updates of one connection keep their order.
 func (h *host) send(p *process) {
-	h.sent[p.machine.Index] = h.version
+	h.sent[p.machine.Index] = h.update
 	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
 	p.updateAt = at
 	p.put(item{at: at, update: h.update})

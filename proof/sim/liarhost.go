@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
 )
 
@@ -105,7 +106,7 @@ func (h *host) foresee(without *machine) int {
 		}
 	}
 	draw, _, _ := h.draws.Opening(next.DrawCommitment)
-	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.State().Progress.Step {
+	if next.Tick(h.now().Clock, draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.State().Progress.Step {
 		return -1
 	}
 	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
@@ -118,7 +119,7 @@ func (h *host) stalls() bool {
 		return false
 	}
 	next := h.State().Clone()
-	next.Tick(h.clock(), [32]byte{})
+	next.Tick(h.now().Clock, [32]byte{})
 	if next.RunState != coordinator.Warmup || !h.world.cast.Overrun(next.Epoch.Clients) {
 		h.lying.asked = 0
 		return false
@@ -158,7 +159,7 @@ func (h *host) fork() {
 	w.other = &other
 	other.disk = h.disk.Clone()
 	other.inbox, other.update = nil, nil
-	other.sent = make([]uint64, len(h.sent))
+	other.sent = make([]*backend.Update, len(h.sent))
 	other.starts, other.random = maps.Clone(h.starts), random.New(w.options.Seed, "host of another history")
 	other.checker = h.checker.Clone(&other)
 	times := core.DefaultTimes

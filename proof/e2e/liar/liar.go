@@ -276,7 +276,7 @@ func (h *Host) step(n uint64) (hangUp bool) {
 	now := h.now()
 	for i, b := range h.branches {
 		now := h.nowOf(i, now)
-		if _, err := b.core.Tick(now); err != nil {
+		if err := b.core.Tick(now); err != nil {
 			panic(err)
 		}
 	}
