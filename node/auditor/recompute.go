@@ -45,6 +45,9 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		}
 		var report audit.Report
 		if err == nil {
+			if m.accuses {
+				reference = reference.Wider()
+			}
 			report = reference.Check(claim)
 		}
 		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
