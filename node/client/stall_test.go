@@ -129,8 +129,15 @@ func TestNoRoom(t *testing.T) {
 				w := newWorld(t, clienttest.Config(3))
 				a, b, d := w.launch(0, nil), w.launch(1, nil), w.launch(3, nil)
 				w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
-				c := w.launch(2, func(o *options) { o.Network = &cramped{o.Network, limit} })
+				var said journal
+				c := w.launch(2, func(o *options) {
+					o.Network = &cramped{o.Network, limit}
+					said.keeps(o)
+				})
 				c.wait()
+				if warned := len(said.lines("WARN", "no memory for a result", "--max-blob-memory")); (warned > 0) != (what == "results") {
+					t.Errorf("warned %d times of results", warned)
+				}
 				if !errors.Is(c.err, env.ErrNoRoom) || !strings.Contains(c.err.Error(), "--max-blob-memory") {
 					t.Errorf("ended with %v", c.err)
 				}

@@ -52,8 +52,12 @@ type Fetcher struct {
 	// Received is how many bytes of results came.
 	Received uint64
 
-	storeLoses bool // the blob store has lost what it was given to keep
+	storeLoses bool      // the blob store has lost what it was given to keep
+	warned     time.Time // when it was said that there is no memory for results
 }
+
+// warnPause is the time between two warnings of one kind.
+const warnPause = time.Minute
 
 // New returns a fetcher that has begun nothing.
 func New(o Options) *Fetcher {
@@ -181,6 +185,11 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	noRoom := errors.Is(err, env.ErrNoRoom)
 	if noRoom {
 		f.Owner.NoRoom()
+		if now := f.Tasks.Now(); f.warned.IsZero() || now.Sub(f.warned) >= warnPause {
+			f.warned = now
+			f.Log.Warn("no memory for a result of another member: rounds wait for it, and batches are lost, until there is",
+				"step", b.Round.Step, "result_bytes", c.Size, "remedy", "a larger --max-blob-memory")
+		}
 	}
 	if !s.Contains(c) { // displaced meanwhile
 		if err == nil {
