@@ -41,7 +41,7 @@ func SnapshotPath(dir, runID string) string {
 type store struct {
 	log          *follow.Follower
 	draws        *draws           // nil when the run is over
-	journal      *journal.Journal // nil when nothing is kept
+	journal      *journal.Journal // a temporary one when nothing is kept
 	journalPath  string
 	snapshotPath string
 	unsaved      int      // records since the newest snapshot

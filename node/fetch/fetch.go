@@ -56,7 +56,7 @@ type Fetcher struct {
 	warned     time.Time // when it was said that there is no memory for results
 }
 
-// warnPause is the time between two warnings of one kind.
+// warnPause is the time between two warnings that there is no memory for results.
 const warnPause = time.Minute
 
 // New returns a fetcher that has begun nothing.
@@ -185,7 +185,7 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	noRoom := errors.Is(err, env.ErrNoRoom)
 	if noRoom {
 		f.Owner.NoRoom()
-		if now := f.Tasks.Now(); f.warned.IsZero() || now.Sub(f.warned) >= warnPause {
+		if now := f.Tasks.Now(); now.Sub(f.warned) >= warnPause {
 			f.warned = now
 			f.Log.Warn("no memory for a result of another member: rounds wait for it, and batches are lost, until there is",
 				"step", b.Round.Step, "result_bytes", c.Size, "remedy", "a larger --max-blob-memory")
