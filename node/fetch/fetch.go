@@ -170,6 +170,9 @@ func (f *Fetcher) begin(w Want, t Terms, brought []byte) {
 			if err == nil && brought == nil { // what came unasked says nothing of how fast peers answer
 				f.measure(len(payload), took)
 			}
+			if errors.Is(err, env.ErrNoRoom) {
+				f.warnOfMemory(b, c, t.Trainer.ApplyLag())
+			}
 			f.fetched(b, s, c, payload, err, invalid)
 			if !kept && c.State == tally.Held {
 				c.Payload = payload
@@ -185,11 +188,6 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	noRoom := errors.Is(err, env.ErrNoRoom)
 	if noRoom {
 		f.Owner.NoRoom()
-		if now := f.Tasks.Now(); now.Sub(f.warned) >= warnPause {
-			f.warned = now
-			f.Log.Warn("no memory for a result of another member: rounds wait for it, and batches are lost, until there is",
-				"step", b.Round.Step, "result_bytes", c.Size, "remedy", "a larger --max-blob-memory")
-		}
 	}
 	if !s.Contains(c) { // displaced meanwhile
 		if err == nil {
@@ -219,6 +217,20 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 		b.Hold(s, c, uint32(len(payload))) // which its trainer may have said differently
 		f.Owner.Held(b, s, c)
 	}
+}
+
+// warnOfMemory says, once in a while, that the memory for blobs is too small, and what it takes at least: the results of
+// the rounds that wait to be applied, of one that is decided and of one that runs.
+func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
+	now := f.Tasks.Now()
+	if now.Sub(f.warned) < warnPause {
+		return
+	}
+	f.warned = now
+	least := uint64(len(b.Slots)) * uint64(c.Size) * uint64(lag+2)
+	f.Log.Warn("no memory for a result of another member: rounds wait for it, and batches are lost, until there is",
+		"step", b.Round.Step, "result_bytes", c.Size, "results", len(b.Slots),
+		"remedy", fmt.Sprintf("a --max-blob-memory of %d MiB at least, or a --blob-dir, which takes what the memory cannot", least>>20+1))
 }
 
 // Read reads what counts from the blob store, which may have it on the disk: kept in memory

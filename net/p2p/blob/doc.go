@@ -1,7 +1,7 @@
 // Package blob moves immutable payloads between members by their BLAKE3 hash.
 //
 // A Store holds payloads, small ones in memory and large ones in a folder if it has one,
-// and serves them to the members of a p2p.Node. Fetch gets a payload from all its holders
+// each in the other place when its own is full, and serves them to the members of a p2p.Node. Fetch gets a payload from all its holders
 // at once, in ranges, and checks every 16 KiB against the hash before it counts, so that
 // no holder can make us keep a wrong byte, what one holder delivered is never fetched
 // again from another, nor after a restart, and a holder that sent wrong bytes is known by

@@ -11,8 +11,8 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// spillSize is the smallest payload that goes to the disk when there is a folder for it:
-// parts of a model do, most results of a round do not.
+// spillSize is the smallest payload that goes to the disk first when there is a folder for
+// it: parts of a model do, most results of a round do not, unless the memory is full.
 const spillSize = 1 << 20
 
 // Errors of a store.
@@ -35,15 +35,16 @@ func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 // Options are what a store is made from.
 type Options struct {
 	MaxMemory int64 // bytes
-	// Dir is the folder for payloads of 1 MiB and more, one store's at a time; empty: all
-	// stay in memory. What it holds of an earlier process is used again.
+	// Dir is the folder for payloads of 1 MiB and more, and for smaller ones that find no
+	// room in memory, one store's at a time; empty: all stay in memory. What it holds of an
+	// earlier process is used again.
 	Dir     string
 	MaxDisk int64        // bytes in Dir
 	Logger  *slog.Logger // may be nil
 }
 
 // Store holds payloads, the small ones in memory, the large ones in a folder if it has
-// one. A payload that is retained stays until Drop; others, and what is there of
+// one, and each where the other has room when its own place has none. A payload that is retained stays until Drop; others, and what is there of
 // payloads that are not complete, stay until the room is needed, oldest first.
 //
 // The limits are for what comes from others: Fetch fails with ErrFull rather than exceed
@@ -122,45 +123,66 @@ func cost(size uint64) int64 {
 // Put retains data and returns its hash. The caller must not modify data any more.
 func (s *Store) Put(data []byte) Hash {
 	outboard, sum := bao.EncodeBuf(data, group, true)
-	h := Hash(sum)
-	s.mu.Lock()
-	held := s.blobs[h] != nil
-	toDisk := !held && s.spills(uint64(len(data))) && s.disk.makeRoom(cost(uint64(len(data))))
-	if toDisk {
-		s.disk.used += cost(uint64(len(data)))
-	}
-	s.mu.Unlock()
-	if toDisk {
-		if err := s.folder.write(h, data); err != nil {
-			s.logger.Warn("blob: keep in memory what could not be written", "blob", h.Short(), "bytes", len(data), "err", err)
-			s.giveBack(&s.disk, uint64(len(data)))
-			toDisk = false
-		}
-	}
+	e := &entry{hash: Hash(sum), size: uint64(len(data)), data: data, outboard: made(outboard)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch e := s.blobs[h]; {
-	case e != nil: // it was here, or came meanwhile
-		if toDisk {
-			s.disk.used -= cost(e.size)
+	if s.blobs[e.hash] == nil {
+		if e.room = s.roomFor(e.size); e.room == nil {
+			e.room = &s.memory
 		}
-	case toDisk:
-		s.insert(&entry{hash: h, size: uint64(len(data)), room: &s.disk, outboard: made(outboard)})
-	default:
-		s.memory.makeRoom(cost(uint64(len(data))))
-		s.memory.used += cost(uint64(len(data)))
-		s.insert(&entry{hash: h, size: uint64(len(data)), data: data, room: &s.memory, outboard: made(outboard)})
+		e.room.used += cost(e.size)
+		if e.room == &s.disk {
+			s.write(e)
+		}
+		if s.blobs[e.hash] == nil {
+			s.insert(e)
+		} else { // it came while it was written
+			e.room.used -= cost(e.size)
+			if e.data == nil && s.blobs[e.hash].data != nil {
+				s.folder.remove(e.hash)
+			}
+		}
 	}
-	s.retain(h)
-	return h
+	s.retain(e.hash)
+	return e.hash
+}
+
+// write moves a new payload from memory into its file. What cannot be written stays in
+// memory, whatever the limit. s.mu is held, and not while it writes.
+func (s *Store) write(e *entry) {
+	s.mu.Unlock()
+	err := s.folder.write(e.hash, e.data)
+	s.mu.Lock()
+	if err == nil {
+		e.data = nil
+		return
+	}
+	s.logger.Warn("blob: keep in memory what could not be written", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.disk.used -= cost(e.size)
+	s.memory.makeRoom(cost(e.size))
+	s.memory.used += cost(e.size)
+	e.room = &s.memory
 }
 
 func made(outboard []byte) func() ([]byte, error) {
 	return func() ([]byte, error) { return outboard, nil }
 }
 
-// spills reports whether a payload belongs on the disk.
-func (s *Store) spills(size uint64) bool { return s.folder != nil && size >= spillSize }
+// roomFor makes room for a payload and says where: large ones go to the disk and small ones
+// to the memory, and where that has no room, to the other. It is nil when neither has.
+// s.mu is held.
+func (s *Store) roomFor(size uint64) *room {
+	first, second := &s.memory, &s.disk
+	if size >= spillSize {
+		first, second = second, first
+	}
+	for _, r := range []*room{first, second} {
+		if r.makeRoom(cost(size)) {
+			return r
+		}
+	}
+	return nil
+}
 
 // insert adds a payload whose cost is in used already; s.mu is held.
 func (s *Store) insert(e *entry) {
@@ -251,23 +273,12 @@ func (s *Store) reserve(size uint64) (*room, error) {
 	if limit := max(s.memory.max, s.disk.max, 0); size > uint64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrFull, size, limit)
 	}
-	need := cost(size)
-	if s.spills(size) && s.disk.makeRoom(need) {
-		s.disk.used += need
-		return &s.disk, nil
+	r := s.roomFor(size)
+	if r == nil {
+		return nil, fmt.Errorf("%w: %d bytes, limit %d, in use %d", ErrFull, size, s.memory.max, s.memory.used-s.memory.loose)
 	}
-	if s.memory.makeRoom(need) {
-		s.memory.used += need
-		return &s.memory, nil
-	}
-	return nil, fmt.Errorf("%w: %d bytes, limit %d, in use %d", ErrFull, size, s.memory.max, s.memory.used-s.memory.loose)
-}
-
-// giveBack returns what reserve took.
-func (s *Store) giveBack(r *room, size uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.used -= cost(size)
+	r.used += cost(size)
+	return r, nil
 }
 
 // held is a payload that is being served.

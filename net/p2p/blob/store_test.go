@@ -21,7 +21,10 @@ func (s *Store) loosely(data []byte) (Hash, error) {
 	if err != nil {
 		return h, err
 	}
-	p.data, p.missing = data, []span{}
+	p.open()
+	copy(p.buffer(), data)
+	p.persist(span{0, uint64(len(data))})
+	p.missing = []span{}
 	s.complete(p)
 	return h, nil
 }
@@ -79,7 +82,7 @@ func TestRoomIsMadeOldestFirst(t *testing.T) {
 	if _, ok := s.Get(young); !ok {
 		t.Error("a reservation that cannot succeed evicts")
 	}
-	s.giveBack(&s.memory, 100)
+	s.memory.used -= cost(100)
 	for i := range 10 {
 		s.Put(filled(i + 10))
 	}
@@ -90,8 +93,23 @@ func TestRoomIsMadeOldestFirst(t *testing.T) {
 
 // Whatever is done, the accounts agree with the contents.
 func TestStoreAccounts(t *testing.T) {
+	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		s := NewStore(500)
+		s, err := OpenStore(Options{MaxMemory: 500, Dir: dir, MaxDisk: 300 * rapid.Int64Range(0, 1).Draw(t, "disk")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			for h := range s.blobs {
+				s.Drop(h)
+			}
+			for _, p := range s.partials {
+				s.discard(p)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			data := bytes.Repeat([]byte{rapid.ByteRange(0, 5).Draw(t, "data")}, rapid.IntRange(0, 60).Draw(t, "size"))
 			h := Hash(blake3.Sum256(data))
@@ -111,22 +129,89 @@ func TestStoreAccounts(t *testing.T) {
 					s.setAside(p)
 				}
 			}
-			var total, loose int64
+			counted := map[*room]*room{&s.memory: {}, &s.disk: {}}
 			for _, e := range s.blobs {
-				total += cost(e.size)
+				counted[e.room].used += cost(e.size)
 				if e.place != nil {
-					loose += cost(e.size)
+					counted[e.room].loose += cost(e.size)
 				}
 			}
-			for key := range s.partials {
-				total += cost(key.size)
-				loose += cost(key.size)
+			for key, p := range s.partials {
+				counted[p.room].used += cost(key.size)
+				counted[p.room].loose += cost(key.size)
 			}
-			if total != s.memory.used || loose != s.memory.loose {
-				t.Fatalf("used %d, counted %d; loose %d, counted %d", s.memory.used, total, s.memory.loose, loose)
+			for r, want := range counted {
+				if want.used != r.used || want.loose != r.loose {
+					t.Fatalf("used %d, counted %d; loose %d, counted %d", r.used, want.used, r.loose, want.loose)
+				}
 			}
+			if s.disk.used > s.disk.max {
+				t.Fatalf("%d bytes of the disk are used, of %d", s.disk.used, s.disk.max)
+			}
+			checkFiles(t, s)
 		}
 	})
+}
+
+// checkFiles: what is in the folder is what the store has there.
+func checkFiles(t *rapid.T, s *Store) {
+	files, err := filepath.Glob(filepath.Join(s.folder.dir, "*"+blobSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := 0
+	for _, e := range s.blobs {
+		if e.data == nil {
+			on++
+		}
+		if data, held := s.Get(e.hash); !held || Hash(blake3.Sum256(data)) != e.hash {
+			t.Fatalf("a payload of %d bytes is not what it was", e.size)
+		}
+	}
+	if len(files) != on {
+		t.Fatalf("%d files of %d payloads", len(files), on)
+	}
+}
+
+// TestFullMemory: small payloads that find no room in memory go to the folder, and come back from it; without a folder
+// there is no room for them.
+func TestFullMemory(t *testing.T) {
+	small := func(b int) []byte { return bytes.Repeat([]byte{byte(b)}, 300_000) }
+	s := openStore(t, t.TempDir())
+	s.memory.max = 1 << 20
+	var held []Hash
+	for i := range 12 {
+		h, err := s.loosely(small(i))
+		if err == nil {
+			err = s.Retain(h)
+		}
+		if err != nil {
+			t.Fatalf("result %d: %v", i, err)
+		}
+		held = append(held, h)
+	}
+	held = append(held, s.Put(small(12)))
+	usage := s.Usage()
+	if usage.Memory > 1<<20 || usage.Blobs != 13 || usage.Disk < 9*300_000 {
+		t.Errorf("usage %+v", usage)
+	}
+	for i, h := range held {
+		if data, ok := s.Get(h); !ok || !bytes.Equal(data, small(i)) {
+			t.Errorf("result %d is not what it was", i)
+		}
+		s.Drop(h)
+	}
+	if usage := s.Usage(); usage != (Usage{}) {
+		t.Errorf("left behind %+v", usage)
+	}
+
+	alone := NewStore(1 << 20)
+	for i := range 3 {
+		alone.Put(small(i))
+	}
+	if _, err := alone.loosely(small(3)); !errors.Is(err, ErrFull) {
+		t.Errorf("a fourth result in a memory for three: %v", err)
+	}
 }
 
 // Opening a folder removes what an interrupted process left and cannot be used, and never
