@@ -46,7 +46,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Ledger is a chain. Methods may be called at once by several goroutines.
+// Ledger is what a chain consists of, in the word of Solana: its slots, their transactions and the accounts
+// that these left. Methods may be called at once by several goroutines.
 type Ledger struct {
 	mu      sync.Mutex
 	config  Config

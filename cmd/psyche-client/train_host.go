@@ -112,11 +112,11 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 		return runHost{}, err
 	}
 	logger.Info("the run is on a chain; this key pays for what the client does there", "account", o.Run, "program", o.Program, "payer", key.ID())
-	ledger := &payments{client: chain, events: events, logger: logger, done: make(chan struct{})}
-	ledger.running.Go(ledger.report)
+	paid := &payments{client: chain, events: events, logger: logger, done: make(chan struct{})}
+	paid.running.Go(paid.report)
 	return runHost{
 		Backend: chain, key: func() identity.ID { return identity.ID{} },
-		run: func() [32]byte { return wire.ChainRun(o.Program, o.Run) }, ended: ledger.close,
+		run: func() [32]byte { return wire.ChainRun(o.Program, o.Run) }, ended: paid.close,
 	}, nil
 }
 

@@ -37,7 +37,7 @@ import (
 //	accusable                   whom a health check may name
 //	duties                      batches and elected witnesses of the running round
 //	counted A…                  whose commitment of the round counts
-//	ledger                      what became of each batch of each stored round
+//	fates                       what became of each batch of each stored round
 //	state
 //
 // After every command the invariants are checked and the state goes through its bytes.
@@ -113,10 +113,10 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return s.govern(d, func(id ClientID) Action { return Eject{Client: id} })
 	case "delegate":
 		return s.delegate(t, d)
-	case "ledger":
-		return s.ledger()
+	case "fates":
+		return s.fates()
 	case "duties":
-		return s.duties()
+		return s.assigned()
 	case "accusable":
 		return s.named(ids(s.state.Accusable())) + "\n"
 	case "counted":
@@ -232,13 +232,13 @@ func (s *scenario) upload(t *testing.T, d *datadriven.TestData) string {
 	return s.each(d, func(ClientID) Action { return a })
 }
 
-func (s *scenario) ledger() string {
+func (s *scenario) fates() string {
 	var out strings.Builder
 	for i := range s.state.Epoch.Rounds {
 		if s.state.RunState == RoundTrain && i == len(s.state.Epoch.Rounds)-1 {
 			break
 		}
-		for _, entry := range s.state.Epoch.Rounds[i].Ledger(s.state.Config) {
+		for _, entry := range s.state.Epoch.Rounds[i].Fates(s.state.Config) {
 			fmt.Fprintf(&out, "step %d %s of %s: %s\n", s.state.Epoch.Rounds[i].Step, entry.Batch, nameOf(entry.Owner), entry.Fate)
 		}
 	}
@@ -447,7 +447,7 @@ func (s *scenario) witness(t *testing.T, d *datadriven.TestData) string {
 	return s.each(d, func(ClientID) Action { return a })
 }
 
-func (s *scenario) duties() string {
+func (s *scenario) assigned() string {
 	round := s.state.CurrentRound()
 	var out strings.Builder
 	for _, a := range round.Assignments(s.state.Config) {

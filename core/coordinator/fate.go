@@ -31,19 +31,19 @@ func (f Fate) String() string {
 	}
 }
 
-// Entry is one batch of the ledger, with its owner.
-type Entry struct {
+// BatchFate is a batch of a round with its owner, and what became of it.
+type BatchFate struct {
 	Batch assign.BatchID
 	Owner ClientID
 	Fate  Fate
 }
 
-// Ledger returns what became of each batch of a finished round, ascending. The entries
+// Fates returns what became of each batch of a finished round, ascending. The batches
 // of a run's rounds, one after the other, hold every sequence below Progress.DataIndex
 // exactly once.
-func (r *Round) Ledger(c Config) []Entry {
+func (r *Round) Fates(c Config) []BatchFate {
 	assignments := r.Assignments(c)
-	entries := make([]Entry, len(assignments))
+	fates := make([]BatchFate, len(assignments))
 	keys := bloom.NewKeys(r.Seed)
 	for i, a := range assignments {
 		owner := r.Members[a.Member]
@@ -54,7 +54,7 @@ func (r *Round) Ledger(c Config) []Entry {
 		case !r.HasQuorum() || r.score(&keys, owner) < int(r.WitnessesNeeded):
 			fate = Lost
 		}
-		entries[i] = Entry{Batch: a.Batch, Owner: owner, Fate: fate}
+		fates[i] = BatchFate{Batch: a.Batch, Owner: owner, Fate: fate}
 	}
-	return entries
+	return fates
 }
