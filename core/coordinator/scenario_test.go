@@ -35,7 +35,7 @@ import (
 //	authorize | revoke A… [by=B] | eject A… [by=B]
 //	delegate A to=(B,C) [number=N]
 //	accusable                   whom a health check may name
-//	duties                      batches and elected witnesses of the running round
+//	assigned                    batches and elected witnesses of the running round
 //	counted A…                  whose commitment of the round counts
 //	fates                       what became of each batch of each stored round
 //	state
@@ -115,7 +115,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return s.delegate(t, d)
 	case "fates":
 		return s.fates()
-	case "duties":
+	case "assigned":
 		return s.assigned()
 	case "accusable":
 		return s.named(ids(s.state.Accusable())) + "\n"
