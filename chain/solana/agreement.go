@@ -50,7 +50,7 @@ type witness struct {
 // agreement decides which state of the run counts. It knows no clock: time is passed in.
 type agreement struct {
 	quorum    int
-	patience  time.Duration // until an endpoint at odds with the others is at fault
+	grace     time.Duration // until an endpoint at odds with the others is at fault
 	witnesses []witness
 	accepted  sighting
 	slot      uint64    // newest in which a quorum has shown what is accepted
@@ -63,8 +63,8 @@ type retired struct {
 	at    time.Time
 }
 
-func newAgreement(endpoints int, patience time.Duration, now time.Time) *agreement {
-	a := &agreement{quorum: endpoints/2 + 1, patience: patience, witnesses: make([]witness, endpoints)}
+func newAgreement(endpoints int, grace time.Duration, now time.Time) *agreement {
+	a := &agreement{quorum: endpoints/2 + 1, grace: grace, witnesses: make([]witness, endpoints)}
 	for i := range a.witnesses {
 		a.witnesses[i].since, a.witnesses[i].heard = now, now
 	}
@@ -289,7 +289,7 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 		case w.fault != noFault: // another one than before has to last as well
 			since = w.begun
 		}
-		if found != w.fault && (found == noFault || now.Sub(since) >= a.patience) {
+		if found != w.fault && (found == noFault || now.Sub(since) >= a.grace) {
 			w.fault = found
 			changes[i] = found
 		}
@@ -302,13 +302,13 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	newest, ok := w.newest()
 	switch {
-	case !ok || now.Sub(w.heard) >= a.patience:
+	case !ok || now.Sub(w.heard) >= a.grace:
 		return silent
 	case a.accepted.account == nil || newest.claim == a.accepted.claim && w.agrees(&a.accepted):
 		return noFault
 	case newest.sequence < a.accepted.sequence:
 		for i := range a.retired {
-			if r := &a.retired[i]; r.state.claim == newest.claim && now.Sub(r.at) < a.patience {
+			if r := &a.retired[i]; r.state.claim == newest.claim && now.Sub(r.at) < a.grace {
 				if !w.agrees(&r.state) {
 					return invented
 				}

@@ -15,15 +15,15 @@ import (
 // and returns what they paid.
 func (w *crew) finish() bill {
 	w.t.Helper()
-	patience := time.Minute + time.Duration(*steps)*20*time.Second
-	deadline := time.NewTimer(patience)
+	limit := time.Minute + time.Duration(*steps)*20*time.Second
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for i, h := range w.hands {
 		select {
 		case <-h.done:
 		case <-deadline.C:
 			v, _ := h.now()
-			w.t.Fatalf("client %d has not ended within %s: %v at step %d", i, patience, v.state.RunState, v.state.Progress.Step)
+			w.t.Fatalf("client %d has not ended within %s: %v at step %d", i, limit, v.state.RunState, v.state.Progress.Step)
 		}
 		if h.err != nil {
 			w.t.Errorf("client %d: %v", i, h.err)

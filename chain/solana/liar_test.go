@@ -68,7 +68,7 @@ func TestTrainedBesideLiar(t *testing.T) {
 // awaitFault waits until all clients name an endpoint for a reason, and no other one.
 func (w *crew) awaitFault(endpoint int, reason fault) {
 	w.t.Helper()
-	deadline := time.Now().Add(5 * w.chain.pace.Patience)
+	deadline := time.Now().Add(5 * w.chain.pace.Grace)
 	for _, h := range w.hands {
 		for h.Faults()[w.chain.addresses[endpoint].HTTP] != string(reason) {
 			if time.Now().After(deadline) {

@@ -55,22 +55,22 @@ type Options struct {
 
 // Pace says how often things happen.
 type Pace struct {
-	Poll     time.Duration // between looks at the head of the account
-	Fetch    time.Duration // between fetches of the whole account, at least
-	Prove    time.Duration // that endpoints may disagree before a state is replayed
-	Patience time.Duration // until an endpoint at odds with the others is at fault
-	Peers    time.Duration // between looks at what the others announced
-	Resend   time.Duration // between sendings of a transaction that nobody has seen land: a slot
-	Repeat   time.Duration // between sendings of one that somebody has seen
-	Status   time.Duration // between looks at what became of it
-	Turn     time.Duration // that each rank has for a tick
-	Late     time.Duration // that those behind the last rank with a turn wait
+	Poll   time.Duration // between looks at the head of the account
+	Fetch  time.Duration // between fetches of the whole account, at least
+	Prove  time.Duration // that endpoints may disagree before a state is replayed
+	Grace  time.Duration // until an endpoint at odds with the others is at fault
+	Peers  time.Duration // between looks at what the others announced
+	Resend time.Duration // between sendings of a transaction that nobody has seen land: a slot
+	Repeat time.Duration // between sendings of one that somebody has seen
+	Status time.Duration // between looks at what became of it
+	Turn   time.Duration // that each rank has for a tick
+	Late   time.Duration // that those behind the last rank with a turn wait
 }
 
 // DefaultPace returns what public endpoints bear.
 func DefaultPace() Pace {
 	return Pace{
-		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Patience: 15 * time.Second, Peers: time.Minute,
+		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Grace: 15 * time.Second, Peers: time.Minute,
 		Resend: normalSlot, Repeat: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 2 * time.Second, Late: 30 * time.Second,
 	}
 }
@@ -79,7 +79,7 @@ func DefaultPace() Pace {
 func (p Pace) withDefaults() Pace {
 	defaults := DefaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
-		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Patience, &defaults.Patience},
+		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Grace, &defaults.Grace},
 		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Repeat, &defaults.Repeat}, {&p.Status, &defaults.Status},
 		{&p.Turn, &defaults.Turn}, {&p.Late, &defaults.Late},
 	} {

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// tickPatience is how often a tick that was sent is repeated before another is sent.
-const tickPatience = 4
+// tickRepeats is how often a tick that was sent is repeated before another is sent.
+const tickRepeats = 4
 
 // tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
 func (c *Client) tick() {
@@ -40,7 +40,7 @@ func (c *Client) tick() {
 			continue
 		}
 		if ticks > 0 {
-			l.again = time.Now().Add(tickPatience * c.pace.Repeat)
+			l.again = time.Now().Add(tickRepeats * c.pace.Repeat)
 			c.running.Go(func() { c.sendTick(v, ticks, r == 0) })
 		}
 	}

@@ -46,8 +46,8 @@ func index(ids []coordinator.ClientID, id coordinator.ClientID) int {
 	return -1
 }
 
-// patienceOf returns how long a rank waits for those before it.
-func patienceOf(rank int, turn, late time.Duration) time.Duration {
+// waitOfRank returns how long a rank waits for those before it.
+func waitOfRank(rank int, turn, late time.Duration) time.Duration {
 	if rank <= lastOfTurn {
 		return time.Duration(rank) * turn
 	}
@@ -127,7 +127,7 @@ func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter tim
 	if at.Before(v.since) {
 		at = v.since
 	}
-	return at.Add(patienceOf(rank, turn, late) + jitter), true
+	return at.Add(waitOfRank(rank, turn, late) + jitter), true
 }
 
 // lookout is what a client remembers of its looks whether a tick is needed.

@@ -39,9 +39,9 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestWaitOfRank(t *testing.T) {
 	for rank, want := range map[int]time.Duration{0: 0, 1: 1200, 8: 9600, 9: 30_000, 10: 31_200} {
-		if got := patienceOf(rank, 1200*time.Millisecond, 30*time.Second); got != want*time.Millisecond {
+		if got := waitOfRank(rank, 1200*time.Millisecond, 30*time.Second); got != want*time.Millisecond {
 			t.Errorf("rank %d waits %v", rank, got)
 		}
 	}

@@ -51,7 +51,7 @@ type watcher struct {
 // watch follows the run's account on all endpoints. It is the only one that decides what counts.
 func (c *Client) watch(first chan<- error) {
 	n, now := len(c.pool.Endpoints()), time.Now()
-	w := &watcher{client: c, agreement: newAgreement(n, c.pace.Patience, now), looking: make([]bool, n), missing: make([]error, n), first: first}
+	w := &watcher{client: c, agreement: newAgreement(n, c.pace.Grace, now), looking: make([]bool, n), missing: make([]error, n), first: first}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

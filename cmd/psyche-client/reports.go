@@ -137,9 +137,9 @@ func readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) 
 }
 
 const (
-	bytesOfParameter = 4       // in the checkpoints of a run, which are F32
-	bytesBeside      = 1 << 30 // for all that is no parameter: buffers, headers, tokenizer
-	configPatience   = 10 * time.Second
+	bytesOfParameter   = 4       // in the checkpoints of a run, which are F32
+	bytesBeside        = 1 << 30 // for all that is no parameter: buffers, headers, tokenizer
+	modelConfigTimeout = 10 * time.Second
 )
 
 // sizeLimit is how many bytes the wanted model's files may have: what the config.json that
@@ -171,7 +171,7 @@ func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint)
 
 // originConfig returns the config.json of the model that the run began with.
 func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, configPatience)
+	ctx, cancel := context.WithTimeout(ctx, modelConfigTimeout)
 	defer cancel()
 	switch {
 	case a.ModelPath != "":

@@ -27,15 +27,15 @@ type trackerFlags struct {
 	WandbEntity  string `placeholder:"NAME" help:"User or team of the project. Default: the key's own."`
 }
 
-// patience is how long trackers may take at the end for what they have not taken yet.
-const patience = 10 * time.Second
+// flushTimeout is how long trackers may take at the end for what they have not taken yet.
+const flushTimeout = 10 * time.Second
 
 // feeds are the trackers of a training: what ends each of them.
 type feeds []func(context.Context) error
 
 // close lets them have what waits, all at once.
 func (all feeds) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	errs := make([]error, len(all))
 	var ending sync.WaitGroup

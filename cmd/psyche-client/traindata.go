@@ -44,23 +44,23 @@ func (f *trainers) dataOptions(run config.Model, description model.Description) 
 	}
 }
 
-// Patience with a data server at first: when there is no other location, a client that
+// How long a data server is tried at first: when there is no other location, a client that
 // cannot read its data cannot take part.
 const (
-	onlyServerPatience = time.Minute
-	someServerPatience = 5 * time.Second
+	onlyServerTimeout = time.Minute
+	someServerTimeout = 5 * time.Second
 )
 
 // dataServer connects to a data server of a run with so many locations.
 func (f *trainers) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
-	patience := onlyServerPatience
+	timeout := onlyServerTimeout
 	if locations > 1 {
-		patience = someServerPatience
+		timeout = someServerTimeout
 	}
 	return remote.Open(ctx, remote.Options{
 		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Run: f.run, Key: f.key,
 		Inner:  f.command.AllowInnerData || sameHost(at.Addr, f.command.ServerAddr),
-		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenPatience: patience, Logger: f.logger,
+		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenTimeout: timeout, Logger: f.logger,
 	})
 }
 

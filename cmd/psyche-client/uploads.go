@@ -106,7 +106,7 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 		u.secret = func(string) error { return hub.ErrNotPublic }
 	default: // the repository may have been there, and private, before
 		u.secret = func(version string) error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publicPatience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publicTimeout)
 			defer cancel()
 			return client.CheckPublic(ctx, f.HubRepo, version)
 		}
@@ -114,8 +114,8 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 	return u, nil
 }
 
-// publicPatience bounds the question whether everybody may read what was uploaded.
-const publicPatience = 30 * time.Second
+// publicTimeout bounds the question whether everybody may read what was uploaded.
+const publicTimeout = 30 * time.Second
 
 // start begins to upload what is offered of a run, and what was left; the run is told by tell.
 func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {

@@ -63,8 +63,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-func within(patience time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func within(timeout time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return do(ctx)
 }

@@ -184,7 +184,7 @@ func (s *Server) complete(inChat bool) http.HandlerFunc {
 		case problem != nil && problem.cause != nil:
 			s.logger.Error("the model failed", "error", problem.cause)
 		case problem != nil && problem.status >= http.StatusTooManyRequests:
-			w.Header().Set("Retry-After", strconv.Itoa(s.patience()))
+			w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter()))
 		}
 		if problem != nil {
 			a.fail(problem)
@@ -235,8 +235,8 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) *problem
 	return problem
 }
 
-// patience is how many seconds it is worth to wait before asking again.
-func (s *Server) patience() int {
+// retryAfter is how many seconds it is worth to wait before asking again.
+func (s *Server) retryAfter() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int(math.Ceil(min(max(s.took.Seconds()*float64(s.limits.Waiting+1)/float64(s.limits.Running), 1), 60)))

@@ -108,12 +108,12 @@ func (n *network) chainProcess() (*process, []string, error) {
 	return p, flags, nil
 }
 
-// chainPatience is how long a chain may take until it answers.
-const chainPatience = time.Minute
+// chainTimeout is how long a chain may take until it answers.
+const chainTimeout = time.Minute
 
 // awaitChain waits until the chain answers: a real one listens before it is ready.
 func (n *network) awaitChain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, chainPatience, errors.New("the chain has not answered"))
+	ctx, cancel := context.WithTimeoutCause(ctx, chainTimeout, errors.New("the chain has not answered"))
 	defer cancel()
 	for {
 		_, err := n.lamports(ctx)

@@ -12,7 +12,7 @@ import (
 
 const (
 	longestPausing = 2 * time.Minute        // for the epoch of an interrupted run to close
-	savingPatience = 10 * time.Second       // for its checkpoint to be on a disk then
+	savingTimeout  = 10 * time.Second       // for its checkpoint to be on a disk then
 	pausingLooks   = 100 * time.Millisecond // between two looks at how far that is
 )
 
@@ -24,7 +24,7 @@ func (n *network) pauseRun(ctx context.Context) {
 		return
 	}
 	config := n.run.Config
-	limit := min(longestPausing, savingPatience+time.Duration(config.MaxRoundTrainTime+config.RoundWitnessTime+config.CooldownTime)*time.Millisecond)
+	limit := min(longestPausing, savingTimeout+time.Duration(config.MaxRoundTrainTime+config.RoundWitnessTime+config.CooldownTime)*time.Millisecond)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
 	ctx, hurry := context.WithCancelCause(ctx)
@@ -80,7 +80,7 @@ func (n *network) awaitPause(ctx context.Context) error {
 		case state.RunState != coordinator.Paused.String() && state.RunState != coordinator.Finished.String():
 		case since.IsZero():
 			since = time.Now()
-		case saved >= n.progress.living() || state.Step < 2 || time.Since(since) > savingPatience:
+		case saved >= n.progress.living() || state.Step < 2 || time.Since(since) > savingTimeout:
 			return nil
 		}
 		if n.allEnded() {

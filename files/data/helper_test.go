@@ -17,8 +17,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// patience of tests: what fails for good does so soon.
-var quick = web.Options{Timeout: 2 * time.Second, Patience: 3 * time.Second, Pause: time.Millisecond, Inner: true}
+// quick is for tests: what fails for good does so soon.
+var quick = web.Options{Timeout: 2 * time.Second, MaxElapsed: 3 * time.Second, Pause: time.Millisecond, Inner: true}
 
 // write makes a token file of two-byte ids from first on.
 func write(t testing.TB, path string, first, n int) {

@@ -21,7 +21,7 @@ import (
 const (
 	maxRedirects = 5
 	maxAnswer    = 32 << 20 // bytes of a JSON answer
-	patience     = 5        // times Options.Stall, for an answer that takes work at the Hub
+	workStalls   = 5        // times Options.Stall, for an answer that takes work at the Hub
 )
 
 // Client talks to one Hub. It may be used by several goroutines.
@@ -219,7 +219,7 @@ func (c *Client) call(ctx context.Context, r request, limit int64) (answer []byt
 }
 
 func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, http.Header, error) {
-	ctx, watch := newWatch(ctx, patience*c.Stall)
+	ctx, watch := newWatch(ctx, workStalls*c.Stall)
 	defer watch.stop()
 	if body := r.body; body != nil {
 		r.body = func() (io.ReadCloser, error) {

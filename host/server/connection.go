@@ -73,10 +73,10 @@ func refuse(code frame.RefusalCode, format string, values ...any) error {
 
 // protocol is how a host of runs talks of what clients do.
 var protocol = accept.Protocol{
-	Malformed: func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
-	TooSlow:   func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
-	Farewell:  farewell,
-	Patience:  farewellTimeout,
+	Malformed:       func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
+	TooSlow:         func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
+	Farewell:        farewell,
+	FarewellTimeout: farewellTimeout,
 }
 
 func farewell(reason error) ([]byte, bool) {

@@ -89,7 +89,7 @@ func TestCrowd(t *testing.T) {
 // dialFrom connects from the i-th address of a network of this machine.
 func dialFrom(ctx context.Context, address string, network, i int) (net.Conn, error) {
 	from := net.IPv4(127, byte(network), byte(i/200), byte(1+i%200))
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: patience}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: waitTimeout}
 	return d.DialContext(ctx, "tcp", address)
 }
 

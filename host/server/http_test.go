@@ -23,7 +23,7 @@ import (
 // get asks the HTTP server and returns the status code and the body.
 func get(t *testing.T, address, path string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: waitTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + path)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func by(n byte, genesis server.Genesis) server.Genesis {
 
 // create begins a run with the n-th key.
 func create(address, id string, n byte, genesis server.Genesis) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	_, err := tcp.Create(ctx, tcp.Options{Addr: address, RunID: id, Key: backendtest.Key(n)}, genesis)
 	return err

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	runID    = "test"
-	patience = 30 * time.Second
+	runID       = "test"
+	waitTimeout = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ func dial(t *testing.T, address string, n byte) *tcp.Client {
 // await returns the first update for which done is true.
 func await(t *testing.T, c *tcp.Client, what string, done func(*coordinator.State) bool) backend.Update {
 	t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	for {
 		select {
@@ -89,7 +89,7 @@ func submit(t *testing.T, c *tcp.Client, a coordinator.Action) {
 // retry submits until the connection is back.
 func retry(t *testing.T, c *tcp.Client, a coordinator.Action) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		err := c.Submit(t.Context(), a)
 		if err == nil || errors.Is(err, coordinator.ErrDuplicate) {
@@ -235,7 +235,7 @@ func TestStartRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := options("")
 			test.change(&o)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			err := server.Run(ctx, o)
 			if err == nil {
@@ -369,7 +369,7 @@ func TestFullRun(t *testing.T) {
 		f := &fakeClient{backend: c, id: coordinator.ClientID(backendtest.Key(byte(n + 1)).ID())}
 		working.Go(func() { f.run(t) })
 	}
-	timer := time.NewTimer(2 * patience)
+	timer := time.NewTimer(2 * waitTimeout)
 	defer timer.Stop()
 	select {
 	case <-finished:

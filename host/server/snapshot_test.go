@@ -48,7 +48,7 @@ func restartRun(t *testing.T, dir string, genesis server.Genesis) (state []byte,
 	o.Runs = []server.Genesis{genesis}
 	o.Logger = slog.New(slog.NewTextHandler(&text, nil))
 	o.OnState = func(s *coordinator.State) { state = s.AppendTo(nil) }
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	o.Ready = func(net.Addr) { cancel() }
 	err = server.Run(ctx, o)

@@ -39,9 +39,9 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
 		defer cancel()
-		if web.Shutdown(patience) != nil {
+		if web.Shutdown(grace) != nil {
 			_ = web.Close()
 		}
 	})

@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // fast returns options with short pauses.
 func fast(address string) tcp.Options {
@@ -86,7 +86,7 @@ func TestDialWaitsForALateServer(t *testing.T) {
 	connected := make(chan error, 1)
 	go func() {
 		o := fast(address)
-		o.MaxElapsed = patience
+		o.MaxElapsed = waitTimeout
 		c, err := tcp.Dial(context.Background(), o)
 		if err == nil {
 			err = c.Close()
@@ -322,12 +322,12 @@ func TestHelloIsGoodForOneServer(t *testing.T) {
 // passOn gives a client the challenge of the server at address, and that server the client's
 // hello. It returns the refusal, and nil when there is none.
 func passOn(client net.Conn, fromClient *frame.Reader, address string) error {
-	socket, err := net.DialTimeout("tcp", address, patience)
+	socket, err := net.DialTimeout("tcp", address, waitTimeout)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	if err := socket.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := socket.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 		return err
 	}
 	other := secure.Client(socket, func(identity.ID) error { return nil })
@@ -404,7 +404,7 @@ func TestBadFramesOfAServer(t *testing.T) {
 			case <-again:
 			case u := <-c.Updates():
 				t.Errorf("update %+v", u)
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Error("the client does not try again")
 			}
 			if err := c.Close(); err != nil {

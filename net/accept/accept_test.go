@@ -43,7 +43,7 @@ var spoken = Protocol{
 		}
 		return nil, false
 	},
-	Patience: time.Second,
+	FarewellTimeout: time.Second,
 }
 
 func config(t *testing.T) *tls.Config {

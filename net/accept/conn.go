@@ -28,9 +28,9 @@ type Protocol struct {
 	// Farewell is the frame that tells a client why its connection ends, empty if that says
 	// enough; without ok the server hangs up at once.
 	Farewell func(reason error) (frame []byte, ok bool)
-	// Patience is the time for a write that is on its way when the connection ends, and for
+	// FarewellTimeout is the time for a write that is on its way when the connection ends, and for
 	// the farewell.
-	Patience time.Duration
+	FarewellTimeout time.Duration
 }
 
 // Conn is the server's end of a connection. One goroutine may read while another one writes.
@@ -51,7 +51,7 @@ func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protoc
 	c.reader = frame.NewReader(bufio.NewReader(c.tls))
 	c.stop = context.AfterFunc(ctx, func() {
 		_ = socket.SetReadDeadline(time.Unix(1, 0))
-		_ = socket.SetWriteDeadline(time.Now().Add(p.Patience))
+		_ = socket.SetWriteDeadline(time.Now().Add(p.FarewellTimeout))
 		close(c.interrupted)
 	})
 	return c
@@ -165,7 +165,7 @@ func (c *Conn) Close(reason error) {
 	if !c.whole || !ok {
 		return
 	}
-	_ = c.tls.SetDeadline(time.Now().Add(c.protocol.Patience))
+	_ = c.tls.SetDeadline(time.Now().Add(c.protocol.FarewellTimeout))
 	if len(farewell) > 0 {
 		if _, err := c.tls.Write(farewell); err != nil {
 			return

@@ -198,7 +198,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.Identity(key),
 		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.Transport(func(u transport.Upgrader, r network.ResourceManager) (*tcp.TcpTransport, error) {
-			n.bulk.ports = tcpreuse.NewConnMgr(tcpreuse.EnvReuseportVal, patientUpgrader{u, n})
+			n.bulk.ports = tcpreuse.NewConnMgr(tcpreuse.EnvReuseportVal, retryingUpgrader{u, n})
 			return tcp.NewTCPTransport(u, r, n.bulk.ports)
 		}),
 		libp2p.Security(tls.ID, tls.New),

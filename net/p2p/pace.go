@@ -9,8 +9,8 @@ const (
 	// paceRate is what a member takes of an answer at the least, in bytes per second. It is
 	// low because a slow line is shared by all that goes over it at the same time.
 	paceRate = 16 << 10
-	// pacePatience is how long a member may be behind that.
-	pacePatience = 5 * time.Second
+	// paceGrace is how long a member may be behind that.
+	paceGrace = 5 * time.Second
 	// pacePiece is how much is written with one deadline.
 	pacePiece = 64 << 10
 
@@ -30,7 +30,7 @@ type deadlineStream interface {
 // less than it should; time that passes between writes is nobody's fault but ours.
 type pacedStream struct {
 	deadlineStream
-	patience time.Duration // left
+	grace time.Duration // left
 
 	mu       sync.Mutex // of what follows and of setting deadlines
 	deadline time.Time
@@ -41,7 +41,7 @@ type pacedStream struct {
 }
 
 func newPacedStream(s deadlineStream) *pacedStream {
-	return &pacedStream{deadlineStream: s, patience: pacePatience}
+	return &pacedStream{deadlineStream: s, grace: paceGrace}
 }
 
 // until sets the end of whatever is done with the stream.
@@ -76,11 +76,11 @@ func (s *pacedStream) Write(p []byte) (written int, err error) {
 
 func (s *pacedStream) write(piece []byte) (int, error) {
 	due := time.Duration(len(piece)) * time.Second / paceRate
-	if err := s.beginWrite(s.patience + due); err != nil {
+	if err := s.beginWrite(s.grace + due); err != nil {
 		return 0, err
 	}
 	n, err := s.deadlineStream.Write(piece)
-	s.patience = min(s.patience+due-s.endWrite(n), pacePatience)
+	s.grace = min(s.grace+due-s.endWrite(n), paceGrace)
 	return n, err
 }
 

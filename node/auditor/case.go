@@ -193,8 +193,8 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	}
 	auditor, openings, network, now := a.Engine.Auditor(), a.openings, a.Network, a.Tasks.Now()
 	key, claim, chunks, shapes, tokens, differ := q.resultID, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
-	tasks, patience := a.Tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
-	q.poll.ask(tasks, time.Duration(1+len(holders))*patience, func(ctx context.Context) func() {
+	tasks, timeout := a.Tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
+	q.poll.ask(tasks, time.Duration(1+len(holders))*timeout, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
 			shown, err := decodeDisclosure(bytes)
 			if err == nil {
@@ -208,7 +208,7 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 			if found {
 				break
 			}
-			ctx, cancel := tasks.WithTimeout(ctx, patience)
+			ctx, cancel := tasks.WithTimeout(ctx, timeout)
 			var err error
 			if bytes, err = askOpening(ctx, network, holder, key, shapes); err == nil {
 				found = read(bytes)

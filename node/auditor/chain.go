@@ -220,7 +220,7 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 			l.over = now
 		}
 		// Others may hear more until they apply the round: they find then what is not known here yet.
-		waited := now.Sub(l.over) > tally.UnsurePatience && a.hasApplied(step)
+		waited := now.Sub(l.over) > tally.UnsureTimeout && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
 		case isHeld && announced:

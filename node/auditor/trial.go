@@ -69,9 +69,9 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// patientRounds is for how many rounds, at least, a juror waits for a moment in which nothing else
+// idleRounds is for how many rounds, at least, a juror waits for a moment in which nothing else
 // needs the trainer.
-const patientRounds = 3
+const idleRounds = 3
 
 // isPressing reports whether half of the time for a trial is over, and no moment came in some rounds in
 // which nothing else needed the trainer.
@@ -79,7 +79,7 @@ func (a *Auditor) isPressing(j *trial) bool {
 	s := a.Client.State()
 	juror, voted := s.Juror(a.me, j.state.Slot)
 	return juror && !voted && j.phase == waitsForEngine && j.ready > 0 &&
-		s.Progress.Step > max(j.ready+patientRounds, j.state.Since+coordinator.TrialRounds/2) &&
+		s.Progress.Step > max(j.ready+idleRounds, j.state.Since+coordinator.TrialRounds/2) &&
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 

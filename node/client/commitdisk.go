@@ -13,8 +13,8 @@ import (
 // How long a copy may take to the disk before the client goes on without waiting for it: so long, and as
 // long again as a disk takes that writes so many bytes in a second.
 const (
-	diskPatience = 30 * time.Second
-	slowDisk     = 8 << 20
+	diskTimeout = 30 * time.Second
+	slowDisk    = 8 << 20
 )
 
 // Pauses between two attempts to write copies that are in memory only.
@@ -113,8 +113,8 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 	if put == nil {
 		put = keep.Folder.SaveCommit
 	}
-	patience := diskPatience + time.Duration(sizeOf(taken)/slowDisk)*time.Second
-	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(patience), awaited: awaited}
+	timeout := diskTimeout + time.Duration(sizeOf(taken)/slowDisk)*time.Second
+	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(timeout), awaited: awaited}
 	c.disk.write = w
 	c.tasks.Spawn(func(context.Context) func() {
 		var old error

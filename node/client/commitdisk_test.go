@@ -73,7 +73,7 @@ func TestHungDisk(t *testing.T) {
 		}
 		hung, others := w.launch(0, d.change), []*member{w.launch(1, nil), w.launch(2, nil)}
 		w.reach(7, coordinator.RoundTrain)
-		time.Sleep(diskPatience + 10*time.Second)
+		time.Sleep(diskTimeout + 10*time.Second)
 		s := w.host.State()
 		if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || reportOf(&s, hung)+6 < s.Progress.Step {
 			t.Errorf("in step %d the newest model that the client with the hung disk said to hold is of step %d", s.Progress.Step, reportOf(&s, hung))

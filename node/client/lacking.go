@@ -10,7 +10,7 @@ import (
 // How long a client that has an older model than the run's newest waits for somebody who has that, when
 // the run can go on from the older one; and how often it says that it waits.
 const (
-	holderPatience = 5 * time.Minute
+	holderTimeout  = 5 * time.Minute
 	holderReminder = time.Minute
 )
 
@@ -47,11 +47,11 @@ func (n *Node) waitsForHolder() bool {
 	switch {
 	case l.older == 0:
 		return false
-	case l.usable && now.Sub(l.since) >= holderPatience:
+	case l.usable && now.Sub(l.since) >= holderTimeout:
 		return false
 	case l.said.IsZero() || now.Sub(l.said) >= holderReminder:
 		l.said = now
-		n.report.log.Warn(l.text(holderPatience - now.Sub(l.since)))
+		n.report.log.Warn(l.text(holderTimeout - now.Sub(l.since)))
 	}
 	return true
 }

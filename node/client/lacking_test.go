@@ -24,7 +24,7 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 		least  time.Duration
 		copied bool // the older model was taken while its epoch ran
 	}{
-		"nobody comes":               {false, 0, holderPatience + time.Minute, holderPatience, false},
+		"nobody comes":               {false, 0, holderTimeout + time.Minute, holderTimeout, false},
 		"a holder comes":             {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, false},
 		"a holder comes, and a copy": {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, true},
 		"a loss is accepted":         {true, 0, time.Minute, 0, false},
@@ -164,8 +164,8 @@ func TestKilledAfterItsReport(t *testing.T) {
 		if s := w.host.State(); s.Progress.Epoch != 3 || s.Progress.Step != newest+1 {
 			t.Errorf("an epoch began and ended without a model: %s", s.String())
 		}
-		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderPatience {
-			t.Errorf("it began with %+v after %v, want the model of step %d, when no holder came for %v", ready, time.Since(begun), older, holderPatience)
+		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderTimeout {
+			t.Errorf("it began with %+v after %v, want the model of step %d, when no holder came for %v", ready, time.Since(begun), older, holderTimeout)
 		}
 		again.cancel()
 		again.wait()

@@ -36,9 +36,9 @@ const (
 
 func (l *leaving) begun() bool { return !l.until.IsZero() }
 
-// patient reports whether the outcome of a round that this client has witnessed is still awaited: half
+// awaitsOutcome reports whether the outcome of a round that this client has witnessed is still awaited: half
 // of the time is for saying what it holds.
-func (l *leaving) patient() bool {
+func (l *leaving) awaitsOutcome() bool {
 	return l.engine.tasks.Now().Sub(l.since) < l.until.Sub(l.since)/2
 }
 
@@ -122,7 +122,7 @@ func (l *leaving) saidInRound() bool {
 		return true
 	case l.late():
 		return false // what was begun comes to an end
-	case l.hasWitnessed(step) && l.patient():
+	case l.hasWitnessed(step) && l.awaitsOutcome():
 		return false
 	case r.step+1 < step:
 		l.settle(step - 1)

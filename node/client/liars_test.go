@@ -20,7 +20,7 @@ import (
 )
 
 // TestSilentTrainer has a client that stops producing results: two rounds wait for it, each until
-// the patience of the witnesses is over; then it is dropped, the third does not wait for it, and
+// the witnesses have waited long enough; then it is dropped, the third does not wait for it, and
 // its batches are recorded as lost with their owner.
 func TestSilentTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestSilentTrainer(t *testing.T) {
 		}
 		for step := range uint32(4) {
 			took := begins[step+2].Sub(begins[step+1])
-			if waits := step == 1 || step == 2; waits != (took >= patience) || took > patience+time.Second {
-				t.Errorf("step %d took %v; more than the patience of %v: want %t", step+1, took, patience, waits)
+			if waits := step == 1 || step == 2; waits != (took >= leastWitnessWait) || took > leastWitnessWait+time.Second {
+				t.Errorf("step %d took %v; more than the wait of %v: want %t", step+1, took, leastWitnessWait, waits)
 			}
 		}
 		finishEqual(w, a, b, c)

@@ -25,7 +25,7 @@ func (d dawdler) Submit(ctx context.Context, a coordinator.Action) error {
 }
 
 // TestOneMemberDoesNotSetThePace has one of five members deliver valid results just before the
-// rounds' time is over. In each epoch two rounds wait for it, as long as witnesses are patient.
+// rounds' time is over. In each epoch two rounds wait for it, as long as witnesses do.
 func TestOneMemberDoesNotSetThePace(t *testing.T) {
 	took := map[bool]time.Duration{}
 	for _, slow := range []bool{false, true} {
@@ -53,13 +53,13 @@ func TestOneMemberDoesNotSetThePace(t *testing.T) {
 		})
 	}
 	t.Logf("9 rounds in 3 epochs took %v, with one that dawdles %v", took[false], took[true])
-	if most := took[false] + 3*(2*(patience+time.Second)+2*time.Second); took[true] > most {
+	if most := took[false] + 3*(2*(leastWitnessWait+time.Second)+2*time.Second); took[true] > most {
 		t.Errorf("with one that dawdles 9 rounds took %v, want at most %v", took[true], most)
 	}
 }
 
-// TestPatience says when a witness has waited long enough.
-func TestPatience(t *testing.T) {
+// TestWitnessWait says when a witness has waited long enough.
+func TestWitnessWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		held   int           // of six
 		needed time.Duration // until two thirds were held
@@ -68,8 +68,8 @@ func TestPatience(t *testing.T) {
 	}{
 		"everything is held":              {6, time.Second, 0, true},
 		"two thirds are not":              {3, time.Second, time.Hour, false},
-		"short rounds have the least":     {4, time.Second, patience, false},
-		"it is over":                      {5, time.Second, patience + 1, true},
+		"short rounds have the least":     {4, time.Second, leastWitnessWait, false},
+		"it is over":                      {5, time.Second, leastWitnessWait + 1, true},
 		"long rounds have a quarter more": {5, time.Minute, 15 * time.Second, false},
 		"that is over as well":            {4, time.Minute, 15*time.Second + 1, true},
 	} {

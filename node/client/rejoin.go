@@ -22,9 +22,9 @@ const (
 	// commitPause is after the first attempt to get a commit point; it doubles from one to the next. Whoever
 	// holds it may have to read it from its disk.
 	commitPause = 300 * time.Millisecond
-	// commitPatience is how long who is asked for it first may take to answer; it grows likewise, and with a
+	// commitTimeout is how long who is asked for it first may take to answer; it grows likewise, and with a
 	// liar that is silent beside members that need a moment no attempt is lost.
-	commitPatience = time.Second
+	commitTimeout = time.Second
 )
 
 // rejoin is a client's way back into the rounds of an epoch: from its newest commit point or, if there
@@ -178,8 +178,8 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	r.store.Forget(0, 0) // what follows does not go on from there
 	a := r.models.Begin(handover.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
-		Patience: commitPatience << (r.tries / 2),
-		Peers:    r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
+		Timeout: commitTimeout << (r.tries / 2),
+		Peers:   r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
 	})
 	r.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		limited, cancel := r.engine.tasks.WithTimeout(ctx, limit)

@@ -306,13 +306,15 @@ func (n *Node) roundWitness() {
 	}
 }
 
-// patience is how long a witness that holds the results of two thirds of the awaited trainers
+// leastWitnessWait is how long a witness that holds the results of two thirds of the awaited trainers
 // waits for the others at least. Where these needed more than four times as long, it is a quarter
 // of that.
-const patience = 2 * time.Second
+const leastWitnessWait = 2 * time.Second
 
-// patience is how long a witness waits for a third of the results when it has the others.
-func (l *roundState) patience() time.Duration { return max(patience, l.most.Sub(l.opened)/4) }
+// witnessWait is how long a witness waits for a third of the results when it has the others.
+func (l *roundState) witnessWait() time.Duration {
+	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
+}
 
 // complete reports whether a witness has waited long enough for a round's results: it holds all
 // that are awaited, or those that it lacks are late by the measure of most. No member, and no
@@ -326,7 +328,7 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 	if l.most.IsZero() {
 		l.most = now
 	}
-	return held == all || now.Sub(l.most) > l.patience()
+	return held == all || now.Sub(l.most) > l.witnessWait()
 }
 
 // sendWitness sends the proof of an elected witness: as soon as everything that can be

@@ -107,7 +107,7 @@ type roundState struct {
 func (r *roundStates) leeway(step uint32) time.Duration {
 	for step--; r.of[step] != nil; step-- {
 		if l := r.of[step]; !l.most.IsZero() && !l.made.IsZero() {
-			return l.patience() - max(0, l.made.Sub(l.most))
+			return l.witnessWait() - max(0, l.made.Sub(l.most))
 		}
 	}
 	return 0

@@ -19,7 +19,7 @@ const maxApplyFailures = 3 // in a row, before the client gives up
 // fetch each, and no sooner than in so long: the model is there instead.
 const (
 	lastAttempts = 3
-	lastPatience = 2 * requestTimeout
+	lastTimeout  = 2 * requestTimeout
 )
 
 // settle applies the results of finished rounds up to a step, and reports whether all of them are
@@ -54,11 +54,11 @@ func (n *Node) settle(want uint32) bool {
 	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		l.LackingSince = now
 	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsurePatience) {
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsureTimeout) {
 		n.apply(l, outcome)
 		return n.rounds.replica.step >= want
 	}
-	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsurePatience && l.wellAnswered() {
+	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsureTimeout && l.wellAnswered() {
 		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
 		n.apply(l, outcome)
 		return false
@@ -82,7 +82,7 @@ func (n *Node) settle(want uint32) bool {
 // they are part of, its epoch is over, and nobody gave them.
 func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
-	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastPatience && l.InVain(lastAttempts)
+	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastTimeout && l.InVain(lastAttempts)
 }
 
 // settleEarly applies the results of the next finished round before they are needed, if none of them

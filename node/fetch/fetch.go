@@ -118,7 +118,7 @@ func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	case !b.Final:
 		return t.Settle + t.Round
 	case !b.LackingSince.IsZero():
-		return max(t.Settle-f.Tasks.Now().Sub(b.LackingSince), minPatience)
+		return max(t.Settle-f.Tasks.Now().Sub(b.LackingSince), minTimeout)
 	}
 	return t.Settle
 }
@@ -149,7 +149,7 @@ func (f *Fetcher) begin(w Want, t Terms, brought []byte) {
 	step, suspect := b.Round.Step, f.storeLoses
 	begun := f.Tasks.Now()
 	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(b, t))
-	f.take(c, stop, begun.Add(f.patience(size, c.Attempts, t.Settle)))
+	f.take(c, stop, begun.Add(f.timeout(size, c.Attempts, t.Settle)))
 	f.Tasks.Spawn(func(context.Context) func() {
 		defer stop()
 		payload, err := fetch(ctx, c.Commitment, size, holders)

@@ -217,7 +217,7 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 }
 
 // TestOverdueFetchesGiveWay to others that wait, and only when there are any; none waits
-// for longer than its patience.
+// for longer than its timeout.
 func TestOverdueFetchesGiveWay(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.limit = 1
@@ -236,9 +236,9 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 		}
 		return found
 	}
-	patience := r.patience(uint64(all[0].Size), 0, settle)
+	timeout := r.timeout(uint64(all[0].Size), 0, settle)
 	r.begin()
-	r.clock.now = r.clock.now.Add(patience)
+	r.clock.now = r.clock.now.Add(timeout)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
 		t.Fatalf("%q on their way before it was time", flying())
 	}

@@ -17,10 +17,10 @@ const (
 	Pause    = 500 * time.Millisecond
 	maxPause = 5 * time.Second
 
-	// A fetch that is slower than the ones before by slowFactor, beyond minPatience, gives
+	// A fetch that is slower than the ones before by slowFactor, beyond minTimeout, gives
 	// way to others that wait. As long as nothing was measured it has 1/unmeasuredShare of
 	// the time that a finished round has to complete.
-	minPatience     = 2 * time.Second
+	minTimeout      = 2 * time.Second
 	slowFactor      = 4
 	unmeasuredShare = 8
 )
@@ -193,15 +193,15 @@ func (p *Plan) StopRound(t *tally.Tally) {
 	}
 }
 
-// patience is how long a fetch of size bytes may keep others waiting. It doubles with every
+// timeout is how long a fetch of size bytes may keep others waiting. It doubles with every
 // attempt, so that a slow link is no reason never to get a result.
-func (p *Plan) patience(size uint64, attempts int, settle time.Duration) time.Duration {
-	patience := max(minPatience, settle/unmeasuredShare)
+func (p *Plan) timeout(size uint64, attempts int, settle time.Duration) time.Duration {
+	timeout := max(minTimeout, settle/unmeasuredShare)
 	if p.pace > 0 {
 		expected := slowFactor * float64(size) / p.pace // seconds
-		patience = minPatience + time.Duration(min(expected, settle.Seconds()/2)*float64(time.Second))
+		timeout = minTimeout + time.Duration(min(expected, settle.Seconds()/2)*float64(time.Second))
 	}
-	return min(patience<<min(attempts, 8), settle)
+	return min(timeout<<min(attempts, 8), settle)
 }
 
 // take gives a place to a result that is on its way.

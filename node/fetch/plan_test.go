@@ -12,20 +12,20 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// TestPatience checks what a fetch may take while others wait.
-func TestPatience(t *testing.T) {
+// TestTimeout checks what a fetch may take while others wait.
+func TestTimeout(t *testing.T) {
 	p := NewPlan(8, &Rotation{})
-	if got := p.patience(1<<20, 0, settle); got != settle/8 {
+	if got := p.timeout(1<<20, 0, settle); got != settle/8 {
 		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
 	}
-	if got := p.patience(1<<20, 9, settle); got != settle {
+	if got := p.timeout(1<<20, 9, settle); got != settle {
 		t.Errorf("after many attempts: %v, want all of the time to settle", got)
 	}
 	p.measure(1<<20, time.Second)
-	if got := p.patience(2<<20, 0, settle); got != minPatience+2*slowFactor*time.Second {
+	if got := p.timeout(2<<20, 0, settle); got != minTimeout+2*slowFactor*time.Second {
 		t.Errorf("twice the size of what took 1 s: %v", got)
 	}
-	if got := p.patience(1<<40, 0, settle); got != minPatience+settle/2 {
+	if got := p.timeout(1<<40, 0, settle); got != minTimeout+settle/2 {
 		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)
 	}
 }

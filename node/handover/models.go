@@ -145,7 +145,7 @@ type Request struct {
 	Trainer    env.Trainer          // nil: none yet, or one that was built for another definition
 	Redefined  bool                 // the run was configured anew: an earlier model may have another shape
 	Running    bool                 // it is the commit point of an epoch that runs: only members have it
-	Patience   time.Duration        // of whom is asked for the manifest; 0: the longest
+	Timeout    time.Duration        // of whom is asked for the manifest; 0: the longest
 	Peers      []identity.ID        // peers that may have the model
 	Copy       *checkpoint.Snapshot // of the model, taken while its epoch ran; nil: none
 	Places     []coordinator.Place

@@ -51,11 +51,11 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 // manifest asks all members and returns the manifest and the members that have it. Who is late is not waited
 // for once two thirds have answered and one of them has it: what it is the digest proves.
 func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
-	patience := requestTimeout
-	if a.Patience > 0 {
-		patience = min(patience, a.Patience)
+	timeout := requestTimeout
+	if a.Timeout > 0 {
+		timeout = min(timeout, a.Timeout)
 	}
-	ctx, cancel := a.Tasks.WithTimeout(ctx, patience)
+	ctx, cancel := a.Tasks.WithTimeout(ctx, timeout)
 	defer cancel()
 	var mu sync.Mutex
 	answered := 0

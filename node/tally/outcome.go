@@ -13,10 +13,10 @@ import (
 // JudgePause is the least time between two decisions of a round that lacks results.
 const JudgePause = 100 * time.Millisecond
 
-// UnsurePatience is how long peers are asked for what witnesses may hold in place of what seems to
+// UnsureTimeout is how long peers are asked for what witnesses may hold in place of what seems to
 // count, or for what witnesses claim to hold. Witnesses that lie can make every round unsure, so it is
 // short.
-const UnsurePatience = 2 * time.Second
+const UnsureTimeout = 2 * time.Second
 
 // HeldOf returns the verified result of a slot that was made from the same replica as
 // the own one; of two the one with the lower commitment, whichever came first.

@@ -131,7 +131,7 @@ func askForOthers(t *testing.T, n *network, address, serverKey string) {
 	t.Helper()
 	o := remote.Options{
 		Inner: true,
-		Addr:  address, RunID: "e2e", SeqLen: seqLen, OpenPatience: time.Second, Patience: time.Second,
+		Addr:  address, RunID: "e2e", SeqLen: seqLen, OpenTimeout: time.Second, Timeout: time.Second,
 		Trust: func(found identity.ID) error {
 			if found.String() != serverKey {
 				return fmt.Errorf("the server has the key %s", found)

@@ -9,7 +9,7 @@ import (
 
 // TestReturnWithinTheEpoch kills a client in round 6 of an epoch of 25 and starts it again: it
 // trains in the same epoch, and its results count. The others wait for it no longer than witnesses
-// are patient.
+// do.
 func TestReturnWithinTheEpoch(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)

@@ -38,7 +38,7 @@ var courtMutations = []mutation{
 	{"what witnesses reveal changes nothing", noChallenge, scenario.AllFaults, []check.Assertion{check.AuditsRight}, 0},
 	{"the audit seed does not depend on the next draw", challengeIsKnown, scenario.AllFaults, []check.Assertion{check.AuditsRight}, 0},
 	{"who does not train is late", idleAreLate, courtFaults, []check.Assertion{check.NotFramed}, 0},
-	{"who is silent once is accused", func() rules { return rules{impatient: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
+	{"who is silent once is accused", func() rules { return rules{accusesEarly: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
 	{"openings are kept for a round", func() rules { return rules{forgets: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
 }
 

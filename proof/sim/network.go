@@ -187,7 +187,7 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	}
 	response, err := handle(ctx, p.machine.ID, request)
 	if protocol == auditor.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
-		if p.world.rules.impatient && p.machine.Honest() {
+		if p.world.rules.accusesEarly && p.machine.Honest() {
 			p.sendAside(coordinator.Accuse{Step: binary.LittleEndian.Uint32(request[32:]), Client: coordinator.ClientID(request), Fault: coordinator.FaultSilent})
 		}
 		return nil, errNotHeld

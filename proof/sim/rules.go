@@ -13,16 +13,16 @@ import (
 // rules are where a test of the checker can break the protocol. The zero rules are the
 // right ones: what the packages under test do.
 type rules struct {
-	apply       func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
-	tick        func(s *coordinator.State, now uint64, draw [32]byte) bool
-	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
-	unproved    bool // proofs that two results were signed are not verified
-	holdsProofs bool // honest witnesses wait for the last result
-	deaf        bool // clients do not hear of other histories
-	impatient   bool // a member that is asked for an opening once in vain is accused
-	forgets     bool // openings are kept for one round
-	keeps       bool // what was foreseen stays in the model when it does not come true
-	reports     bool // honest members report a model with each witness proof, though they do not keep it
+	apply        func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
+	tick         func(s *coordinator.State, now uint64, draw [32]byte) bool
+	due          func(s *coordinator.State, now uint64) (at uint64, ok bool)
+	unproved     bool // proofs that two results were signed are not verified
+	holdsProofs  bool // honest witnesses wait for the last result
+	deaf         bool // clients do not hear of other histories
+	accusesEarly bool // a member that is asked for an opening once in vain is accused
+	forgets      bool // openings are kept for one round
+	keeps        bool // what was foreseen stays in the model when it does not come true
+	reports      bool // honest members report a model with each witness proof, though they do not keep it
 	// origin changes from where the host thinks that an action comes.
 	origin func(h *host, a coordinator.Action, from core.Origin) core.Origin
 	// times changes how long the host waits.

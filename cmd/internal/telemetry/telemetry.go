@@ -27,8 +27,8 @@ type Flags struct {
 // maxInterval bounds --oltp-report-interval: a day.
 const maxInterval = 24 * 3600
 
-// patience is how long collectors may take at the end for what they have not taken yet.
-const patience = 10 * time.Second
+// flushTimeout is how long collectors may take at the end for what they have not taken yet.
+const flushTimeout = 10 * time.Second
 
 // Telemetry is what is on its way.
 type Telemetry struct {
@@ -118,7 +118,7 @@ func (t *Telemetry) Close() {
 }
 
 func (t *Telemetry) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	errs := make([]error, len(t.stops))
 	var stopping sync.WaitGroup

@@ -35,7 +35,7 @@ const (
 	retryPause     = 5 * time.Second
 	maxRetryPause  = 2 * time.Minute
 	progressPeriod = 10 * time.Second
-	closePatience  = 3 * time.Second
+	closeTimeout   = 3 * time.Second
 )
 
 // Uploader uploads checkpoints in the background, one after the other. Where a later one
@@ -337,7 +337,7 @@ func (u *Uploader) Pending() bool {
 // Close waits until everything is uploaded, or ctx is done, and returns why the newest
 // checkpoint is not where it should be. What is left lies in the folder, and the next
 // uploader of the run to this place takes it up. A place, or a disk, that does not answer when ctx is done is waited for
-// no longer than closePatience.
+// no longer than closeTimeout.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
@@ -352,7 +352,7 @@ func (u *Uploader) Close(ctx context.Context) error {
 		u.cancel()
 		select {
 		case <-u.done:
-		case <-time.After(closePatience):
+		case <-time.After(closeTimeout):
 			return fmt.Errorf("the newest checkpoint is not uploaded to %s: that, or the disk, does not answer", u.place)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// DefaultPatience is the default of Options.Patience.
-const DefaultPatience = 20 * time.Second
+// DefaultTimeout is the default of Options.Timeout.
+const DefaultTimeout = 20 * time.Second
 
 // Pauses between attempts: the first and the longest, give or take a random half.
 const (
@@ -41,9 +41,9 @@ type Options struct {
 	SeqLen    int // tokens of a sequence, without the one that is only a label
 	VocabSize int // token ids must be less; 0: not checked
 
-	OpenPatience time.Duration // to reach the server at first; 0: DefaultPatience
-	Patience     time.Duration // to reach it again, for each call; 0: DefaultPatience
-	Logger       *slog.Logger  // nil: silent
+	OpenTimeout time.Duration // to reach the server at first; 0: DefaultTimeout
+	Timeout     time.Duration // to reach it again, for each call; 0: DefaultTimeout
+	Logger      *slog.Logger  // nil: silent
 }
 
 // Client is a data.Provider that asks a data server.
@@ -66,10 +66,10 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.OpenPatience, o.Patience = cmp.Or(o.OpenPatience, DefaultPatience), cmp.Or(o.Patience, DefaultPatience)
+	o.OpenTimeout, o.Timeout = cmp.Or(o.OpenTimeout, DefaultTimeout), cmp.Or(o.Timeout, DefaultTimeout)
 	c := &Client{options: o, busy: make(chan struct{}, 1), receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
 	c.life, c.end = context.WithCancel(context.Background())
-	err := c.do(ctx, o.OpenPatience, func(s *session) error {
+	err := c.do(ctx, o.OpenTimeout, func(s *session) error {
 		c.len = s.welcome.Sequences
 		return nil
 	})
@@ -97,7 +97,7 @@ func (c *Client) Batch(ctx context.Context, id assign.BatchID) (batch data.Batch
 	if err := tokens.CheckBatch(id, c.options.SeqLen); err != nil {
 		return data.Batch{}, err
 	}
-	err = c.do(ctx, c.options.Patience, func(s *session) error {
+	err = c.do(ctx, c.options.Timeout, func(s *session) error {
 		if batch, err = s.batch(id, c.options); err == nil {
 			err = c.receipts.add(*batch.Receipt, c.options.Logger)
 		}
@@ -114,7 +114,7 @@ func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, 
 	if index == math.MaxUint64 {
 		return hash, errors.New("there is no such sequence")
 	}
-	err = c.do(ctx, c.options.Patience, func(s *session) error {
+	err = c.do(ctx, c.options.Timeout, func(s *session) error {
 		hash, err = s.fingerprint(index)
 		return err
 	})
@@ -125,7 +125,7 @@ func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, 
 }
 
 // do lets a call use the connection. It connects if need be, and again when that may help.
-func (c *Client) do(ctx context.Context, patience time.Duration, call func(*session) error) error {
+func (c *Client) do(ctx context.Context, timeout time.Duration, call func(*session) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
@@ -140,7 +140,7 @@ func (c *Client) do(ctx context.Context, patience time.Duration, call func(*sess
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		return struct{}{}, c.attempt(ctx, call)
 	},
-		backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(patience),
+		backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(timeout),
 		backoff.WithNotify(func(err error, pause time.Duration) {
 			c.options.Logger.Warn("data server, trying again", "server", c.options.Addr, "err", err, "pause", pause.Round(time.Millisecond))
 		}))

@@ -40,10 +40,10 @@ func refuse(code message.Code, format string, values ...any) error {
 
 // protocol is how a data server talks of what clients do.
 var protocol = accept.Protocol{
-	Malformed: func(reason string) error { return refuse(message.Malformed, "%s", reason) },
-	TooSlow:   func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
-	Farewell:  farewell,
-	Patience:  farewellTimeout,
+	Malformed:       func(reason string) error { return refuse(message.Malformed, "%s", reason) },
+	TooSlow:         func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
+	Farewell:        farewell,
+	FarewellTimeout: farewellTimeout,
 }
 
 func farewell(reason error) ([]byte, bool) {
@@ -129,7 +129,7 @@ func (c *connection) handshake(ctx context.Context) error {
 
 // await asks for a decision, and again with every newer state while one may change it.
 func (c *connection) await(ctx context.Context, decide func() decision) (decision, error) {
-	timer := time.NewTimer(c.server.options.Patience)
+	timer := time.NewTimer(c.server.options.StateWait)
 	defer timer.Stop()
 	for {
 		d := decide()

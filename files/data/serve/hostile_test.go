@@ -164,7 +164,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		t.Cleanup(func() { _ = socket.Close() })
 	}
 	o := options(server, 1)
-	o.OpenPatience = 20 * time.Second
+	o.OpenTimeout = 20 * time.Second
 	if _, err := connect(t, o).Batch(t.Context(), owned(t, s, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestHostileServers(t *testing.T) {
 				}
 				return frame.Append(nil, kind, payload)
 			})}, 1)
-			o.VocabSize, o.Patience = 100, 250*time.Millisecond
+			o.VocabSize, o.Timeout = 100, 250*time.Millisecond
 			_, err := connect(t, o).Batch(t.Context(), assign.BatchID{End: 2})
 			if err == nil || data.IsPermanent(err) != test.permanent {
 				t.Errorf("got %v", err)
@@ -284,7 +284,7 @@ func TestFalseReceipts(t *testing.T) {
 				sample := message.Sample{Number: r.Number, Index: 3, Tokens: batch.Sequences[0]}
 				return frame.Append(frame.Append(nil, message.TypeSample, sample.AppendTo(nil)), message.TypeReceipt, receipt(r.Number).AppendTo(nil))
 			})}, 1)
-			o.Patience = 250 * time.Millisecond
+			o.Timeout = 250 * time.Millisecond
 			got, err := connect(t, o).Batch(t.Context(), batch.ID)
 			if want := name == "good"; (err == nil) != want || err != nil && !errors.Is(err, message.ErrMalformed) || want && *got.Receipt != good {
 				t.Errorf("got %+v, %v", got, err)

@@ -115,7 +115,7 @@ type running struct {
 // start lets a server listen; it is stopped with the test at the latest.
 func start(t testing.TB, source data.Provider, address string, change func(*serve.Options)) *running {
 	t.Helper()
-	o := serve.Options{Key: serverKey, RunID: "run", Source: source, SeqLen: seqLen, Patience: 100 * time.Millisecond}
+	o := serve.Options{Key: serverKey, RunID: "run", Source: source, SeqLen: seqLen, StateWait: 100 * time.Millisecond}
 	if change != nil {
 		change(&o)
 	}
@@ -145,7 +145,7 @@ func options(r *running, n byte) remote.Options {
 	return remote.Options{
 		Inner: true,
 		Addr:  r.address, Trust: secure.Pin(serverKey.ID()), RunID: "run", Run: func() [32]byte { return runHash }, Key: key(n), SeqLen: seqLen,
-		OpenPatience: 300 * time.Millisecond, Patience: 10 * time.Second,
+		OpenTimeout: 300 * time.Millisecond, Timeout: 10 * time.Second,
 	}
 }
 
@@ -354,7 +354,7 @@ func TestRefusals(t *testing.T) {
 
 // TestStatesThatComeLate asks before the server knows that the client may.
 func TestStatesThatComeLate(t *testing.T) {
-	server := start(t, open(t, data.Options{}, local(folder(t))), "127.0.0.1:0", func(o *serve.Options) { o.Patience = 20 * time.Second })
+	server := start(t, open(t, data.Options{}, local(folder(t))), "127.0.0.1:0", func(o *serve.Options) { o.StateWait = 20 * time.Second })
 	opened := make(chan *remote.Client)
 	go func() { opened <- connect(t, options(server, 1)) }()
 	s := state(2, 0, 1)
@@ -439,7 +439,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	o.OpenPatience = time.Hour
+	o.OpenTimeout = time.Hour
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := remote.Open(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
@@ -461,7 +461,7 @@ func TestSourceFails(t *testing.T) {
 	s := state(1, 0, 1)
 	server.Update(s, runHash)
 	o := options(server, 1)
-	o.Patience = 200 * time.Millisecond
+	o.Timeout = 200 * time.Millisecond
 	c := connect(t, o)
 	_, err := c.Batch(t.Context(), owned(t, s, 1))
 	if !message.Is(err, message.Unavailable) || data.IsPermanent(err) || strings.Contains(err.Error(), "secret") {
@@ -492,10 +492,10 @@ func TestFallBack(t *testing.T) {
 	server := start(t, source, "127.0.0.1:0", nil)
 	s := state(1, 0, 1)
 	server.Update(s, runHash)
-	patience := 200 * time.Millisecond // for a server that stops and does not come back
+	timeout := 200 * time.Millisecond // for a server that stops and does not come back
 	o := data.Options{Server: func(ctx context.Context, at config.ServerData, o data.Options) (data.Provider, error) {
 		to := options(server, 1)
-		to.Addr, to.SeqLen, to.Patience = at.Addr, o.SeqLen, patience
+		to.Addr, to.SeqLen, to.Timeout = at.Addr, o.SeqLen, timeout
 		return remote.Open(ctx, to)
 	}}
 	at := config.DataLocation{Server: &config.ServerData{Addr: server.address}}
@@ -537,7 +537,7 @@ func TestFallBack(t *testing.T) {
 	if err := os.CopyFS(moved, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	patience = 0 // as long as usual: nothing else has the data then
+	timeout = 0 // as long as usual: nothing else has the data then
 	p = open(t, o, local(moved), at)
 	for step := 1; step < 9; step++ {
 		if err := read(step); err != nil {

@@ -29,7 +29,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultRequestsPerSecond = 20
-	DefaultPatience          = 2 * time.Second
+	DefaultStateWait         = 2 * time.Second
 	DefaultIdleTimeout       = 10 * time.Minute
 	DefaultReadTimeout       = 30 * time.Second
 	DefaultHandshakeTimeout  = 5 * time.Second
@@ -51,7 +51,7 @@ type Options struct {
 	SeqLen int           // tokens of the source's sequences
 
 	RequestsPerSecond float64       // of one key in the long term; ten seconds' worth may come at once
-	Patience          time.Duration // for a state that allows what the newest does not
+	StateWait         time.Duration // for a state that allows what the newest does not
 	IdleTimeout       time.Duration // of a connection without a request
 	ReadTimeout       time.Duration // of one read of the source
 	HandshakeTimeout  time.Duration // until a client has said who it is
@@ -109,7 +109,7 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("data server: there is no sequence to serve")
 	}
 	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
-	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.StateWait = cmp.Or(o.StateWait, DefaultStateWait)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)

@@ -42,12 +42,12 @@ var (
 	errRedirect = errors.New("redirect not followed")
 )
 
-// Options says how patient a Source is.
+// Options says how long a Source tries.
 type Options struct {
-	Timeout  time.Duration // of one request with its answer; 0: 15 s
-	Patience time.Duration // of all tries of one read; 0: 20 s
-	Pause    time.Duration // before the second try, about; it doubles; 0: 250 ms
-	Logger   *slog.Logger  // what is tried again; nil: nothing is logged
+	Timeout    time.Duration // of one request with its answer; 0: 15 s
+	MaxElapsed time.Duration // of all tries of one read; 0: 20 s
+	Pause      time.Duration // before the second try, about; it doubles; 0: 250 ms
+	Logger     *slog.Logger  // what is tried again; nil: nothing is logged
 
 	// Inner also reads from addresses of inner networks (package privatenet), to which names and
 	// redirects of strangers may lead.
@@ -58,8 +58,8 @@ func (o Options) withDefaults() Options {
 	if o.Timeout == 0 {
 		o.Timeout = 15 * time.Second
 	}
-	if o.Patience == 0 {
-		o.Patience = 20 * time.Second
+	if o.MaxElapsed == 0 {
+		o.MaxElapsed = 20 * time.Second
 	}
 	if o.Pause == 0 {
 		o.Pause = 250 * time.Millisecond
@@ -120,7 +120,7 @@ func Redact(address string) string {
 	return u.Redacted()
 }
 
-// do tries a request until it succeeds, fails for good, or patience is used up.
+// do tries a request until it succeeds, fails for good, or the time for it is used up.
 func (c *client) do(ctx context.Context, name string, request func(ctx context.Context) error) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.Multiplier, pauses.MaxInterval = c.options.Pause, 2, maxPause
@@ -137,7 +137,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 		},
 		backoff.WithBackOff(pauses),
 		backoff.WithMaxTries(maxTries),
-		backoff.WithMaxElapsedTime(c.options.Patience),
+		backoff.WithMaxElapsedTime(c.options.MaxElapsed),
 		backoff.WithNotify(func(err error, pause time.Duration) {
 			c.options.Logger.Info("read data: try again", "file", name, "in", pause, "err", err)
 		}))

@@ -15,5 +15,5 @@
 // with the request; redirects are few and stay on HTTP, never from https to http.
 // What may pass (server errors, overload, broken or late answers) is tried again with
 // growing, jittered pauses, or after the server's Retry-After up to MaxRetryAfter, until
-// Options.Patience is used up.
+// Options.MaxElapsed is over.
 package web

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	quick   = Options{Timeout: 300 * time.Millisecond, Patience: 900 * time.Millisecond, Pause: time.Millisecond, Inner: true}
+	quick   = Options{Timeout: 300 * time.Millisecond, MaxElapsed: 900 * time.Millisecond, Pause: time.Millisecond, Inner: true}
 	layout  = tokens.Options{SeqLen: 4, TokenSize: 2}
 	content = bytes.Repeat([]byte{1, 0, 2, 0, 3, 0, 4, 0}, 4)
 	begun   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -265,7 +265,7 @@ func TestTroubleThatPasses(t *testing.T) {
 	troubles := []http.HandlerFunc{good, answer(503), answer(429, "Retry-After", "0"), trickle, answer(500), good}
 	source, err := Open(t.Context(), []string{serve(t, func(w http.ResponseWriter, r *http.Request) {
 		troubles[int(requests.Add(1))-1](w, r)
-	})}, layout, Options{Timeout: 300 * time.Millisecond, Patience: 5 * time.Second, Pause: time.Millisecond, Inner: true})
+	})}, layout, Options{Timeout: 300 * time.Millisecond, MaxElapsed: 5 * time.Second, Pause: time.Millisecond, Inner: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +337,8 @@ func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 	}
 }
 
-// TestPatienceEnds uses a virtual clock.
-func TestPatienceEnds(t *testing.T) {
+// TestTriesEnd uses a virtual clock.
+func TestTriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(Options{Inner: true})
 		defer c.close()

@@ -327,7 +327,7 @@ func (d *download) watch() {
 // another one that was not slow and could be asked in its place. The one that was silent is asked again when nobody
 // else is left, and then may take its time.
 func (d *download) isSilent(a *attempt, age time.Duration) bool {
-	return a.seen == 0 && !a.holder.slow && age >= d.s.holders.patience() && d.fastest(a.holder) != nil
+	return a.seen == 0 && !a.holder.slow && age >= d.s.holders.answerTimeout() && d.fastest(a.holder) != nil
 }
 
 // fastest returns the best other holder that could take a range, now or after its own.

@@ -20,11 +20,11 @@ const (
 	// rateMemory is how long a measured rate counts: a holder that was slow is tried again.
 	rateMemory = 5 * time.Minute
 
-	// A holder of whose answer nothing has come after patienceFactor times the longest wait of late is silent, but not
-	// before leastPatience. With each answer that is sooner the longest wait loses waitShare of what it is above it.
-	patienceFactor = 4
-	leastPatience  = 500 * time.Millisecond
-	waitShare      = 0.05
+	// A holder of whose answer nothing has come after timeoutFactor times the longest wait of late is silent, but not
+	// before leastTimeout. With each answer that is sooner the longest wait loses waitShare of what it is above it.
+	timeoutFactor = 4
+	leastTimeout  = 500 * time.Millisecond
+	waitShare     = 0.05
 	// silentMemory is how long one that was silent is asked after the others.
 	silentMemory = 30 * time.Second
 )
@@ -135,15 +135,15 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.measured = time.Now()
 }
 
-// patience is how long a holder may take until the first byte where others could be asked. Until something was
+// answerTimeout is how long a holder may take until the first byte where others could be asked. Until something was
 // measured it is stallTime: on a slow line that everybody uses at once all take long.
-func (b *book) patience() time.Duration {
+func (b *book) answerTimeout() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.wait == 0 {
 		return stallTime
 	}
-	return min(max(patienceFactor*b.wait, leastPatience), stallTime)
+	return min(max(timeoutFactor*b.wait, leastTimeout), stallTime)
 }
 
 // rate returns what a holder delivers on one stream, in bytes per second; 0: not known.

@@ -17,7 +17,7 @@ import (
 const (
 	killAfter    = 6 // exchanges
 	restartDelay = time.Second
-	patience     = 2 * time.Minute // for anything to happen after the kill
+	timeout      = 2 * time.Minute // for anything to happen after the kill
 	killExchange = 40
 )
 
@@ -67,7 +67,7 @@ func (b *bench) killTorch(ctx context.Context, cancel func(), s system, dir stri
 	k = &killed{}
 	ended := func() bool { return closed(all[0].Ended()) }
 	if !wait(ctx, func() bool { return ended() || exchanged(0) > before+1 }) {
-		k.Message = fmt.Sprintf("nothing happened for %v", patience)
+		k.Message = fmt.Sprintf("nothing happened for %v", timeout)
 		return k, nil
 	}
 	k.Stall, k.Failed = time.Since(at).Seconds(), ended()
@@ -102,7 +102,7 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 	n.members[members-1] = again
 	restarted := time.Now()
 	if !wait(ctx, func() bool { return n.trained(members-1, restarted) > 0 }) {
-		return nil, fmt.Errorf("the member was not back after %v", patience)
+		return nil, fmt.Errorf("the member was not back after %v", timeout)
 	}
 	k = &killed{Back: time.Since(restarted).Seconds()}
 	k.Stall, err = n.stall(at)
@@ -141,7 +141,7 @@ func (n *ownNetwork) stall(from time.Time) (longest float64, err error) {
 
 // wait waits until something is so, for a while.
 func wait(ctx context.Context, so func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for !so() {
 		if pause(ctx, 50*time.Millisecond) != nil {

@@ -32,7 +32,7 @@ const (
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action, and a state that was shown, survive every crash of the host"
 	ShownFirst     Assertion = "a client that was answered finds what it did, but for what may wait for more of its kind"
-	Patient        Assertion = "the host withdraws a member that is gone for its grace, neither earlier nor later"
+	KeepsGrace     Assertion = "the host withdraws a member that is gone for its grace, neither earlier nor later"
 	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
 	OneHistory     Assertion = "a client that is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"

@@ -83,7 +83,7 @@ func (c *Checker) withdrawn(by, id coordinator.ClientID) {
 	}
 	since := c.outlet.away[c.run.Cast.Of(id).Index]
 	if since == 0 || c.run.Now()-since < scenario.Grace {
-		c.Violate(Patient, "%s was withdrawn, and is gone since %.3f s", c.NameOf(id), float64(since)/float64(second))
+		c.Violate(KeepsGrace, "%s was withdrawn, and is gone since %.3f s", c.NameOf(id), float64(since)/float64(second))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Checker) waitsNoLonger(s *coordinator.State) {
 	for i, away := range c.outlet.away {
 		since := max(away, c.outlet.came[i])
 		if m := c.run.Cast.Members[i]; away != 0 && c.run.Now()-since > limit && s.TakesPart(coordinator.ClientID(m.ID)) {
-			c.Violate(Patient, "%s takes part, and is gone since %.3f s", m.Name(), float64(since)/float64(second))
+			c.Violate(KeepsGrace, "%s takes part, and is gone since %.3f s", m.Name(), float64(since)/float64(second))
 		}
 	}
 }

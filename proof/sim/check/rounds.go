@@ -124,8 +124,8 @@ func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 // What witnesses wait beyond two thirds of the trainers, and until their proofs are there: a client
 // looks once in a heartbeat, and fetches first.
 const (
-	leastPatience = 2 * second
-	underWay      = 2*scenario.Heartbeat + second/2
+	leastWait = 2 * second
+	underWay  = 2*scenario.Heartbeat + second/2
 )
 
 func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
@@ -170,7 +170,7 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	}
 	slices.Sort(times)
 	at := max(times[most-1], c.pace.left)
-	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; c.run.Now() > limit {
+	if limit := at + max(leastWait, (at-c.pace.began)/4) + underWay; c.run.Now() > limit {
 		c.Violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
 			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
 	}

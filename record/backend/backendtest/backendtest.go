@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// patience bounds every wait of the suite.
-const patience = 30 * time.Second
+// waitTimeout bounds every wait of the suite.
+const waitTimeout = 30 * time.Second
 
 // Backend is the contract of package backend as an interface.
 type Backend interface {
@@ -131,7 +131,7 @@ func (f *fixture) connect(t *testing.T, n byte) *client {
 // await returns the first update for which done is true.
 func (c *client) await(what string, done func(backend.Update) bool) backend.Update {
 	c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	for {
 		select {

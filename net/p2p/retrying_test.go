@@ -29,7 +29,7 @@ func (f failing) Accept() (manet.Conn, error) {
 func TestTooManyOpenFilesEndNoListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 3
-		l := patientListener{failing{left: &left}, t.Context(), slog.New(slog.DiscardHandler)}
+		l := retryingListener{failing{left: &left}, t.Context(), slog.New(slog.DiscardHandler)}
 		if _, err := l.Accept(); err == nil || left != -1 {
 			t.Errorf("ended with %v and %d failures to come", err, left)
 		}

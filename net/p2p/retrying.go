@@ -14,24 +14,24 @@ import (
 // acceptPause is the time until connections are accepted again after that failed.
 const acceptPause = time.Second
 
-// patientUpgrader makes listeners with a door that outlive a failure: a shared port is closed for
+// retryingUpgrader makes listeners with a door that outlive a failure: a shared port is closed for
 // good when accepting fails once, as it does while there are too many open files.
-type patientUpgrader struct {
+type retryingUpgrader struct {
 	transport.Upgrader
 	n *Node
 }
 
-func (u patientUpgrader) GateMaListener(l manet.Listener) transport.GatedMaListener {
-	return u.Upgrader.GateMaListener(newDoorListener(patientListener{l, u.n.ctx, u.n.logger}, u.n))
+func (u retryingUpgrader) GateMaListener(l manet.Listener) transport.GatedMaListener {
+	return u.Upgrader.GateMaListener(newDoorListener(retryingListener{l, u.n.ctx, u.n.logger}, u.n))
 }
 
-type patientListener struct {
+type retryingListener struct {
 	manet.Listener
 	ctx    context.Context // of the node
 	logger *slog.Logger
 }
 
-func (l patientListener) Accept() (manet.Conn, error) {
+func (l retryingListener) Accept() (manet.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err == nil || errors.Is(err, net.ErrClosed) {
