@@ -68,17 +68,17 @@ func (s *State) Accusable() []ClientID {
 	room, keys := s.room(), bloom.NewKeys(round.Seed)
 	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool {
 		client, ok := s.Member(id)
-		return !ok || client.State != Healthy || s.isBack(client) || client.afterFinding(room, round.denied(&keys, id)) == client.standing()
+		return !ok || client.State != Healthy || s.isBack(client) || client.afterFinding(room, round.denied(&keys, id)) == client.health()
 	})
 }
 
-// standing is the part of a member's state that findings of witnesses change.
-type standing struct {
+// health is the part of a member's state that findings of witnesses change.
+type health struct {
 	state    ClientState
 	lateness Lateness
 }
 
-func (c *Client) standing() standing { return standing{c.State, c.Lateness} }
+func (c *Client) health() health { return health{c.State, c.Lateness} }
 
 // room is how many more members findings may drop in the running round, and how many more may
 // become slow in the epoch. Each is a third of the epoch's first members: where more seem to be
@@ -103,21 +103,21 @@ func (s *State) room() room {
 	return r
 }
 
-// afterFinding is the standing of a healthy member after the witnesses of the newest finished
+// afterFinding is what becomes of a healthy member after the witnesses of the newest finished
 // round have shown that its result does not count. The first time in an epoch it is late. The
 // second time, about a later round and by witnesses that were drawn again, it is dropped if a
 // quorum of them denies it: so many hardly lie. Otherwise it is slow. A slow member stays: its
 // result may be missing because nobody waited for it.
-func (c *Client) afterFinding(left room, denied bool) standing {
+func (c *Client) afterFinding(left room, denied bool) health {
 	switch {
 	case c.Lateness == OnTime:
-		return standing{Healthy, FoundLate}
+		return health{Healthy, FoundLate}
 	case c.Lateness == Late && denied && left.drop > 0:
-		return standing{Dropped, Late}
+		return health{Dropped, Late}
 	case c.Lateness == Late && !denied && left.slow > 0:
-		return standing{Healthy, Slow}
+		return health{Healthy, Slow}
 	default:
-		return c.standing()
+		return c.health()
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 			continue
 		}
 		after := client.afterFinding(left, denied.Has(member))
-		if after == client.standing() {
+		if after == client.health() {
 			continue
 		}
 		if after.state == Dropped {

@@ -172,7 +172,7 @@ func (n *network) tell(format string, args ...any) {
 // beginOnChain does what whoever sets a run up on a chain does, by the same commands. A run that is
 // resumed is there already.
 func (n *network) beginOnChain(ctx context.Context) error {
-	if err := n.awaitChain(ctx); err != nil || n.standing != nil {
+	if err := n.awaitChain(ctx); err != nil || n.resumed != nil {
 		return err
 	}
 	key := []string{"--keypair", n.authorityPath()}

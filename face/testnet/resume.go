@@ -32,7 +32,7 @@ func reopen(options Options) (*network, error) {
 	if options.Chain.Used {
 		saved = savedOnChain
 	}
-	if n.run, n.standing, err = saved(n.serverDir()); err != nil {
+	if n.run, n.resumed, err = saved(n.serverDir()); err != nil {
 		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	options.NumClients = 0
@@ -40,13 +40,13 @@ func reopen(options Options) (*network, error) {
 		if _, err := os.Stat(filepath.Join(n.clientDir(options.NumClients), identityFile)); err != nil {
 			break
 		}
-		n.standing.look(clientName(options.NumClients), n.checkpointDir(options.NumClients))
+		n.resumed.look(clientName(options.NumClients), n.checkpointDir(options.NumClients))
 		options.NumClients++
 	}
 	if err := check(options, n.run); err != nil {
 		return nil, err
 	}
-	if err := n.standing.check(options.AcceptLoss); err != nil {
+	if err := n.resumed.check(options.AcceptLoss); err != nil {
 		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	if n.options, err = options.withDefaults(n.run); err != nil {
@@ -83,7 +83,7 @@ func wasOnChain(dir string, asked Chain) (bool, error) {
 }
 
 // savedOnChain reads from a chain's ledger what the testnet's run is, and where it stands.
-func savedOnChain(dir string) (config.Run, *standing, error) {
+func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 	path := filepath.Join(dir, ledgerFile)
 	ledger, err := kept.Read(path)
 	if err != nil {
@@ -101,14 +101,14 @@ func savedOnChain(dir string) (config.Run, *standing, error) {
 	for _, account := range view.Owned(program) {
 		if run, err := layout.ReadAccount(account.Data); err == nil && run.RunID != "" {
 			state := run.State
-			return standingOf(&state, fmt.Sprintf("the chain goes on behind slot %d, from %s", view.Slot, path))
+			return resumedOf(&state, fmt.Sprintf("the chain goes on behind slot %d, from %s", view.Slot, path))
 		}
 	}
 	return config.Run{}, nil, fmt.Errorf("no run had begun on the chain in %s: begin another", path)
 }
 
 // savedOnServer reads from a server's folder what its run is, and where it stands.
-func savedOnServer(dir string) (config.Run, *standing, error) {
+func savedOnServer(dir string) (config.Run, *resumedRun, error) {
 	journals, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil || len(journals) != 1 {
 		return config.Run{}, nil, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
@@ -117,11 +117,11 @@ func savedOnServer(dir string) (config.Run, *standing, error) {
 	if err != nil {
 		return config.Run{}, nil, err
 	}
-	return standingOf(&log.State, "")
+	return resumedOf(&log.State, "")
 }
 
-// standingOf returns what a run is that has something left to do, and where it stands.
-func standingOf(state *coordinator.State, chain string) (config.Run, *standing, error) {
+// resumedOf returns what a run is that has something left to do, and where it stands.
+func resumedOf(state *coordinator.State, chain string) (config.Run, *resumedRun, error) {
 	if state.RunState == coordinator.Finished {
 		return config.Run{}, nil, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
 	}
@@ -129,7 +129,7 @@ func standingOf(state *coordinator.State, chain string) (config.Run, *standing, 
 	if err != nil {
 		return config.Run{}, nil, err
 	}
-	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &standing{state: state, chain: chain}, nil
+	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &resumedRun{state: state, chain: chain}, nil
 }
 
 // secondsBefore returns how long the run took until now, which its summary tells.

@@ -76,7 +76,7 @@ type network struct {
 	reserved    net.Listener  // on address, until the server listens there; nil: nobody keeps it
 	hostFlags   []string      // of clients: where the run is
 	before      time.Duration // that the run took before it was resumed
-	standing    *standing     // of the run that is resumed; nil: it begins
+	resumed     *resumedRun   // nil: the run begins
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which

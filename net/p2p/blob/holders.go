@@ -45,8 +45,8 @@ type account struct {
 	silent   time.Time // when an attempt was ended since nothing came; zero: it has delivered since
 }
 
-// standing is how a holder compares with others.
-type standing struct {
+// rank is how a holder compares with others.
+type rank struct {
 	avoided bool    // misbehaved, see p2p.Penalty
 	silent  bool    // did not answer when it was asked last
 	relayed bool    // reached through another member
@@ -160,8 +160,8 @@ func (b *book) fresh(id identity.ID) float64 {
 	return 0
 }
 
-func (b *book) standing(n *p2p.Node, id identity.ID, best float64) standing {
-	st := standing{avoided: n.Avoids(id), relayed: n.Relayed(id)}
+func (b *book) rank(n *p2p.Node, id identity.ID, best float64) rank {
+	st := rank{avoided: n.Avoids(id), relayed: n.Relayed(id)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	load := 0
@@ -177,7 +177,7 @@ func (b *book) standing(n *p2p.Node, id identity.ID, best float64) standing {
 	return st
 }
 
-func (s standing) compare(o standing) int {
+func (s rank) compare(o rank) int {
 	return cmp.Or(compareBools(s.avoided, o.avoided), compareBools(s.silent, o.silent), compareBools(s.relayed, o.relayed), cmp.Compare(s.wait, o.wait))
 }
 
@@ -204,15 +204,15 @@ func eligible(n *p2p.Node, holders []identity.ID) []identity.ID {
 
 // order sorts holders: the best first, among equals as they were given.
 func (b *book) order(n *p2p.Node, holders []identity.ID) []identity.ID {
-	standings := make(map[identity.ID]standing, len(holders))
+	ranks := make(map[identity.ID]rank, len(holders))
 	best := 0.0
 	for _, id := range holders {
 		best = max(best, b.rate(id))
 	}
 	for _, id := range holders {
-		standings[id] = b.standing(n, id, best)
+		ranks[id] = b.rank(n, id, best)
 	}
 	ordered := slices.Clone(holders)
-	slices.SortStableFunc(ordered, func(a, c identity.ID) int { return standings[a].compare(standings[c]) })
+	slices.SortStableFunc(ordered, func(a, c identity.ID) int { return ranks[a].compare(ranks[c]) })
 	return ordered
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// TestStanding says with which model a run goes on, and refuses where the newest is in no folder.
-func TestStanding(t *testing.T) {
+// TestResumedRun says with which model a run goes on, and refuses where the newest is in no folder.
+func TestResumedRun(t *testing.T) {
 	digest := [32]byte{0xab}
 	state := func(kind coordinator.CheckpointKind, uploads ...coordinator.Upload) *coordinator.State {
 		s := &coordinator.State{RunID: "run", OriginStep: 1, Uploads: uploads}
@@ -49,7 +49,7 @@ func TestStanding(t *testing.T) {
 		"another of that step": {state(coordinator.CheckpointP2P), save(20, other), "of step 20, which is in no client's folder", true},
 		"an older one":         {state(coordinator.CheckpointP2P), save(12, other), "of step 20, which is in no client's folder", true},
 	} {
-		s := &standing{state: test.state}
+		s := &resumedRun{state: test.state}
 		s.look("client-1", test.folder)
 		if got := s.String(); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q does not say %q", name, got, test.want)

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// standing is where a run that is resumed stands, and who has its model.
-type standing struct {
+// resumedRun is a run that is resumed: its state, and which clients have its model.
+type resumedRun struct {
 	state   *coordinator.State
 	holders []string // clients whose folders have the newest recorded model
 	others  []string // checkpoints of other steps that lie in clients' folders
@@ -21,7 +21,7 @@ type standing struct {
 }
 
 // newest is the newest model that the run recorded, be it while its epoch ran; Step 0: it recorded none.
-func (s *standing) newest() (r coordinator.Recorded) {
+func (s *resumedRun) newest() (r coordinator.Recorded) {
 	if c := s.state.Model.Checkpoint; c.FromPeers() {
 		r = coordinator.Recorded{Step: c.Step, Digest: c.Digest}
 	}
@@ -32,7 +32,7 @@ func (s *standing) newest() (r coordinator.Recorded) {
 }
 
 // look notes which of the run's checkpoints a client has.
-func (s *standing) look(client, dir string) {
+func (s *resumedRun) look(client, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // it saved none
@@ -51,7 +51,7 @@ func (s *standing) look(client, dir string) {
 }
 
 // check refuses to go on where that would lose a recorded model.
-func (s *standing) check(acceptLoss bool) error {
+func (s *resumedRun) check(acceptLoss bool) error {
 	c := s.newest()
 	if acceptLoss || c.Step == 0 || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
 		return nil
@@ -65,7 +65,7 @@ func (s *standing) check(acceptLoss bool) error {
 }
 
 // String says where the run goes on.
-func (s *standing) String() string {
+func (s *resumedRun) String() string {
 	c, next := s.newest(), s.state.Progress.Step
 	from, seen := "the model that it began with: no other was recorded", s.state.OriginStep-1
 	if c.Step > 0 {
@@ -87,14 +87,14 @@ func (s *standing) String() string {
 
 // goOn lets a run that was paused when it was interrupted go on.
 func (n *network) goOn(ctx context.Context) error {
-	if n.standing == nil {
+	if n.resumed == nil {
 		return nil
 	}
-	if n.standing.chain != "" {
-		n.tell("%s", n.standing.chain)
+	if n.resumed.chain != "" {
+		n.tell("%s", n.resumed.chain)
 	}
-	n.tell("%s", n.standing)
-	s := n.standing.state
+	n.tell("%s", n.resumed)
+	s := n.resumed.state
 	if paused := s.RunState == coordinator.Paused; paused && !s.PendingResume || !paused && s.PendingPause {
 		return n.setPaused(ctx, "resume")
 	}
