@@ -17,8 +17,8 @@ type registry struct {
 	live      map[identity.ID]*connection
 	addrs     map[identity.ID][]string // also of participants whose connection is gone
 	watching  map[*connection]bool
-	strangers *admission.Lobby // of the server: live connections of keys that are not known
-	onlookers *admission.Lobby // of the server: keys that watch and have no office
+	strangers *admission.Limiter // of the server: live connections of keys that are not known
+	onlookers *admission.Limiter // of the server: keys that watch and have no office
 
 	closed error // why nobody is let in any more
 
@@ -26,7 +26,7 @@ type registry struct {
 	changed chan struct{}
 }
 
-func newRegistry(strangers, onlookers *admission.Lobby) *registry {
+func newRegistry(strangers, onlookers *admission.Limiter) *registry {
 	return &registry{
 		strangers: strangers,
 		onlookers: onlookers,
@@ -76,8 +76,8 @@ func (r *registry) watch(c *connection, office bool) error {
 	return nil
 }
 
-// seat gives c a place in a lobby. The caller holds mu.
-func (r *registry) seat(c *connection, in *admission.Lobby) error {
+// seat gives c a place under a limiter. The caller holds mu.
+func (r *registry) seat(c *connection, in *admission.Limiter) error {
 	place := in.Enter(c.conn.RemoteAddr(), c.giveWay)
 	if place == nil {
 		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
@@ -86,7 +86,7 @@ func (r *registry) seat(c *connection, in *admission.Lobby) error {
 	return nil
 }
 
-// unseat gives back a place in a lobby. The caller holds mu.
+// unseat gives back a place under a limiter. The caller holds mu.
 func (r *registry) unseat(c *connection) {
 	if c.leave != nil {
 		c.leave()

@@ -240,9 +240,9 @@ type server struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	lobby     *admission.Lobby // connections before their hello
-	strangers *admission.Lobby // keys that may want to take part
-	onlookers *admission.Lobby
+	unproven  *admission.Limiter // connections before their hello
+	strangers *admission.Limiter // keys that may want to take part
+	onlookers *admission.Limiter
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals and models
 	observers places
@@ -278,8 +278,8 @@ func newServer(o Options) (*server, error) {
 	}
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
-		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
-		onlookers: admission.NewLastingLobby(o.MaxStrangers),
+		unproven: admission.NewLimiter(), strangers: admission.NewLastingLimiter(o.MaxStrangers),
+		onlookers: admission.NewLastingLimiter(o.MaxStrangers),
 		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
 		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
 		catching:  make(chan struct{}, maxCatching),
@@ -310,7 +310,7 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 		s.options.Ready(listener.Addr())
 	}
 	door := accept.Door{
-		Lobby: s.lobby, Logger: s.logger, Noise: s.noise, Serve: s.serveConnection,
+		Limiter: s.unproven, Logger: s.logger, Noise: s.noise, Serve: s.serveConnection,
 		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
 	}
 	door.Accept(ctx, listener, &working)

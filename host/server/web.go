@@ -46,7 +46,7 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 		}
 	})
 	err := web.Serve(&boundedListener{
-		Listener: listener, places: admission.NewLastingLobby(maxWebConnections), probes: admission.NewBriefLobby(maxWebProbes),
+		Listener: listener, places: admission.NewLastingLimiter(maxWebConnections), probes: admission.NewBriefLimiter(maxWebProbes),
 	})
 	if !errors.Is(err, http.ErrServerClosed) {
 		logger.Error("the HTTP server ended", "error", err)
@@ -76,7 +76,7 @@ func probed(handler http.Handler) http.Handler {
 // boundedListener has few connections at a time, and few of one address while others want a place.
 type boundedListener struct {
 	net.Listener
-	places, probes *admission.Lobby
+	places, probes *admission.Limiter
 }
 
 // Accept implements net.Listener.
@@ -87,12 +87,12 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		evict := func() { _ = socket.Close() }
-		c := &boundedConn{Conn: socket, lobby: l.places}
-		if c.guest = l.places.Enter(socket.RemoteAddr(), evict); c.guest == nil {
-			c.lobby, c.probes = l.probes, true
-			c.guest = l.probes.Enter(socket.RemoteAddr(), evict)
+		c := &boundedConn{Conn: socket, limiter: l.places}
+		if c.place = l.places.Enter(socket.RemoteAddr(), evict); c.place == nil {
+			c.limiter, c.probes = l.probes, true
+			c.place = l.probes.Enter(socket.RemoteAddr(), evict)
 		}
-		if c.guest != nil {
+		if c.place != nil {
 			return c, nil
 		}
 		_ = socket.Close()
@@ -102,23 +102,23 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 // boundedConn gives its place back when it is closed first.
 type boundedConn struct {
 	net.Conn
-	lobby  *admission.Lobby
-	guest  *admission.Guest
-	probes bool
-	once   sync.Once
+	limiter *admission.Limiter
+	place   *admission.Place
+	probes  bool
+	once    sync.Once
 }
 
 // Read implements net.Conn.
 func (c *boundedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.guest.Spoke()
+		c.place.Spoke()
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *boundedConn) Close() error {
-	c.once.Do(func() { c.lobby.Leave(c.guest) })
+	c.once.Do(func() { c.limiter.Leave(c.place) })
 	return c.Conn.Close()
 }

@@ -268,7 +268,7 @@ func (l *fakeListener) Close() error {
 	return nil
 }
 
-// TestDoor fills the lobby, lets a client say who it is, turns one away, and stops.
+// TestDoor takes all places, lets a client say who it is, turns one away, and stops.
 func TestDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
@@ -276,7 +276,7 @@ func TestDoor(t *testing.T) {
 		var served, turned atomic.Int32
 		known := make(chan struct{})
 		door := Door{
-			Lobby: admission.NewLastingLobby(1), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Limiter: admission.NewLastingLimiter(1), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Noise: rate.NewLimiter(10, 100), TurnedAway: func() { turned.Add(1) },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, identified func()) {
 				served.Add(1)
@@ -331,7 +331,7 @@ func TestDoorEvicts(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
 		reasons := make(chan error, admission.MaxWaiting+1)
 		door := Door{
-			Lobby: admission.NewLobby(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("turned away") },
+			Limiter: admission.NewLimiter(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("turned away") },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, _ func()) {
 				<-ctx.Done()
 				reasons <- context.Cause(ctx)

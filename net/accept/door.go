@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// errEvicted ends a connection that gives way to another one in the lobby.
+// errEvicted ends a connection that gives its place to another one.
 var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
 
 // pauseAfterError is the time until the next attempt to accept a connection, for instance when
@@ -23,13 +23,13 @@ const pauseAfterError = 100 * time.Millisecond
 
 // Door lets connections in.
 type Door struct {
-	Lobby  *admission.Lobby // of connections that have not said who they are
-	Logger *slog.Logger
-	Noise  *rate.Limiter // of log lines that strangers can cause
+	Limiter *admission.Limiter // of connections that have not said who they are
+	Logger  *slog.Logger
+	Noise   *rate.Limiter // of log lines that strangers can cause
 	// TurnedAway counts a connection for which there is no place.
 	TurnedAway func()
 	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx.
-	// identified gives the place in the lobby to somebody else, once the client has said who
+	// identified gives the place to somebody else, once the client has said who
 	// it is.
 	Serve func(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func())
 }
@@ -61,8 +61,8 @@ func (d *Door) pause(ctx context.Context, err error) {
 // admit begins a connection, if there is a place for it.
 func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
-	guest := d.Lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
-	if guest == nil {
+	place := d.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	if place == nil {
 		hangUp(nil)
 		_ = socket.Close()
 		d.TurnedAway()
@@ -73,21 +73,21 @@ func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Co
 	}
 	working.Go(func() {
 		defer hangUp(nil)
-		defer d.Lobby.Leave(guest)
-		d.Serve(ctx, hangUp, heard{socket, guest}, func() { d.Lobby.Leave(guest) })
+		defer d.Limiter.Leave(place)
+		d.Serve(ctx, hangUp, heard{socket, place}, func() { d.Limiter.Leave(place) })
 	})
 }
 
 // heard notes that a connection has sent something.
 type heard struct {
 	net.Conn
-	guest *admission.Guest
+	place *admission.Place
 }
 
 func (h heard) Read(b []byte) (int, error) {
 	n, err := h.Conn.Read(b)
 	if n > 0 {
-		h.guest.Spoke()
+		h.place.Spoke()
 	}
 	return n, err
 }

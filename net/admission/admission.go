@@ -14,27 +14,27 @@ import (
 
 // Bounds of what strangers can hold.
 const (
-	MaxWaiting = 256                    // connections in a Lobby
+	MaxWaiting = 256                    // connections under NewLimiter
 	Grace      = 500 * time.Millisecond // in which a connection is not given up for a newer one
 	Silence    = 100 * time.Millisecond // the same of one that has not sent a byte
 	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
-// Lobby has the connections of strangers. It has few places, and shares them between
+// Limiter bounds the connections of strangers. It has few places, and shares them between
 // addresses: when all are taken, the oldest connection of the address that has the most
 // gives way to an address that has fewer. So the connections of some addresses do not keep
 // the others out.
-type Lobby struct {
+type Limiter struct {
 	places int
 	ages   bool // a connection also gives way because of its age
 
 	mu      sync.Mutex
-	waiting map[netip.Prefix][]*Guest // oldest first
+	waiting map[netip.Prefix][]*Place // oldest first
 	total   int
 }
 
-// Guest is one connection in a Lobby.
-type Guest struct {
+// Place is what one connection has of a Limiter.
+type Place struct {
 	from  netip.Prefix
 	since time.Time
 	evict func()
@@ -42,99 +42,99 @@ type Guest struct {
 }
 
 // Spoke notes that the connection has sent something.
-func (g *Guest) Spoke() { g.spoke.Store(true) }
+func (p *Place) Spoke() { p.spoke.Store(true) }
 
 // old reports whether the connection had time enough by now to say who it is.
-func (g *Guest) old(now time.Time) bool {
-	if g.spoke.Load() {
-		return now.Sub(g.since) >= Grace
+func (p *Place) old(now time.Time) bool {
+	if p.spoke.Load() {
+		return now.Sub(p.since) >= Grace
 	}
-	return now.Sub(g.since) >= Silence
+	return now.Sub(p.since) >= Silence
 }
 
-// NewLobby returns an empty lobby for MaxWaiting connections that have not said yet who they
+// NewLimiter returns a limiter for MaxWaiting connections that have not said yet who they
 // are. They need their places for a moment only: after Grace, or Silence, one gives way to any newer
 // one.
-func NewLobby() *Lobby { return NewBriefLobby(MaxWaiting) }
+func NewLimiter() *Limiter { return NewBriefLimiter(MaxWaiting) }
 
-// NewBriefLobby is NewLobby with so many places, at least one.
-func NewBriefLobby(places int) *Lobby {
-	return &Lobby{places: max(1, places), ages: true, waiting: make(map[netip.Prefix][]*Guest)}
+// NewBriefLimiter is NewLimiter with so many places, at least one.
+func NewBriefLimiter(places int) *Limiter {
+	return &Limiter{places: max(1, places), ages: true, waiting: make(map[netip.Prefix][]*Place)}
 }
 
-// NewLastingLobby returns an empty lobby for so many connections, at least one, that have
+// NewLastingLimiter returns a limiter for so many connections, at least one, that have
 // said who they are: none gives way because of its age.
-func NewLastingLobby(places int) *Lobby {
-	return &Lobby{places: max(1, places), waiting: make(map[netip.Prefix][]*Guest)}
+func NewLastingLimiter(places int) *Limiter {
+	return &Limiter{places: max(1, places), waiting: make(map[netip.Prefix][]*Place)}
 }
 
 // Enter takes a place, or returns nil. evict is called if the connection has to give way; it
 // must not wait.
-func (l *Lobby) Enter(remote net.Addr, evict func()) *Guest {
-	g := newGuest(remote, evict)
+func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
+	p := newPlace(remote, evict)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total >= l.places {
 		victim := l.oldestOfLargest()
-		smaller := len(l.waiting[g.from])+1 < len(l.waiting[victim.from])
-		old := l.ages && victim.old(g.since)
+		smaller := len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
+		old := l.ages && victim.old(p.since)
 		if !smaller && !old {
 			return nil
 		}
 		l.remove(victim)
 		victim.evict()
 	}
-	l.add(g)
-	return g
+	l.add(p)
+	return p
 }
 
 // Admit takes a place even if there is none: for a connection that had a place elsewhere.
-func (l *Lobby) Admit(remote net.Addr, evict func()) *Guest {
-	g := newGuest(remote, evict)
+func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
+	p := newPlace(remote, evict)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(g)
-	return g
+	l.add(p)
+	return p
 }
 
-func newGuest(remote net.Addr, evict func()) *Guest {
-	return &Guest{from: network(remote), since: time.Now(), evict: evict}
+func newPlace(remote net.Addr, evict func()) *Place {
+	return &Place{from: network(remote), since: time.Now(), evict: evict}
 }
 
-func (l *Lobby) add(g *Guest) {
-	l.waiting[g.from] = append(l.waiting[g.from], g)
+func (l *Limiter) add(p *Place) {
+	l.waiting[p.from] = append(l.waiting[p.from], p)
 	l.total++
 }
 
-// oldestOfLargest returns the guest that gives way. The caller holds mu, and somebody is there.
-func (l *Lobby) oldestOfLargest() *Guest {
-	var largest []*Guest
-	for _, guests := range l.waiting {
-		if len(guests) > len(largest) || len(guests) == len(largest) && guests[0].since.Before(largest[0].since) {
-			largest = guests
+// oldestOfLargest returns the place that gives way. The caller holds mu, and somebody is there.
+func (l *Limiter) oldestOfLargest() *Place {
+	var largest []*Place
+	for _, taken := range l.waiting {
+		if len(taken) > len(largest) || len(taken) == len(largest) && taken[0].since.Before(largest[0].since) {
+			largest = taken
 		}
 	}
 	return largest[0]
 }
 
 // Leave gives the place back; it may be called more than once.
-func (l *Lobby) Leave(g *Guest) {
+func (l *Limiter) Leave(p *Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remove(g)
+	l.remove(p)
 }
 
-func (l *Lobby) remove(g *Guest) {
-	guests := l.waiting[g.from]
-	for i, other := range guests {
-		if other != g {
+func (l *Limiter) remove(p *Place) {
+	taken := l.waiting[p.from]
+	for i, other := range taken {
+		if other != p {
 			continue
 		}
 		l.total--
-		if len(guests) == 1 {
-			delete(l.waiting, g.from)
+		if len(taken) == 1 {
+			delete(l.waiting, p.from)
 		} else {
-			l.waiting[g.from] = append(append([]*Guest{}, guests[:i]...), guests[i+1:]...)
+			l.waiting[p.from] = append(append([]*Place{}, taken[:i]...), taken[i+1:]...)
 		}
 		return
 	}

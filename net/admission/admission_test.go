@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
-func TestLobbyIsFair(t *testing.T) {
-	l := NewLobby()
+// TestLimiterIsFair lets one address take all places: others come in, at its cost.
+func TestLimiterIsFair(t *testing.T) {
+	l := NewLimiter()
 	evicted := 0
 	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
 	for range MaxWaiting {
@@ -22,20 +22,20 @@ func TestLobbyIsFair(t *testing.T) {
 	if l.Enter(from("10.0.0.1"), func() {}) != nil {
 		t.Fatal("one address has more than all places")
 	}
-	var guests []*Guest
+	var taken []*Place
 	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
-		g := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
-		if g == nil {
+		p := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
+		if p == nil {
 			t.Fatalf("%s has no place", ip)
 		}
-		guests = append(guests, g)
+		taken = append(taken, p)
 	}
 	if evicted != 3 || l.total != MaxWaiting || len(l.waiting) != 3 {
-		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
+		t.Fatalf("%d evicted, %d have places from %d addresses", evicted, l.total, len(l.waiting))
 	}
 	for range 2 { // leaving twice is leaving once
-		for _, g := range guests {
-			l.Leave(g)
+		for _, p := range taken {
+			l.Leave(p)
 		}
 	}
 	if l.total != MaxWaiting-3 || len(l.waiting) != 1 {
@@ -43,18 +43,18 @@ func TestLobbyIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentGiveWayFirst fills the lobby from as many addresses as there are places.
+// TestSilentGiveWayFirst takes each place from another address.
 func TestSilentGiveWayFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool
 		grace time.Duration
 	}{{false, Silence}, {true, Grace}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := NewLobby()
+			l := NewLimiter()
 			from := func(n int) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, byte(n>>8), byte(n))} }
 			for n := range MaxWaiting {
-				if g := l.Enter(from(n), func() {}); test.spoke {
-					g.Spoke()
+				if p := l.Enter(from(n), func() {}); test.spoke {
+					p.Spoke()
 				}
 			}
 			time.Sleep(test.grace - time.Nanosecond)
@@ -69,14 +69,14 @@ func TestSilentGiveWayFirst(t *testing.T) {
 	}
 }
 
-// TestLastingLobbyIsFair lets connections grow old: only the number of an address's
+// TestLastingLimiterIsFair lets connections grow old: only the number of an address's
 // connections decides.
-func TestLastingLobbyIsFair(t *testing.T) {
+func TestLastingLimiterIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 8
-		l := NewLastingLobby(places)
+		l := NewLastingLimiter(places)
 		evicted := make(map[byte]int) // by address
-		enter := func(n byte) *Guest {
+		enter := func(n byte) *Place {
 			time.Sleep(time.Hour)
 			return l.Enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, n)}, func() { evicted[n]++ })
 		}

@@ -25,14 +25,14 @@ const (
 // shown a key: strangers that are silent or slow have few places, of which they lose the oldest, and
 // take none of libp2p's own.
 type door struct {
-	lobby *admission.Lobby
+	limiter *admission.Limiter
 
 	mu      sync.Mutex
 	strange map[string]*strangeConn // by remote address, until they have shown a key
 }
 
 func newDoor() *door {
-	return &door{lobby: admission.NewLobby(), strange: make(map[string]*strangeConn)}
+	return &door{limiter: admission.NewLimiter(), strange: make(map[string]*strangeConn)}
 }
 
 // tcpConn is what libp2p wants of a connection that it accepts.
@@ -54,7 +54,7 @@ type tcpConn interface {
 type strangeConn struct {
 	tcpConn
 	door  *door
-	guest *admission.Guest
+	place *admission.Place
 	first []byte // read already
 }
 
@@ -80,7 +80,7 @@ func (d *door) leave(c *strangeConn) {
 		delete(d.strange, key)
 	}
 	d.mu.Unlock()
-	d.lobby.Leave(c.guest)
+	d.limiter.Leave(c.place)
 }
 
 // shown gives back the place of a connection that has shown its key.
@@ -108,7 +108,7 @@ func (d *door) admit(raw manet.Conn) *strangeConn {
 		return nil
 	}
 	c := &strangeConn{tcpConn: conn, door: d}
-	if c.guest = d.lobby.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.guest == nil {
+	if c.place = d.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.place == nil {
 		_ = conn.Close()
 		return nil
 	}
@@ -127,7 +127,7 @@ func (c *strangeConn) hear() error {
 	if _, err := io.ReadFull(c.tcpConn, first); err != nil {
 		return err
 	}
-	c.guest.Spoke()
+	c.place.Spoke()
 	c.first = first
 	return c.SetReadDeadline(time.Time{})
 }

@@ -26,6 +26,6 @@
 // allow waits a moment for it; what is not allowed then is denied by name and counted.
 //
 // Every key has one connection, on which one request is answered at a time; the newest
-// connection wins. Connections that have not proved a key yet wait in an admission.Lobby.
+// connection wins. Connections that have not proved a key yet wait in an admission.Limiter.
 // The memory of a connection is that of one piece of a batch.
 package serve

@@ -150,7 +150,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnections fills the lobby with connections that say nothing: members come
+// TestHalfOpenConnections takes all places with connections that say nothing: members come
 // in nevertheless.
 func TestHalfOpenConnections(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.HandshakeTimeout = time.Minute })

@@ -78,17 +78,17 @@ type Answer struct {
 
 // Server serves one run's data. Its methods may be called concurrently.
 type Server struct {
-	options Options
-	tls     *tls.Config
-	logger  *slog.Logger
-	metrics *metrics
-	lobby   *admission.Lobby
-	limits  *admission.KeyLimits
-	noise   *rate.Limiter // of log lines that clients can cause
-	reads   chan struct{} // has a value for each read of the source
-	audits  chan struct{} // likewise for those of batches that another member trains
-	turns   precedence    // members that train a batch come before those that audit one
-	run     *run
+	options  Options
+	tls      *tls.Config
+	logger   *slog.Logger
+	metrics  *metrics
+	unproven *admission.Limiter
+	limits   *admission.KeyLimits
+	noise    *rate.Limiter // of log lines that clients can cause
+	reads    chan struct{} // has a value for each read of the source
+	audits   chan struct{} // likewise for those of batches that another member trains
+	turns    precedence    // members that train a batch come before those that audit one
+	run      *run
 
 	mu     sync.Mutex
 	newest *coordinator.State // not followed yet; nil: none
@@ -127,9 +127,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
-		lobby:  admission.NewLobby(),
-		limits: admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
-		noise:  rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
+		unproven: admission.NewLimiter(),
+		limits:   admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
+		noise:    rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
 		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
 	}
 	s.metrics = newMetrics(s.connected)
@@ -179,7 +179,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
 		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
 	door := accept.Door{
-		Lobby: s.lobby, Logger: s.logger, Noise: s.noise, Serve: s.serve,
+		Limiter: s.unproven, Logger: s.logger, Noise: s.noise, Serve: s.serve,
 		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
 	}
 	door.Accept(ctx, listener, &working)
