@@ -309,11 +309,11 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	if s.options.Ready != nil {
 		s.options.Ready(listener.Addr())
 	}
-	door := accept.Door{
+	acceptor := accept.Acceptor{
 		Limiter: s.unproven, Logger: s.logger, Noise: s.noise, Serve: s.serveConnection,
 		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
 	}
-	door.Accept(ctx, listener, &working)
+	acceptor.Accept(ctx, listener, &working)
 	s.mu.Lock()
 	s.working = nil
 	s.mu.Unlock()

@@ -268,14 +268,14 @@ func (l *fakeListener) Close() error {
 	return nil
 }
 
-// TestDoor takes all places, lets a client say who it is, turns one away, and stops.
-func TestDoor(t *testing.T) {
+// TestAcceptor takes all places, lets a client say who it is, turns one away, and stops.
+func TestAcceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
 		var log strings.Builder
 		var served, turned atomic.Int32
 		known := make(chan struct{})
-		door := Door{
+		acceptor := Acceptor{
 			Limiter: admission.NewLastingLimiter(1), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Noise: rate.NewLimiter(10, 100), TurnedAway: func() { turned.Add(1) },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, identified func()) {
@@ -291,7 +291,7 @@ func TestDoor(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var working, accepting sync.WaitGroup
-		accepting.Go(func() { door.Accept(ctx, listener, &working) })
+		accepting.Go(func() { acceptor.Accept(ctx, listener, &working) })
 		visit := func() {
 			near, far := net.Pipe()
 			t.Cleanup(func() { _ = near.Close() })
@@ -325,12 +325,12 @@ func TestDoor(t *testing.T) {
 	})
 }
 
-// TestDoorEvicts lets a newer connection take the place of an older one.
-func TestDoorEvicts(t *testing.T) {
+// TestAcceptorEvicts lets a newer connection take the place of an older one.
+func TestAcceptorEvicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
 		reasons := make(chan error, admission.MaxWaiting+1)
-		door := Door{
+		acceptor := Acceptor{
 			Limiter: admission.NewLimiter(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("turned away") },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, _ func()) {
 				<-ctx.Done()
@@ -340,7 +340,7 @@ func TestDoorEvicts(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var working, accepting sync.WaitGroup
-		accepting.Go(func() { door.Accept(ctx, listener, &working) })
+		accepting.Go(func() { acceptor.Accept(ctx, listener, &working) })
 		for i := range admission.MaxWaiting + 1 {
 			if i == admission.MaxWaiting {
 				time.Sleep(admission.Grace)

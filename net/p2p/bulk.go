@@ -195,7 +195,7 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 	if err != nil {
 		return nil, nil, err
 	}
-	b.node.door.shown(raw.RemoteAddr())
+	b.node.strangers.shown(raw.RemoteAddr())
 	b.mu.Lock()
 	v := b.servers[c.name]
 	b.mu.Unlock()

@@ -74,7 +74,7 @@ type Node struct {
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
-	door      *door
+	strangers *strangers
 	bulk      *bulk
 
 	ctx    context.Context // ends with the node
@@ -121,7 +121,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
 		dials:     newDials(),
-		door:      newDoor(),
+		strangers: newStrangers(),
 
 		done:     make(chan struct{}),
 		members:  make(map[peer.ID]*member),

@@ -14,7 +14,7 @@ import (
 // acceptPause is the time until connections are accepted again after that failed.
 const acceptPause = time.Second
 
-// retryingUpgrader makes listeners with a door that outlive a failure: a shared port is closed for
+// retryingUpgrader makes listeners that bound strangers and outlive a failure: a shared port is closed for
 // good when accepting fails once, as it does while there are too many open files.
 type retryingUpgrader struct {
 	transport.Upgrader
@@ -22,7 +22,7 @@ type retryingUpgrader struct {
 }
 
 func (u retryingUpgrader) GateMaListener(l manet.Listener) transport.GatedMaListener {
-	return u.Upgrader.GateMaListener(newDoorListener(retryingListener{l, u.n.ctx, u.n.logger}, u.n))
+	return u.Upgrader.GateMaListener(newBoundedListener(retryingListener{l, u.n.ctx, u.n.logger}, u.n))
 }
 
 type retryingListener struct {

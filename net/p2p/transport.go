@@ -26,8 +26,8 @@ const (
 	// bound is one connection in five seconds for each address.
 	handshakesPerSecond = 200
 	handshakesBurst     = 1024
-	// strangersAtOnce are the connections that have not shown a key yet: those that the door
-	// lets in, and some over QUIC, which has means of its own against many.
+	// strangersAtOnce are the connections that have not shown a key yet: those over TCP
+	// (strangers), and some over QUIC, which has means of its own against many.
 	strangersAtOnce = admission.MaxWaiting + 256
 	// quicAfterTCP is how long a dial to a private address waits for TCP before QUIC.
 	quicAfterTCP = 250 * time.Millisecond

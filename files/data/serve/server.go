@@ -178,11 +178,11 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	working.Go(func() { s.follow(ctx) })
 	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
 		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
-	door := accept.Door{
+	acceptor := accept.Acceptor{
 		Limiter: s.unproven, Logger: s.logger, Noise: s.noise, Serve: s.serve,
 		TurnedAway: func() { s.metrics.connections.WithLabelValues("turned away").Inc() },
 	}
-	door.Accept(ctx, listener, &working)
+	acceptor.Accept(ctx, listener, &working)
 }
 
 // follow takes the states that Update passes.

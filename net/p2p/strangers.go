@@ -21,18 +21,18 @@ const (
 	firstTime  = 5 * time.Second // for them to arrive
 )
 
-// door lets TCP connections in that have said something, and keeps count of them until they have
-// shown a key: strangers that are silent or slow have few places, of which they lose the oldest, and
-// take none of libp2p's own.
-type door struct {
+// strangers are the TCP connections that have not shown a key yet. They are let in when they have said
+// something, and counted until they have shown a key: those that are silent or slow have few places, of
+// which they lose the oldest, and take none of libp2p's own.
+type strangers struct {
 	limiter *admission.Limiter
 
-	mu      sync.Mutex
-	strange map[string]*strangeConn // by remote address, until they have shown a key
+	mu     sync.Mutex
+	byAddr map[string]*strangeConn // by remote address, until they have shown a key
 }
 
-func newDoor() *door {
-	return &door{limiter: admission.NewLimiter(), strange: make(map[string]*strangeConn)}
+func newStrangers() *strangers {
+	return &strangers{limiter: admission.NewLimiter(), byAddr: make(map[string]*strangeConn)}
 }
 
 // tcpConn is what libp2p wants of a connection that it accepts.
@@ -53,9 +53,9 @@ type tcpConn interface {
 // strangeConn is a connection that has not shown a key yet, and what became of it.
 type strangeConn struct {
 	tcpConn
-	door  *door
-	place *admission.Place
-	first []byte // read already
+	strangers *strangers
+	place     *admission.Place
+	first     []byte // read already
 }
 
 // Read implements net.Conn.
@@ -70,51 +70,51 @@ func (c *strangeConn) Read(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *strangeConn) Close() error {
-	c.door.leave(c)
+	c.strangers.leave(c)
 	return c.tcpConn.Close()
 }
 
-func (d *door) leave(c *strangeConn) {
-	d.mu.Lock()
-	if key := c.RemoteAddr().String(); d.strange[key] == c {
-		delete(d.strange, key)
+func (s *strangers) leave(c *strangeConn) {
+	s.mu.Lock()
+	if key := c.RemoteAddr().String(); s.byAddr[key] == c {
+		delete(s.byAddr, key)
 	}
-	d.mu.Unlock()
-	d.limiter.Leave(c.place)
+	s.mu.Unlock()
+	s.limiter.Leave(c.place)
 }
 
 // shown gives back the place of a connection that has shown its key.
-func (d *door) shown(remote net.Addr) {
-	d.mu.Lock()
-	c := d.strange[remote.String()]
-	d.mu.Unlock()
+func (s *strangers) shown(remote net.Addr) {
+	s.mu.Lock()
+	c := s.byAddr[remote.String()]
+	s.mu.Unlock()
 	if c != nil {
-		d.leave(c)
+		s.leave(c)
 	}
 }
 
 // shownAt is shown for an address as libp2p has it.
-func (d *door) shownAt(remote ma.Multiaddr) {
+func (s *strangers) shownAt(remote ma.Multiaddr) {
 	if addr, err := manet.ToNetAddr(remote); err == nil {
-		d.shown(addr)
+		s.shown(addr)
 	}
 }
 
 // admit takes a place for a connection, or hangs up.
-func (d *door) admit(raw manet.Conn) *strangeConn {
+func (s *strangers) admit(raw manet.Conn) *strangeConn {
 	conn, ok := raw.(tcpConn)
 	if !ok {
 		_ = raw.Close()
 		return nil
 	}
-	c := &strangeConn{tcpConn: conn, door: d}
-	if c.place = d.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.place == nil {
+	c := &strangeConn{tcpConn: conn, strangers: s}
+	if c.place = s.limiter.Enter(conn.RemoteAddr(), func() { _ = conn.Close() }); c.place == nil {
 		_ = conn.Close()
 		return nil
 	}
-	d.mu.Lock()
-	d.strange[conn.RemoteAddr().String()] = c
-	d.mu.Unlock()
+	s.mu.Lock()
+	s.byAddr[conn.RemoteAddr().String()] = c
+	s.mu.Unlock()
 	return c
 }
 
@@ -132,8 +132,8 @@ func (c *strangeConn) hear() error {
 	return c.SetReadDeadline(time.Time{})
 }
 
-// doorListener is a port with a door in front of it.
-type doorListener struct {
+// boundedListener is a port at which strangers have few connections.
+type boundedListener struct {
 	manet.Listener
 	node  *Node
 	begin sync.Once
@@ -142,12 +142,12 @@ type doorListener struct {
 	err   error           // why; valid after ended
 }
 
-func newDoorListener(l manet.Listener, n *Node) *doorListener {
-	return &doorListener{Listener: l, node: n, ready: make(chan manet.Conn), ended: make(chan struct{})}
+func newBoundedListener(l manet.Listener, n *Node) *boundedListener {
+	return &boundedListener{Listener: l, node: n, ready: make(chan manet.Conn), ended: make(chan struct{})}
 }
 
 // Accept implements manet.Listener.
-func (l *doorListener) Accept() (manet.Conn, error) {
+func (l *boundedListener) Accept() (manet.Conn, error) {
 	l.begin.Do(func() {
 		if !l.node.run(l.acceptAll) {
 			l.err = net.ErrClosed
@@ -163,7 +163,7 @@ func (l *doorListener) Accept() (manet.Conn, error) {
 }
 
 // acceptAll lets connections in until the port is closed.
-func (l *doorListener) acceptAll() {
+func (l *boundedListener) acceptAll() {
 	defer close(l.ended)
 	for {
 		raw, err := l.Listener.Accept()
@@ -171,7 +171,7 @@ func (l *doorListener) acceptAll() {
 			l.err = err
 			return
 		}
-		c := l.node.door.admit(raw)
+		c := l.node.strangers.admit(raw)
 		if c != nil && !l.node.run(func() { l.pass(c) }) {
 			_ = c.Close()
 		}
@@ -179,7 +179,7 @@ func (l *doorListener) acceptAll() {
 }
 
 // pass hands a connection over when it has said something.
-func (l *doorListener) pass(c *strangeConn) {
+func (l *boundedListener) pass(c *strangeConn) {
 	if err := c.hear(); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 			l.node.logger.Debug("p2p: a connection says nothing", "from", c.RemoteAddr(), "err", err)

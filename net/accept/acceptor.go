@@ -21,8 +21,8 @@ var errEvicted = errors.New("it gave way to a newer connection before it said wh
 // the process has no file descriptor left.
 const pauseAfterError = 100 * time.Millisecond
 
-// Door lets connections in.
-type Door struct {
+// Acceptor accepts connections while there is a place for them.
+type Acceptor struct {
 	Limiter *admission.Limiter // of connections that have not said who they are
 	Logger  *slog.Logger
 	Noise   *rate.Limiter // of log lines that strangers can cause
@@ -36,45 +36,45 @@ type Door struct {
 
 // Accept accepts connections until ctx ends, and closes the listener. Connections that are
 // being served then are still among those who work.
-func (d *Door) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
+func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for ctx.Err() == nil {
 		socket, err := listener.Accept()
 		if err != nil {
-			d.pause(ctx, err)
+			a.pause(ctx, err)
 			continue
 		}
-		d.admit(ctx, working, socket)
+		a.admit(ctx, working, socket)
 	}
 }
 
 // pause keeps a failing listener from spinning.
-func (d *Door) pause(ctx context.Context, err error) {
+func (a *Acceptor) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.Logger.Error("accepting a connection failed", "error", err)
+	a.Logger.Error("accepting a connection failed", "error", err)
 	_ = pause.For(ctx, pauseAfterError)
 }
 
 // admit begins a connection, if there is a place for it.
-func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
+func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
-	place := d.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	place := a.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
 	if place == nil {
 		hangUp(nil)
 		_ = socket.Close()
-		d.TurnedAway()
-		if d.Noise.Allow() {
-			d.Logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
+		a.TurnedAway()
+		if a.Noise.Allow() {
+			a.Logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
 		}
 		return
 	}
 	working.Go(func() {
 		defer hangUp(nil)
-		defer d.Limiter.Leave(place)
-		d.Serve(ctx, hangUp, heard{socket, place}, func() { d.Limiter.Leave(place) })
+		defer a.Limiter.Leave(place)
+		a.Serve(ctx, hangUp, heard{socket, place}, func() { a.Limiter.Leave(place) })
 	})
 }
 
