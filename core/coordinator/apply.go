@@ -56,7 +56,7 @@ func (s *State) apply(from ClientID, a Action) error {
 	case Ready:
 		return s.ready(from, a)
 	case Return:
-		return s.giveBack(from, a)
+		return s.returnSeat(from, a)
 	case WitnessRound:
 		return s.witness(from, &a)
 	case HealthCheck:

@@ -17,10 +17,10 @@ func (s *State) MayReturn(id ClientID) bool {
 	return false
 }
 
-// giveBack gives a client that left the running epoch its own seat back: it is in the members of
+// returnSeat gives a client that left the running epoch its own seat back: it is in the members of
 // the rounds that begin from now on. It comes back as late as it left. The epoch's other
 // seats stay as they are.
-func (s *State) giveBack(from ClientID, a Return) error {
+func (s *State) returnSeat(from ClientID, a Return) error {
 	switch {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
 		return ErrWrongState

@@ -363,7 +363,7 @@ func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 	left := float32(math.Pow(t.config.ErrorDecay, float64(t.fed-sent.fed)))
 	for i, l := range t.layouts {
 		if err := localsteps.AddBack(t.kernel, l, t.sums[i], sent.tensors[i], sent.reach, left); err != nil {
-			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
+			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
 		}
 	}
 	return nil

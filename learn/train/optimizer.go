@@ -126,7 +126,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if o.history == nil {
 		payload, err := o.take(header, gradients, scaled)
 		if err != nil {
-			err = errors.Join(err, o.giveBack(header.Step))
+			err = errors.Join(err, o.addBack(header.Step))
 		}
 		return payload, err
 	}
@@ -191,7 +191,7 @@ func (o *optimizer) settle(step uint32, counted bool) error {
 		delete(o.sent, step)
 		return nil
 	}
-	return o.giveBack(step)
+	return o.addBack(step)
 }
 
 // rollback makes the momentum what it was before a step, the newest. Of one that is forgotten nothing
@@ -206,8 +206,8 @@ func (o *optimizer) rollback(step uint32) error {
 	return err
 }
 
-// giveBack adds what was taken in a step to the momentum again.
-func (o *optimizer) giveBack(step uint32) error {
+// addBack adds what was taken in a step to the momentum again.
+func (o *optimizer) addBack(step uint32) error {
 	results, found := o.sent[step]
 	if !found {
 		return nil
@@ -219,7 +219,7 @@ func (o *optimizer) giveBack(step uint32) error {
 			result = decay(result, o.results[i].K, left)
 		}
 		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
-			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
+			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
 		}
 	}
 	return nil

@@ -106,8 +106,8 @@ func (q *queue) take(ctx context.Context, p *place) bool {
 	return false
 }
 
-// giveBack ends what take began. It reports whether the place had been taken away.
-func (q *queue) giveBack(p *place) (evicted bool) {
+// release ends what take began. It reports whether the place had been taken away.
+func (q *queue) release(p *place) (evicted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p.evicted {

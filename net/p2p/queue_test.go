@@ -40,7 +40,7 @@ func (c crowd) come(member byte, n int, notice time.Duration) (served *atomic.In
 			case <-ctx.Done():
 			}
 			served.Add(-1)
-			if evicted := c.q.giveBack(p); evicted != (ctx.Err() == nil) {
+			if evicted := c.q.release(p); evicted != (ctx.Err() == nil) {
 				c.t.Errorf("evicted %v", evicted)
 			}
 		}()

@@ -116,7 +116,7 @@ func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFun
 		return errRefused
 	}
 	defer func() {
-		if evicted := v.queue.giveBack(p); evicted {
+		if evicted := v.queue.release(p); evicted {
 			err = errRefused
 		}
 	}()

@@ -170,7 +170,7 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	return ACCEPTED;
 }
 
-// state_give_back is State.giveBack.
+// state_give_back is State.returnSeat.
 static enum code state_give_back(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;

@@ -138,13 +138,13 @@ func (d *download) collect() {
 	for len(d.active) > 0 {
 		a := <-d.results
 		delete(d.active, a)
-		d.giveBack(a)
+		d.requeue(a)
 	}
 	d.into.missing = d.pending
 }
 
-// giveBack makes the part of a range that was not verified pending again.
-func (d *download) giveBack(a *attempt) {
+// requeue makes the part of a range that was not verified pending again.
+func (d *download) requeue(a *attempt) {
 	done := a.done.Load()
 	if rest := (span{a.span.offset + done, a.span.length - done}); rest.length > 0 {
 		d.pending = slices.Insert(d.pending, 0, rest)
@@ -232,7 +232,7 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 // finish takes an attempt's result: what was verified stays, the rest is pending again.
 func (d *download) finish(a *attempt) {
 	delete(d.active, a)
-	d.giveBack(a)
+	d.requeue(a)
 	h := a.holder
 	h.active--
 	h.delivered += a.done.Load()
