@@ -15,7 +15,7 @@
 // RunState: that is Tick's work, at most one step a call. A host ticks after
 // each accepted action and when Due says that something is due.
 //
-// # The course of a run
+// # The phases of a run
 //
 //	WaitingForMembers  until InitMinClients are pending and have been for
 //	                   WaitingForMembersExtraTime

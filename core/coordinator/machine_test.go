@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// run drives a state through its usual course.
+// run drives a state through its usual phases.
 type run struct {
 	State
 	t     testing.TB

@@ -161,14 +161,14 @@ func (t *thief) Publish(ctx context.Context, message []byte) error {
 	return t.Network.Publish(ctx, wire.SignAnnouncement(t.key, a))
 }
 
-// keeper is a network that counts how often a part of the model is dropped.
-type keeper struct {
+// dropCounter is a network that counts how often a part of the model is dropped.
+type dropCounter struct {
 	env.Network
 	part  [32]byte
 	drops atomic.Int64
 }
 
-func (k *keeper) Drop(hash [32]byte) {
+func (k *dropCounter) Drop(hash [32]byte) {
 	if hash == k.part {
 		k.drops.Add(1)
 	}
@@ -182,7 +182,7 @@ func TestModelPartAsResult(t *testing.T) {
 		config := clienttest.Model().Files[0].Data
 		for _, size := range []uint32{uint32(len(config)), 1 << 20} { // fetched; refused before
 			w := newWorld(t, clienttest.Config(4))
-			k := &keeper{part: blake3.Sum256(config)}
+			k := &dropCounter{part: blake3.Sum256(config)}
 			a := w.launch(0, func(o *options) { k.Network, o.Network = o.Network, k })
 			b, c := w.launch(1, nil), w.launch(2, nil)
 			bad := clienttest.Key(3)

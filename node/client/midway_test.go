@@ -20,8 +20,8 @@ import (
 // everyThird has members take a commit point after every third round.
 const everyThird = `{"CommitEveryRounds": 3}`
 
-// comeback is one of three clients that is killed in an epoch of 25 rounds and started again.
-type comeback struct {
+// restart is one of three clients that is killed in an epoch of 25 rounds and started again.
+type restart struct {
 	killed  uint32 // round in which that happens
 	away    time.Duration
 	lag     uint32
@@ -67,7 +67,7 @@ func TestReturnFromACommitPoint(t *testing.T) {
 	ownCopy := []string{"disk", "results", "held"}
 	fromCommit := func(first, killed uint32) bool { return first > killed-6 }
 	fromStart := func(first, killed uint32) bool { return first%25 == 1 }
-	for name, test := range map[string]comeback{
+	for name, test := range map[string]restart{
 		"its own":                      {killed: 35, lag: 1, disk: true, source: ownCopy, first: fromCommit},
 		"its own, lag 2":               {killed: 35, lag: 2, disk: true, source: ownCopy, first: fromCommit},
 		"its own, an older one":        {killed: 35, lag: 1, disk: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
@@ -90,7 +90,7 @@ func TestReturnFromACommitPoint(t *testing.T) {
 	}
 }
 
-func (test comeback) check(t *testing.T) {
+func (test restart) check(t *testing.T) {
 	config := clienttest.Config(3)
 	config.RoundsPerEpoch, config.TotalSteps = 25, 50
 	if test.audits {
