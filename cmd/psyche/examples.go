@@ -22,7 +22,7 @@ var examples = manual.Examples{
 	"run replay friends.log",
 	"run receipt friends.log --member KEY --output mine.receipt.json",
 	"run receipt friends.log --verify mine.receipt.json",
-	"run examine friends.log --entry 1234 --exhibit evidence.bin",
+	"run examine friends.log --entry 1234 --exhibit exhibit.bin",
 	"data tokenize --tokenizer bytes --include '*.go' --held-out-fraction 0.01 --output data sources",
 	"data samples --tokenizer model --seq-len 2048 --output samples conversations.jsonl",
 	"data inspect data",

@@ -56,7 +56,7 @@ type commands struct {
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server." group:"Verify a run:"`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to." group:"Verify a run:"`
 		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify." group:"Verify a run:"`
-		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its evidence." group:"Verify a run:"`
+		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its exhibit." group:"Verify a run:"`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSON, CSV, Parquet, Arrow, or a data set of the Hub."`

@@ -97,7 +97,7 @@
 // # Rounds without witnesses
 //
 // A round with fewer witnesses than its quorum counts no result and ends the epoch
-// (Cooldown). It is evidence against nobody: a health check needs the quorum of a
+// (Cooldown). It proves nothing against anybody: a health check needs the quorum of a
 // round's witnesses, so silence of the witnesses drops no trainer. A member that is really gone
 // is found by the missing report and Ready, as said under Membership.
 //

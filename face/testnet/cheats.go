@@ -305,7 +305,7 @@ func (s Summary) cheats(i int) bool {
 	return s.Trials != nil && slices.ContainsFunc(s.Trials.Cheats, func(c CheatSummary) bool { return c.Client == clientName(i) })
 }
 
-// print writes who cheated, what became of it, and how to look at the evidence again.
+// print writes who cheated, what became of it, and how to look at its case again.
 func (t *Trials) print(w io.Writer) {
 	fmt.Fprintf(w, "  cheats             as the log has it, %d accusations\n", t.Accusations)
 	for _, c := range t.Cheats {

@@ -50,7 +50,7 @@
 //     when there is time, and votes in trials; it sees this package as audits.go shows it.
 //   - finish.go: the end of the run, also for members that were cut off just before.
 //
-// When two results of one batch are known, evidence.go has the member that signed both ejected.
+// When two results of one batch are known, equivocation.go has the member that signed both ejected.
 //
 // Around them: view.go has what is known of the run, submitter.go the actions on their way to
 // the coordinator, engine.go also the tokens that the trainer is given and what this key has

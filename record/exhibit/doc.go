@@ -1,4 +1,4 @@
-// Package exhibit is the evidence of an accusation as a file: what a member had before it when it accused
+// Package exhibit is what an accusation rests on, as a file: what a member had before it when it accused
 // another one of a wrong result, so that anybody can look at it again.
 //
 //	shapes, err := exhibit.Shapes(tensors, rules)          // of the examiner's own copy of the model

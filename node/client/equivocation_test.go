@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// informer counts the evidence that a client sends, and that is accepted.
+// informer counts the proofs of two results that a client sends, and that are accepted.
 type informer struct {
 	*memory.Client
 	sent, accepted *atomic.Int64
@@ -126,7 +126,7 @@ func TestRunWaitsForTheEjected(t *testing.T) {
 	})
 }
 
-// TestTurns: of those that hold the same evidence one is first, and everybody's turn comes soon.
+// TestTurns: of those that hold the same proof one is first, and everybody's turn comes soon.
 func TestTurns(t *testing.T) {
 	round := &coordinator.Round{Seed: 5}
 	for i := range coordinator.MaxClients {
