@@ -95,7 +95,7 @@ func reportedAndLeft(r *pair) error {
 }
 
 // accusedWithoutQuorum accuses of a round with two of four witnesses, who hold nothing: it is
-// evidence against nobody.
+// proof against nobody.
 func accusedWithoutQuorum(r *pair) error {
 	c := begun(r, 4, false)
 	c.tick(30*second, coordinator.RoundTrain)

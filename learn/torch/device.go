@@ -19,7 +19,7 @@ var ErrNoDevice = errors.New("no such device")
 // Device says where a tensor lives: CPU, or n for the n-th CUDA device.
 type Device int
 
-// CPU is the host's own memory.
+// CPU is the machine's own memory.
 const CPU Device = -1
 
 // String gives the name used on command lines: "cpu" or "cuda:n".

@@ -15,7 +15,7 @@ import (
 )
 
 // applier moves weights in a device's memory to the bits to which the optimizer's kernel
-// moves those of the host: a cuda.Device. Calls return when the device is done.
+// moves those in the memory of the CPU: a cuda.Device. Calls return when the device is done.
 type applier interface {
 	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
 	Close() error

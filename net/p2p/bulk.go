@@ -325,7 +325,7 @@ func (b *bulk) take(p peer.ID, name string) *bulkConn {
 	return nil
 }
 
-// addr returns where to dial a peer: at the host that an ordinary connection leads to
+// addr returns where to dial a peer: at the IP address that an ordinary connection leads to
 // already, and nowhere else.
 func (b *bulk) addr(p peer.ID) ma.Multiaddr {
 	b.mu.Lock()

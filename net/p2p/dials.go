@@ -16,11 +16,11 @@ import (
 )
 
 // Members say themselves where they are, so a dial may go to somebody who is no member at all. At
-// hosts where a member has proved its key it is dialled as often as need be, elsewhere little.
+// IP addresses where a member has proved its key it is dialled as often as need be, elsewhere little.
 const (
-	// provenFor is how long a host counts as a member's after it was last seen there.
+	// provenFor is how long an IP address counts as a member's after it was last seen there.
 	provenFor = time.Hour
-	// unprovenAtOnce and unprovenEvery bound the dials to one member's addresses at other hosts:
+	// unprovenAtOnce and unprovenEvery bound the dials to one member's addresses at other IPs:
 	// enough for a member with two addresses to start some seconds later than we do.
 	unprovenAtOnce = 12
 	unprovenEvery  = 15 * time.Minute
@@ -40,7 +40,7 @@ const (
 	// asks for every attempt that joins a dial.
 	sameDial = time.Second
 
-	maxHostsProven = 16
+	maxIPsProven   = 16
 	maxAddrsTried  = 64
 	maxDialRecords = 1024
 )
@@ -54,7 +54,7 @@ type dials struct {
 
 // dialRecord outlives a membership: leaving and joining again gives nobody more dials.
 type dialRecord struct {
-	proven   map[netip.Addr]time.Time // hosts, and when the member was last seen there
+	proven   map[netip.Addr]time.Time // IP addresses, and when the member was last seen there
 	unproven *rate.Limiter
 	lonely   *rate.Limiter
 	relayed  *rate.Limiter
@@ -95,8 +95,8 @@ func (d *dials) record(p peer.ID, isMember func(peer.ID) bool) *dialRecord {
 	return r
 }
 
-// seen notes that a member has proved its key at a host.
-func (d *dials) seen(p peer.ID, host netip.Addr, isMember func(peer.ID) bool) {
+// seen notes that a member has proved its key at an IP address.
+func (d *dials) seen(p peer.ID, ip netip.Addr, isMember func(peer.ID) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, now := d.record(p, isMember), time.Now()
@@ -105,17 +105,17 @@ func (d *dials) seen(p peer.ID, host netip.Addr, isMember func(peer.ID) bool) {
 			delete(r.proven, other)
 		}
 	}
-	if _, known := r.proven[host]; known || len(r.proven) < maxHostsProven {
-		r.proven[host] = now
+	if _, known := r.proven[ip]; known || len(r.proven) < maxIPsProven {
+		r.proven[ip] = now
 	}
 }
 
 // allow reports whether a member may be dialled at an address now, and counts it.
-func (d *dials) allow(p peer.ID, host netip.Addr, addr string, reach func() reach, isMember func(peer.ID) bool) bool {
+func (d *dials) allow(p peer.ID, ip netip.Addr, addr string, reach func() reach, isMember func(peer.ID) bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, now := d.record(p, isMember), time.Now()
-	if at, known := r.proven[host]; known && now.Sub(at) < provenFor {
+	if at, known := r.proven[ip]; known && now.Sub(at) < provenFor {
 		return true
 	}
 	a := r.attemptsAt(addr, now)
@@ -177,11 +177,11 @@ func (n *Node) mayDial(p peer.ID, addr ma.Multiaddr) bool {
 	if isCircuit(addr) {
 		return true
 	}
-	host, ok := hostOf(addr)
-	if !ok || !mayReach(n.ownHosts(), host) {
+	ip, ok := ipOf(addr)
+	if !ok || !mayReach(n.ownIPs(), ip) {
 		return false
 	}
-	return n.dials.allow(p, host, addr.String(), func() reach { return n.reachOf(p) }, n.Allows)
+	return n.dials.allow(p, ip, addr.String(), func() reach { return n.reachOf(p) }, n.Allows)
 }
 
 // reach is what is known of the way to a member that is not where it is dialled.
@@ -203,14 +203,14 @@ func (n *Node) reachOf(p peer.ID) reach {
 	return reachesOthers
 }
 
-// mayReach reports whether a node with these addresses and a host may be on the same network: the
-// host is public, or an address of the node is of the same inner network. A node that listens
+// mayReach reports whether a node with these addresses and another IP may be on the same network: the
+// IP is public, or an address of the node is of the same inner network. A node that listens
 // beyond its machine has nothing to do with what listens on the machine alone.
-func mayReach(own []netip.Addr, host netip.Addr) bool {
-	if privatenet.Public(host) {
+func mayReach(own []netip.Addr, ip netip.Addr) bool {
+	if privatenet.Public(ip) {
 		return true
 	}
-	network, ok := privatenet.Range(host)
+	network, ok := privatenet.Range(ip)
 	if !ok {
 		return false
 	}
@@ -223,37 +223,37 @@ func mayReach(own []netip.Addr, host netip.Addr) bool {
 	})
 }
 
-// ownHosts returns the addresses that the node listens on; none when it listens nowhere.
-func (n *Node) ownHosts() []netip.Addr {
+// ownIPs returns the addresses that the node listens on; none when it listens nowhere.
+func (n *Node) ownIPs() []netip.Addr {
 	addrs, err := n.host.Network().InterfaceListenAddresses()
 	if err != nil {
 		n.logger.Debug("p2p: own addresses", "err", err)
 	}
-	var hosts []netip.Addr
+	var ips []netip.Addr
 	for _, addr := range addrs {
-		if host, ok := hostOf(addr); ok {
-			hosts = append(hosts, host)
+		if ip, ok := ipOf(addr); ok {
+			ips = append(ips, ip)
 		}
 	}
-	return hosts
+	return ips
 }
 
-// noteHost remembers that a direct connection leads to a member's host.
-func (n *Node) noteHost(c network.Conn) {
+// noteIP remembers that a direct connection leads to a member's IP address.
+func (n *Node) noteIP(c network.Conn) {
 	if isCircuit(c.RemoteMultiaddr()) {
 		return
 	}
-	if host, ok := hostOf(c.RemoteMultiaddr()); ok {
-		n.dials.seen(c.RemotePeer(), host, n.Allows)
+	if ip, ok := ipOf(c.RemoteMultiaddr()); ok {
+		n.dials.seen(c.RemotePeer(), ip, n.Allows)
 	}
 }
 
-// hostOf returns the IP address that an address begins with.
-func hostOf(addr ma.Multiaddr) (netip.Addr, bool) {
-	ip, err := manet.ToIP(addr)
+// ipOf returns the IP address that an address begins with.
+func ipOf(addr ma.Multiaddr) (netip.Addr, bool) {
+	raw, err := manet.ToIP(addr)
 	if err != nil {
 		return netip.Addr{}, false
 	}
-	host, ok := netip.AddrFromSlice(ip)
-	return host.Unmap(), ok
+	found, ok := netip.AddrFromSlice(raw)
+	return found.Unmap(), ok
 }

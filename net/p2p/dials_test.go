@@ -14,10 +14,10 @@ func everybody(peer.ID) bool { return true }
 func nobody(peer.ID) bool    { return false }
 
 // dialled counts the dials to a member with so many addresses in a time, tried every second.
-func dialled(d *dials, p peer.ID, addrs int, host netip.Addr, way reach, lasting time.Duration) (count int) {
+func dialled(d *dials, p peer.ID, addrs int, ip netip.Addr, way reach, lasting time.Duration) (count int) {
 	for end := time.Now().Add(lasting); time.Now().Before(end); time.Sleep(sameDial) {
 		for i := range addrs {
-			if d.allow(p, host, fmt.Sprint(host, i), func() reach { return way }, everybody) {
+			if d.allow(p, ip, fmt.Sprint(ip, i), func() reach { return way }, everybody) {
 				count++
 			}
 		}
@@ -63,7 +63,7 @@ func TestDialsWhereAMemberIs(t *testing.T) {
 	})
 }
 
-// TestDialRecordsAreBounded: more addresses, hosts or members are not more memory.
+// TestDialRecordsAreBounded: more addresses, IPs or members are not more memory.
 func TestDialRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDials()
@@ -72,8 +72,8 @@ func TestDialRecordsAreBounded(t *testing.T) {
 			d.allow("a", at(i), fmt.Sprint(i), func() reach { return reachesOthers }, everybody)
 			d.seen("a", at(i), everybody)
 		}
-		if r := d.by["a"]; len(r.tried) > maxAddrsTried || len(r.proven) > maxHostsProven {
-			t.Errorf("%d addresses, %d hosts", len(r.tried), len(r.proven))
+		if r := d.by["a"]; len(r.tried) > maxAddrsTried || len(r.proven) > maxIPsProven {
+			t.Errorf("%d addresses, %d IPs", len(r.tried), len(r.proven))
 		}
 		for i := range 2 * maxDialRecords {
 			d.seen(peer.ID(fmt.Sprint(i)), at(i), nobody)
@@ -86,9 +86,9 @@ func TestDialRecordsAreBounded(t *testing.T) {
 
 // TestReaches names what nodes of several networks may dial.
 func TestReaches(t *testing.T) {
-	hosts := map[string]netip.Addr{}
+	ips := map[string]netip.Addr{}
 	for _, text := range []string{"127.0.0.1", "::1", "10.0.0.9", "192.168.7.7", "169.254.169.254", "0.0.0.0", "224.0.0.1", "8.8.8.8", "fd00::1"} {
-		hosts[text] = netip.MustParseAddr(text)
+		ips[text] = netip.MustParseAddr(text)
 	}
 	for _, test := range []struct {
 		own  []string
@@ -103,12 +103,12 @@ func TestReaches(t *testing.T) {
 		for _, text := range test.own {
 			own = append(own, netip.MustParseAddr(text))
 		}
-		for text, host := range hosts {
+		for text, ip := range ips {
 			want := false
 			for _, w := range test.want {
 				want = want || w == text
 			}
-			if got := mayReach(own, host); got != want {
+			if got := mayReach(own, ip); got != want {
 				t.Errorf("a node at %v reaches %s: %v, want %v", test.own, text, got, want)
 			}
 		}

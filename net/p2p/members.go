@@ -212,7 +212,7 @@ func (n *Node) onConnected(c network.Conn) {
 		n.run(func() { _ = c.Close() })
 		return
 	}
-	n.noteHost(c)
+	n.noteIP(c)
 	if id, ok := Identity(c.RemotePeer()); ok {
 		n.records.connected(id)
 	}
@@ -222,7 +222,7 @@ func (n *Node) onConnected(c network.Conn) {
 // onDisconnected ends what an ordinary connection carries besides when the last one is gone.
 func (n *Node) onDisconnected(c network.Conn) {
 	p := c.RemotePeer()
-	n.noteHost(c)
+	n.noteIP(c)
 	if !n.isConnected(p) {
 		n.bulk.drop(p)
 	}

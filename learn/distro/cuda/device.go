@@ -279,7 +279,7 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 	return at, nil
 }
 
-// bytesOf returns the memory of a slice. Hosts of CUDA devices are little-endian, as they are.
+// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as they are.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
