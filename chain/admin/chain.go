@@ -161,7 +161,7 @@ func (c *Chain) Airdrop(ctx context.Context, to transaction.PublicKey, lamports 
 const look = 200 * time.Millisecond
 
 // until waits until something is so.
-func (c *Chain) until(ctx context.Context, what string, so func(context.Context) (bool, error)) error {
+func (c *Chain) until(ctx context.Context, subject string, so func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
@@ -171,7 +171,7 @@ func (c *Chain) until(ctx context.Context, what string, so func(context.Context)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+			return fmt.Errorf("wait for %s: %w", subject, context.Cause(ctx))
 		}
 	}
 }

@@ -185,7 +185,7 @@ func tampered(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := func(what string, records [][]byte) {
+	refused := func(subject string, records [][]byte) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "tampered")
 		j, _, err := journal.Open(path, func([]byte) error { return nil })
@@ -196,7 +196,7 @@ func tampered(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		if _, _, err := archive.Replay(path, nil); !errors.Is(err, archive.ErrArchive) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	refused("no record", nil)

@@ -118,8 +118,8 @@ func probe(t testing.TB) []byte {
 }
 
 // probeDo is an instruction for the program of probe.c.
-func probeDo(program transaction.PublicKey, what byte, n uint64, accounts ...transaction.AccountMeta) transaction.Instruction {
-	return transaction.Instruction{Program: program, Accounts: accounts, Data: le.AppendUint64([]byte{what}, n)}
+func probeDo(program transaction.PublicKey, command byte, n uint64, accounts ...transaction.AccountMeta) transaction.Instruction {
+	return transaction.Instruction{Program: program, Accounts: accounts, Data: le.AppendUint64([]byte{command}, n)}
 }
 
 func writable(key transaction.PublicKey) transaction.AccountMeta {

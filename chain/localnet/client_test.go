@@ -140,10 +140,10 @@ func TestClient(t *testing.T) {
 			seen++
 		}
 	}
-	check := func(what string, err error, good bool) {
+	check := func(subject string, err error, good bool) {
 		t.Helper()
 		if err != nil || !good {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	height, err := c.BlockHeight(ctx, rpc.Processed)

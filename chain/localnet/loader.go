@@ -176,7 +176,7 @@ func (n *nativeCall) setAuthority() error {
 		return err
 	}
 	account, authority := n.accounts[0], n.accounts[1]
-	at, what := bufferAuthority, ofBuffer
+	at, label := bufferAuthority, ofBuffer
 	k, err := kind(account)
 	if err != nil {
 		return err
@@ -188,12 +188,12 @@ func (n *nativeCall) setAuthority() error {
 			return runtime.ErrIncorrectAuthority
 		}
 	case loaderProgramData:
-		at, what = programAuthority, ofProgram
+		at, label = programAuthority, ofProgram
 	default:
 		n.log("Account does not support authorities")
 		return runtime.ErrInvalidArgument
 	}
-	if err := n.authorized(account, at, authority, what); err != nil {
+	if err := n.authorized(account, at, authority, label); err != nil {
 		return err
 	}
 	data, err := n.change(account)
@@ -241,13 +241,13 @@ func (n *nativeCall) close() error {
 	if _, err := n.change(account); err != nil {
 		return err
 	}
-	at, what := 0, "Uninitialized"
+	at, label := 0, "Uninitialized"
 	switch k {
 	case loaderNothing:
 	case loaderBuffer:
-		at, what = bufferAuthority, "Buffer"
+		at, label = bufferAuthority, "Buffer"
 	case loaderProgramData:
-		at, what = programAuthority, "Program"
+		at, label = programAuthority, "Program"
 	default:
 		n.log("Account does not support closing")
 		return runtime.ErrInvalidArgument
@@ -265,6 +265,6 @@ func (n *nativeCall) close() error {
 	}
 	spill.Lamports += account.Lamports
 	account.Lamports, account.Data = 0, make([]byte, 4)
-	n.log("Closed " + what + " " + transaction.PublicKey(account.Key).String())
+	n.log("Closed " + label + " " + transaction.PublicKey(account.Key).String())
 	return nil
 }

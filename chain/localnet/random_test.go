@@ -140,18 +140,18 @@ func (g *generator) instruction() transaction.Instruction {
 		for range 1 + g.IntN(3) {
 			accounts = append(accounts, transaction.AccountMeta{Key: public(g.wallet()), Writable: g.IntN(4) > 0})
 		}
-		what := pick[byte](g, 0, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 20, 21, 22, 23, 24, 25, 26, 28, 29, 32, 34, 35)
+		subject := pick[byte](g, 0, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 20, 21, 22, 23, 24, 25, 26, 28, 29, 32, 34, 35)
 		n := pick[uint64](g, 0, 1, 2, 5, 8, 100, 1023, 10_240, 10_241, sol, g.lamports(), 26<<32, 1<<32)
-		if what == 4 || what == 5 || what == 13 {
+		if subject == 4 || subject == 5 || subject == 13 {
 			n = g.lamports()
 		}
-		if what == 11 {
+		if subject == 11 {
 			n = 0
 		}
-		if what == 25 || what == 35 {
+		if subject == 25 || subject == 35 {
 			n = min(n, 1025)
 		}
-		in := probeDo(public(g.program), what, n, accounts...)
+		in := probeDo(public(g.program), subject, n, accounts...)
 		in.Data = append(in.Data, transaction.ClockSysvar[:]...)
 		return in
 	}

@@ -23,8 +23,8 @@ func scenario(c *chain) []step {
 	payer, poor, other := c.payer, keyOf("poor"), keyOf("other")
 	program, buffer := keyOf("program"), keyOf("buffer")
 	data, readOnly := keyOf("data"), keyOf("read-only")
-	do := func(what byte, n uint64, accounts ...transaction.AccountMeta) transaction.Instruction {
-		return probeDo(public(program), what, n, accounts...)
+	do := func(command byte, n uint64, accounts ...transaction.AccountMeta) transaction.Instruction {
+		return probeDo(public(program), command, n, accounts...)
 	}
 	var steps []step
 	add := func(name, want string, keys []identity.Key, instructions ...transaction.Instruction) {

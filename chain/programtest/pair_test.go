@@ -23,9 +23,9 @@ type pair struct {
 }
 
 // differs is what a pair returns when Go and C are not equal.
-type differs struct{ what string }
+type differs struct{ subject string }
 
-func (d *differs) Error() string { return d.what }
+func (d *differs) Error() string { return d.subject }
 
 func differ(format string, arguments ...any) error {
 	return &differs{fmt.Sprintf(format, arguments...)}
@@ -147,13 +147,13 @@ func (r *pair) due(now uint64) error {
 }
 
 // compare compares the account with that of Go's state.
-func (r *pair) compare(what string) error {
+func (r *pair) compare(subject string) error {
 	r.raw = r.s.AppendTo(r.raw[:0])
 	r.account = layout.Append(r.account[:0], &r.s)
-	return r.sameAccount(r.account, what)
+	return r.sameAccount(r.account, subject)
 }
 
-func (r *pair) sameAccount(want []byte, what string) error {
+func (r *pair) sameAccount(want []byte, subject string) error {
 	account := r.c.state()
 	if bytes.Equal(want, account) {
 		return nil
@@ -163,7 +163,7 @@ func (r *pair) sameAccount(want []byte, what string) error {
 		at++
 	}
 	end := min(at+32, len(want))
-	return differ("%s: the account differs from byte %d on: Go %x, C %x\n%s", what, at, want[at:end], account[at:end], r.s.String())
+	return differ("%s: the account differs from byte %d on: Go %x, C %x\n%s", subject, at, want[at:end], account[at:end], r.s.String())
 }
 
 func codeOf(err error) coordinator.Code {

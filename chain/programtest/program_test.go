@@ -90,8 +90,8 @@ func TestProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d operations, all accounts equal", r.operations)
-			for _, what := range slices.Sorted(maps.Keys(r.seen)) {
-				t.Logf("%8d %s", r.seen[what], what)
+			for _, subject := range slices.Sorted(maps.Keys(r.seen)) {
+				t.Logf("%8d %s", r.seen[subject], subject)
 			}
 		})
 	}

@@ -65,10 +65,10 @@ func readLogs(logs []string, program transaction.PublicKey, visit func(call int,
 			}
 			continue
 		}
-		id, what, _ := strings.Cut(rest, " ")
+		id, event, _ := strings.Cut(rest, " ")
 		switch {
 		case strings.HasSuffix(id, ":"): // "Program log: " is a program's own text, whatever it says
-		case strings.HasPrefix(what, "invoke ["):
+		case strings.HasPrefix(event, "invoke ["):
 			if len(running) == maxLogDepth {
 				return 0, false
 			}
@@ -76,7 +76,7 @@ func readLogs(logs []string, program transaction.PublicKey, visit func(call int,
 				calls++
 			}
 			running = append(running, id)
-		case (what == "success" || strings.HasPrefix(what, "failed: ")) && len(running) > 0 && running[len(running)-1] == id:
+		case (event == "success" || strings.HasPrefix(event, "failed: ")) && len(running) > 0 && running[len(running)-1] == id:
 			running = running[:len(running)-1]
 		}
 	}

@@ -37,7 +37,7 @@ func small(t *testing.T, n byte) (*chain, *Client, transaction.PublicKey) {
 }
 
 // await waits for an update.
-func await(t *testing.T, c *Client, what string, done func(backend.Update) bool) {
+func await(t *testing.T, c *Client, subject string, done func(backend.Update) bool) {
 	t.Helper()
 	timer := time.NewTimer(30 * time.Second)
 	defer timer.Stop()
@@ -48,7 +48,7 @@ func await(t *testing.T, c *Client, what string, done func(backend.Update) bool)
 				return
 			}
 		case <-timer.C:
-			t.Fatalf("no update with %s", what)
+			t.Fatalf("no update with %s", subject)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 	if err := s.stage(ctx, program, run, staged); err != nil {
 		return run, fmt.Errorf("stage the genesis: %w", err)
 	}
-	return run, s.bring(ctx, order{what: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
+	return run, s.bring(ctx, order{name: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
 }
 
 // makeAccount makes the account of a run, unless it is there, and reports whether the run has
@@ -87,13 +87,13 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	if err != nil {
 		return false, err
 	}
-	return false, c.bring(ctx, order{what: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
+	return false, c.bring(ctx, order{name: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
 }
 
 // stage writes bytes into the account's staging area, in transactions of their own.
 func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
 	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
-		if err := c.bring(ctx, order{what: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
+		if err := c.bring(ctx, order{name: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
 			return err
 		}
 	}

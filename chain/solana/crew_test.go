@@ -170,7 +170,7 @@ func (w *crew) faultAll(f localnet.Faults) {
 }
 
 // until waits until the first client is told what holds wants.
-func (w *crew) until(what string, holds func(s *coordinator.State) bool) *coordinator.State {
+func (w *crew) until(subject string, holds func(s *coordinator.State) bool) *coordinator.State {
 	w.t.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
@@ -184,7 +184,7 @@ func (w *crew) until(what string, holds func(s *coordinator.State) bool) *coordi
 		select {
 		case <-changed:
 		case <-deadline.C:
-			w.t.Fatalf("no %s: %v", what, state)
+			w.t.Fatalf("no %s: %v", subject, state)
 		}
 	}
 }

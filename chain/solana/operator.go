@@ -39,9 +39,9 @@ func (o *Operator) Close() { o.sender.pool.Close() }
 
 // Send brings one transaction of at most so many compute units to the chain, and returns when
 // that is confirmed.
-func (o *Operator) Send(ctx context.Context, what string, units uint32, instructions ...transaction.Instruction) error {
-	if err := o.sender.bring(ctx, order{what: what, instructions: instructions, units: units}); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+func (o *Operator) Send(ctx context.Context, name string, units uint32, instructions ...transaction.Instruction) error {
+	if err := o.sender.bring(ctx, order{name: name, instructions: instructions, units: units}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
@@ -56,15 +56,15 @@ const (
 // SendEach brings every instruction to the chain in a transaction of its own, in any order. After
 // each that is confirmed it calls landed, if that is not nil. Instructions may land twice, when
 // no node tells that they landed.
-func (o *Operator) SendEach(ctx context.Context, what string, units uint32, instructions []transaction.Instruction, landed func()) error {
+func (o *Operator) SendEach(ctx context.Context, name string, units uint32, instructions []transaction.Instruction, landed func()) error {
 	for some := range slices.Chunk(instructions, window) {
 		for signings := 0; len(some) > 0; signings++ {
 			if signings == maxSignings {
-				return fmt.Errorf("%s: %w: %d transactions did not land, signed %d times", what, backend.ErrDisconnected, len(some), signings)
+				return fmt.Errorf("%s: %w: %d transactions did not land, signed %d times", name, backend.ErrDisconnected, len(some), signings)
 			}
 			left, err := o.sendWindow(ctx, units, some, signings, landed)
 			if err != nil {
-				return fmt.Errorf("%s: %w", what, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			some = left
 		}

@@ -77,7 +77,7 @@ func (c *sender) setFault(e *rpc.Endpoint, f fault) {
 
 // order is a transaction that is to become part of the chain.
 type order struct {
-	what         string
+	name         string
 	instructions []transaction.Instruction
 	units        uint32
 	ticks        bool                   // it does nothing but tick
@@ -142,7 +142,7 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			if seen := d.seen(); seen != nil {
 				c.paid(seen, o) // too few endpoints are there to say more
 			}
-			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.what, n)
+			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.name, n)
 		}
 		if err := c.await(ctx, d, reports, changed); err != nil {
 			return 0, err

@@ -89,7 +89,7 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	}
 	if found == nil || err != nil || found.Owner != c.options.Program || !slices.Equal(known.Addrs, addrs) {
 		err = c.bring(ctx, order{
-			what: "announcement", units: otherUnits,
+			name: "announcement", units: otherUnits,
 			instructions: []transaction.Instruction{c.program.Announce(peer, c.key, c.run, addrs)},
 		})
 		if err != nil {
@@ -130,7 +130,7 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey, fou
 		return err
 	}
 	err = c.bring(ctx, order{
-		what: "account of addresses", units: otherUnits, instructions: append(made, c.program.Announce(peer, c.key, c.run, nil)),
+		name: "account of addresses", units: otherUnits, instructions: append(made, c.program.Announce(peer, c.key, c.run, nil)),
 	})
 	if err != nil {
 		return err

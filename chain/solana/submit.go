@@ -95,7 +95,7 @@ func (c *Client) nonceOf(id coordinator.ClientID) uint64 {
 // costs no signature. state is the one with the action.
 func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce uint64, a coordinator.Action) (order, error) {
 	encoded := wire.AppendAction(nil, a)
-	o := order{what: fmt.Sprintf("%T", a), units: actUnits}
+	o := order{name: fmt.Sprintf("%T", a), units: actUnits}
 	if _, large := a.(coordinator.UpdateConfig); large {
 		if err := c.stage(ctx, c.program, c.run, encoded[1:]); err != nil {
 			return order{}, fmt.Errorf("stage the configuration: %w", err)

@@ -97,7 +97,7 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
 
 // sendTick sends ticks until the state is another.
 func (c *Client) sendTick(v view, ticks int, inTurn bool) {
-	o := c.withTicks(order{what: "tick", ticks: true, inTurn: inTurn}, ticks)
+	o := c.withTicks(order{name: "tick", ticks: true, inTurn: inTurn}, ticks)
 	o.instructions[0] = c.program.Tick(c.run, salt())
 	o.pointless = func() bool {
 		now, _ := c.now()
@@ -160,7 +160,7 @@ func (c *Client) tickNow(ctx context.Context, ticks int) error {
 	if ticks == 0 {
 		return nil
 	}
-	o := c.withTicks(order{what: "tick", ticks: true}, ticks)
+	o := c.withTicks(order{name: "tick", ticks: true}, ticks)
 	o.instructions[0] = c.program.Tick(c.run, salt())
 	o.changed = c.onChange
 	poke(c.wake)

@@ -54,14 +54,14 @@ func TestTickPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, id := uint64(1_000_000), coordinator.ClientID{1}
-	plan := func(what string, armed, slot uint64, want int) {
+	plan := func(subject string, armed, slot uint64, want int) {
 		t.Helper()
 		before := string(s.AppendTo(nil))
 		if got := tickPlan(&s, now, armed, slot); got != want {
-			t.Errorf("%s: %d ticks, want %d", what, got, want)
+			t.Errorf("%s: %d ticks, want %d", subject, got, want)
 		}
 		if string(s.AppendTo(nil)) != before {
-			t.Errorf("%s: the state has changed", what)
+			t.Errorf("%s: the state has changed", subject)
 		}
 	}
 	apply := func(nonce uint64, a coordinator.Action) {
@@ -110,11 +110,11 @@ func TestNextTick(t *testing.T) {
 	turn, late := 1200*time.Millisecond, 30*time.Second
 	v := &view{state: &s, since: begin, chain: 1_000_000}
 	for _, test := range []struct {
-		what   string
-		armed  uint64
-		rank   int
-		looked time.Duration
-		want   time.Duration
+		subject string
+		armed   uint64
+		rank    int
+		looked  time.Duration
+		want    time.Duration
 	}{
 		{"in turn", 0, 0, 0, 2000},
 		{"the next", 0, 1, 0, 3200},
@@ -128,7 +128,7 @@ func TestNextTick(t *testing.T) {
 		v.armed = test.armed
 		at, ok := nextTick(v, c, test.rank, begin.Add(test.looked), turn, late, 0)
 		if got := at.Sub(begin); !ok || got != test.want*time.Millisecond {
-			t.Errorf("%s: after %v, want %d ms", test.what, got, int(test.want))
+			t.Errorf("%s: after %v, want %d ms", test.subject, got, int(test.want))
 		}
 	}
 	v.armed, v.since = 0, begin.Add(10*time.Second) // such as after an action that made it due

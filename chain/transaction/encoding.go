@@ -94,9 +94,9 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) fail(what string) {
+func (r *reader) fail(subject string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrMalformed, what)
+		r.err = fmt.Errorf("%w: %s", ErrMalformed, subject)
 	}
 }
 

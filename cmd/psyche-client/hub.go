@@ -41,13 +41,13 @@ func (f hubFlags) client(logger *slog.Logger, withToken bool) (*hub.Client, erro
 }
 
 // logProgress says from time to time how far a transfer is.
-func logProgress(logger *slog.Logger, what string) remote.Progress {
+func logProgress(logger *slog.Logger, label string) remote.Progress {
 	const period = 5 * time.Second
 	last := time.Now()
 	return func(done, all int64) {
 		if time.Since(last) >= period && all > 0 {
 			last = time.Now()
-			logger.Info(what, "percent", 100*done/all, "MiB", all>>20)
+			logger.Info(label, "percent", 100*done/all, "MiB", all>>20)
 		}
 	}
 }

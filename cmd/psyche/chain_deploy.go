@@ -76,11 +76,11 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 	if err := chain.Need(ctx, plan.Cost); err != nil {
 		return err
 	}
-	what := "the program, on " + cluster + ","
+	subject := "the program, on " + cluster + ","
 	if plan.Upgrade {
-		what = "a new version of " + what
+		subject = "a new version of " + subject
 	}
-	if err := c.agree(to, what, plan.Cost); err != nil {
+	if err := c.agree(to, subject, plan.Cost); err != nil {
 		return err
 	}
 	written, shown := 0, time.Now()

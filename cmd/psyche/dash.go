@@ -97,11 +97,11 @@ func (c *dashboard) gather(g *gather.Gatherer, to console, logger *slog.Logger) 
 
 // repeat does something now and every --every, and logs when it begins to fail and when it works
 // again.
-func (c *dashboard) repeat(ctx context.Context, logger *slog.Logger, what func(context.Context) error) {
+func (c *dashboard) repeat(ctx context.Context, logger *slog.Logger, task func(context.Context) error) {
 	failing := false
 	for {
 		within, cancel := context.WithTimeout(ctx, 10*time.Minute)
-		err := what(within)
+		err := task(within)
 		cancel()
 		if ctx.Err() != nil {
 			return

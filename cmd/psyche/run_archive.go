@@ -107,11 +107,11 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 	if account.Sequence == s.Sequence && account.Head != s.Head || account.Sequence < s.Sequence {
 		return fmt.Errorf("%s: event %d: %w: %x, the account is at event %d with %x", c.Output, s.Sequence, errAccount, s.Head, account.Sequence, account.Head)
 	}
-	what := "its chain of hashes is the account's"
+	verdict := "its chain of hashes is the account's"
 	if account.Sequence > s.Sequence {
-		what = fmt.Sprintf("the account is at event %d already", account.Sequence)
+		verdict = fmt.Sprintf("the account is at event %d already", account.Sequence)
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), what, s.Head)
+	_, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), verdict, s.Head)
 	return err
 }
 

@@ -32,11 +32,11 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	if err := c.submit(ctx, to, coordinator.Authorize{Grantee: coordinator.ClientID(grantee), Allowed: !c.Revoke}); err != nil {
 		return err
 	}
-	what := "may join"
+	right := "may join"
 	if c.Revoke {
-		what = "may join no longer"
+		right = "may join no longer"
 	}
-	_, err = fmt.Fprintf(to.out, "%s %s run %s\n", grantee, what, c.RunID)
+	_, err = fmt.Fprintf(to.out, "%s %s run %s\n", grantee, right, c.RunID)
 	return err
 }
 

@@ -79,8 +79,8 @@ type agreeFlags struct {
 var errNobody = usagef("nobody can be asked whether to pay: give --yes")
 
 // agree shows a cost and asks whether to pay it.
-func (f agreeFlags) agree(to console, what string, cost admin.Cost) error {
-	if _, err := fmt.Fprintf(to.err, "psyche: %s costs %s\n", what, cost); err != nil {
+func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
+	if _, err := fmt.Fprintf(to.err, "psyche: %s costs %s\n", subject, cost); err != nil {
 		return err
 	}
 	if f.Yes || cost.Total() == 0 {

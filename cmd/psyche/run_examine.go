@@ -67,13 +67,13 @@ func (c *runExamine) Run(to console) error {
 
 // examination is what the log has of an entry.
 type examination struct {
-	entry uint64
-	found bool
-	shown receipt.Entry
-	what  string
-	time  time.Time // the newest that the log has until the entry
-	step  uint32    // of the run then
-	epoch uint32
+	entry  uint64
+	found  bool
+	shown  receipt.Entry
+	record string
+	time   time.Time // the newest that the log has until the entry
+	step   uint32    // of the run then
+	epoch  uint32
 
 	now     time.Time
 	trial   coordinator.Trial // that the entry began; its Step is 0: none
@@ -110,7 +110,7 @@ func (x *examination) see(e logEntry, s *coordinator.State) {
 }
 
 func (x *examination) begin(e logEntry, s *coordinator.State) {
-	x.found, x.shown, x.what, x.time = true, e.Entry, e.what.String(), x.now
+	x.found, x.shown, x.record, x.time = true, e.Entry, e.record.String(), x.now
 	x.step, x.epoch = s.Progress.Step, s.Progress.Epoch
 	x.trial, x.jurors, x.votes, x.verdict = coordinator.Trial{}, 0, nil, "" // of an earlier run of the same account
 	if a, ok := e.Action.(coordinator.Accuse); ok {
@@ -150,7 +150,7 @@ func (x *examination) print(w io.Writer) error {
 	if !x.time.IsZero() {
 		at = x.time.Format(time.RFC3339)
 	}
-	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.what, x.epoch, x.step, at)
+	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.record, x.epoch, x.step, at)
 	if x.shown.Action != nil {
 		lines += fmt.Sprintf("signature       of %s, right\n", identity.ID(x.shown.Actor))
 	}
@@ -194,7 +194,7 @@ func verdictOf(guilty bool) string {
 func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
 	a, ok := x.shown.Action.(coordinator.Accuse)
 	if !ok {
-		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.what)
+		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.record)
 	}
 	shown, err := readExhibit(c.Exhibit)
 	if err != nil {
@@ -211,12 +211,12 @@ func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Exhibit, err)
 	}
-	what := "it breaks no rule that shows without the gradient: that is what the jurors computed, and voted by"
+	finding := "it breaks no rule that shows without the gradient: that is what the jurors computed, and voted by"
 	if found.Fault != audit.FaultNone {
-		what = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
+		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
 	}
 	_, err = fmt.Fprintf(w, "exhibit         announced and signed by the accused; the result has the hash that was announced;\n"+
-		"                %d chunks of its momentum are those that the result commits to\nfound           %s\n", found.Chunks, what)
+		"                %d chunks of its momentum are those that the result commits to\nfound           %s\n", found.Chunks, finding)
 	return err
 }
 

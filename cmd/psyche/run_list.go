@@ -49,11 +49,11 @@ func (c *runList) Run(ctx context.Context, to console) error {
 		return err
 	}
 	for _, r := range runs {
-		what := r.State.String()
+		phase := r.State.String()
 		if r.Closed {
-			what += ", closed"
+			phase += ", closed"
 		}
-		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x\n", r.RunID, r.Epoch, r.Step, what, r.Participants, r.Run)
+		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x\n", r.RunID, r.Epoch, r.Step, phase, r.Participants, r.Run)
 		if err != nil {
 			return err
 		}
@@ -88,12 +88,12 @@ func (c *chainRuns) Run(ctx context.Context, to console) error {
 		return err
 	}
 	for _, r := range runs {
-		what := r.Summary.RunState.String()
+		phase := r.Summary.RunState.String()
 		if r.Summary.Closed {
-			what += ", closed"
+			phase += ", closed"
 		}
 		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  account %s  authority %s\n", r.Summary.RunID,
-			r.Summary.Progress.Epoch, r.Summary.Progress.Step, what, r.Run, transaction.PublicKey(r.Summary.Main))
+			r.Summary.Progress.Epoch, r.Summary.Progress.Step, phase, r.Run, transaction.PublicKey(r.Summary.Main))
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 type logEntry struct {
 	receipt.Entry
 	number uint64 // as the page shows it: from 0 in a server's log, from 1 on a chain
-	what   fmt.Stringer
+	record fmt.Stringer
 }
 
 // logEnd is what a log that was verified leads to.
@@ -66,7 +66,7 @@ func readLog(path string, to io.Writer, see func(logEntry, *coordinator.State)) 
 	log, summary, err := server.ReplayFrom(path, from, func(r follow.Record, s *coordinator.State) error {
 		e := receipt.EntryOf(head, r)
 		head = e.Head
-		see(logEntry{Entry: e, number: next, what: r}, s)
+		see(logEntry{Entry: e, number: next, record: r}, s)
 		next++
 		return nil
 	})
@@ -82,7 +82,7 @@ func readArchive(path string, from io.Reader, see func(logEntry, *coordinator.St
 		if step.Event.Instruction == event.Genesis {
 			e.Run = step.Header.RunHash()
 		}
-		see(logEntry{Entry: e, number: step.Event.Sequence, what: chainStep(step)}, s)
+		see(logEntry{Entry: e, number: step.Event.Sequence, record: chainStep(step)}, s)
 		return nil
 	})
 	if err != nil {

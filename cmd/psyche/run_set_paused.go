@@ -25,10 +25,10 @@ func (c *runSetPaused) Run(ctx context.Context, to console) error {
 	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {
 		return err
 	}
-	what := "goes on"
+	outcome := "goes on"
 	if paused {
-		what = "pauses as soon as its epoch allows"
+		outcome = "pauses as soon as its epoch allows"
 	}
-	_, err := fmt.Fprintf(to.out, "run %s %s\n", c.RunID, what)
+	_, err := fmt.Fprintf(to.out, "run %s %s\n", c.RunID, outcome)
 	return err
 }

@@ -79,11 +79,11 @@ func (c *runTick) Run(ctx context.Context, to console) error {
 	if err := tickAway(ctx, to, client); err != nil {
 		return err
 	}
-	what := "nothing was due in run %s\n"
+	format := "nothing was due in run %s\n"
 	if client.Costs().Landed > 0 {
-		what = "run %s went on\n"
+		format = "run %s went on\n"
 	}
-	_, err = fmt.Fprintf(to.out, what, c.RunID)
+	_, err = fmt.Fprintf(to.out, format, c.RunID)
 	return err
 }
 

@@ -87,9 +87,9 @@ func checkServedFolders(ctx context.Context, from config.DataServer) error {
 // missingFolders warns of folders of a run that are not on this machine.
 func missingFolders(model config.Model) []string {
 	var warnings []string
-	warn := func(what, path string) {
+	warn := func(subject, path string) {
 		if _, err := os.Stat(path); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs it on its own", what, path))
+			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs it on its own", subject, path))
 		}
 	}
 	for _, location := range model.DataLocations {

@@ -111,12 +111,12 @@ func (p *page) checkpoint(c *Checkpoint) {
 		", from ", c.Origin.String(), " ", name)
 }
 
-func (p *page) clients(what string, clients []Client) {
+func (p *page) clients(label string, clients []Client) {
 	for i := range clients {
 		c := &clients[i]
-		p.line(what, " ", c.ID.String(),
+		p.line(label, " ", c.ID.String(),
 			p.flag(c.State != Healthy, ", "+c.State.String()),
-			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
+			p.flag(label == "exited", " in round "+num(c.ExitedHeight)),
 			p.flag(c.Lateness == FoundLate || c.Lateness == Late, ", late"),
 			p.flag(c.Lateness == Slow, ", slow"),
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
@@ -158,14 +158,14 @@ func (p *page) trial(t *Trial) {
 }
 
 // slots names the trials of the bits that are set.
-func (p *page) slots(what string, bits uint8) string {
+func (p *page) slots(label string, bits uint8) string {
 	text := ""
 	for slot := range uint32(MaxTrials) {
 		if bits>>slot&1 == 1 {
 			text += " " + num(slot)
 		}
 	}
-	return p.flag(bits != 0, ", "+what+text)
+	return p.flag(bits != 0, ", "+label+text)
 }
 
 func ids(ids []ClientID) string {

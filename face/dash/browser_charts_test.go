@@ -82,9 +82,9 @@ func (b *browser) savesPicture(t *testing.T) {
 			found[[3]uint32{r >> 8, g >> 8, b >> 8}]++
 		}
 	}
-	for what, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x1a, 0x5f, 0xc4}, "spread": {0xa3, 0x42, 0x0b}, "grid": {0xcf, 0xd5, 0xde}, "text": {0x16, 0x19, 0x1f}} {
+	for subject, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x1a, 0x5f, 0xc4}, "spread": {0xa3, 0x42, 0x0b}, "grid": {0xcf, 0xd5, 0xde}, "text": {0x16, 0x19, 0x1f}} {
 		if found[colour] < 20 {
-			t.Errorf("%d pixels are of the colour of the %s", found[colour], what)
+			t.Errorf("%d pixels are of the colour of the %s", found[colour], subject)
 		}
 	}
 	if *pictures != "" {

@@ -305,9 +305,9 @@ func (b *browser) progress(t *testing.T) {
 	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "Nobody has written to this log since 2025-10-09") || strings.Contains(got, "Time left") {
 		t.Errorf("of a log that nobody writes it says %q", got)
 	}
-	for what, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
+	for subject, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
 		if got := b.text(t, `document.querySelector('`+below+`').getBoundingClientRect().bottom < innerHeight`); got != "true" {
-			t.Errorf("%s is not on the first screen", what)
+			t.Errorf("%s is not on the first screen", subject)
 		}
 	}
 	command := b.text(t, `document.querySelector("#command").textContent`)

@@ -318,9 +318,9 @@ func (s Summary) Print(w io.Writer) {
 	if s.Trials != nil {
 		s.Trials.print(w)
 	}
-	for _, file := range []struct{ what, path string }{{"loss curve", s.LossCurve}, {"checkpoint", s.Checkpoint}} {
+	for _, file := range []struct{ label, path string }{{"loss curve", s.LossCurve}, {"checkpoint", s.Checkpoint}} {
 		if file.path != "" {
-			fmt.Fprintf(w, "  %-18s %s\n", file.what, file.path)
+			fmt.Fprintf(w, "  %-18s %s\n", file.label, file.path)
 		}
 	}
 	if s.Sample != "" {

@@ -38,11 +38,11 @@ func (m serverModel) render() string {
 func (m serverModel) asked(runs []hosted) string {
 	if m.asking != "" {
 		i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
-		what := "pause"
+		action := "pause"
 		if i >= 0 && runs[i].state.RunState == "Paused" {
-			what = "resume"
+			action = "resume"
 		}
-		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", what, printable(m.asking)))
+		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", action, printable(m.asking)))
 	}
 	if m.answer != "" {
 		return printable(m.answer)

@@ -32,11 +32,11 @@ const IgnoreLabel = -100
 // check refuses a batch that is not what was asked for: some providers ask others.
 func (b Batch) check(id assign.BatchID) error {
 	for _, part := range []struct {
-		what string
+		name string
 		of   [][]int32
 	}{{"sequences", b.Sequences}, {"lists of labels", b.Labels}, {"lists of positions", b.Positions}} {
-		if n := uint64(len(part.of)); n != id.Len() && (part.of != nil || part.what == "sequences") {
-			return fmt.Errorf("read batch %v: %d %s, want %d", id, n, part.what, id.Len())
+		if n := uint64(len(part.of)); n != id.Len() && (part.of != nil || part.name == "sequences") {
+			return fmt.Errorf("read batch %v: %d %s, want %d", id, n, part.name, id.Len())
 		}
 	}
 	return nil

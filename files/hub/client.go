@@ -161,11 +161,11 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 
 // networkError is a request that got no answer, or not the whole one.
 type networkError struct {
-	what string
-	err  error
+	request string
+	err     error
 }
 
-func (e *networkError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *networkError) Error() string { return e.request + ": " + e.err.Error() }
 func (e *networkError) Unwrap() error { return e.err }
 
 // retry calls attempt until it succeeds, fails for good, or has failed as often as
@@ -198,11 +198,11 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered:
 			rest = max(rest, status.RetryAfter)
 		}
-		what := "the Hub did not answer as it should: trying again"
+		message := "the Hub did not answer as it should: trying again"
 		if errors.Is(err, ErrUnreachable) {
-			what = "the Hub cannot be reached: trying again"
+			message = "the Hub cannot be reached: trying again"
 		}
-		c.Logger.Warn(what, "in", rest.Round(time.Millisecond), "err", err)
+		c.Logger.Warn(message, "in", rest.Round(time.Millisecond), "err", err)
 		if ended := pause.For(ctx, rest); ended != nil {
 			return errors.Join(ended, err)
 		}

@@ -205,20 +205,20 @@ func (p parser) token() (json.Token, error) {
 	return token, nil
 }
 
-func (p parser) delim(want json.Delim, what string) error {
+func (p parser) delim(want json.Delim, subject string) error {
 	token, err := p.token()
 	if err != nil {
 		return err
 	}
 	if token != want {
-		return fmt.Errorf("%w: header: %s: want %q, found %v", ErrInvalid, what, want.String(), token)
+		return fmt.Errorf("%w: header: %s: want %q, found %v", ErrInvalid, subject, want.String(), token)
 	}
 	return nil
 }
 
 // object reads one JSON object; value is called after each key and must read its value.
-func (p parser) object(what string, value func(key string) error) error {
-	if err := p.delim('{', what); err != nil {
+func (p parser) object(subject string, value func(key string) error) error {
+	if err := p.delim('{', subject); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -228,14 +228,14 @@ func (p parser) object(what string, value func(key string) error) error {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("%w: header: %s: name %q occurs twice", ErrInvalid, what, key)
+			return fmt.Errorf("%w: header: %s: name %q occurs twice", ErrInvalid, subject, key)
 		}
 		seen[key] = true
 		if err := value(key); err != nil {
 			return err
 		}
 	}
-	return p.delim('}', what)
+	return p.delim('}', subject)
 }
 
 func (p parser) text() (string, error) {
@@ -251,8 +251,8 @@ func (p parser) text() (string, error) {
 }
 
 // integers reads an array of integers from 0 to 2^63-1.
-func (p parser) integers(what string) ([]int64, error) {
-	if err := p.delim('[', what); err != nil {
+func (p parser) integers(subject string) ([]int64, error) {
+	if err := p.delim('[', subject); err != nil {
 		return nil, err
 	}
 	numbers := []int64{}
@@ -263,22 +263,22 @@ func (p parser) integers(what string) ([]int64, error) {
 		}
 		literal, ok := token.(json.Number)
 		if !ok {
-			return nil, fmt.Errorf("%w: header: %s: want an integer, found %v", ErrInvalid, what, token)
+			return nil, fmt.Errorf("%w: header: %s: want an integer, found %v", ErrInvalid, subject, token)
 		}
 		number, err := strconv.ParseUint(literal.String(), 10, 63)
 		if err != nil {
-			return nil, fmt.Errorf("%w: header: %s: want an integer from 0 to 2^63-1, found %s", ErrInvalid, what, literal)
+			return nil, fmt.Errorf("%w: header: %s: want an integer from 0 to 2^63-1, found %s", ErrInvalid, subject, literal)
 		}
 		numbers = append(numbers, int64(number))
 	}
-	return numbers, p.delim(']', what)
+	return numbers, p.delim(']', subject)
 }
 
 func (p parser) entry(name string) (Entry, error) {
 	e := Entry{Name: name}
-	what := fmt.Sprintf("tensor %q", name)
+	subject := fmt.Sprintf("tensor %q", name)
 	fields := 0
-	err := p.object(what, func(key string) error {
+	err := p.object(subject, func(key string) error {
 		fields++
 		switch key {
 		case "dtype":
@@ -286,24 +286,24 @@ func (p parser) entry(name string) (Entry, error) {
 			e.DType = DType(text)
 			return err
 		case "shape":
-			shape, err := p.integers(what + " shape")
+			shape, err := p.integers(subject + " shape")
 			e.Shape = shape
 			return err
 		case "data_offsets":
-			offsets, err := p.integers(what + " data_offsets")
+			offsets, err := p.integers(subject + " data_offsets")
 			if err != nil {
 				return err
 			}
 			if len(offsets) != 2 {
-				return fmt.Errorf("%w: header: %s: data_offsets has %d numbers, want 2", ErrInvalid, what, len(offsets))
+				return fmt.Errorf("%w: header: %s: data_offsets has %d numbers, want 2", ErrInvalid, subject, len(offsets))
 			}
 			e.Begin, e.End = offsets[0], offsets[1]
 			return nil
 		}
-		return fmt.Errorf("%w: header: %s: unknown key %q", ErrInvalid, what, key)
+		return fmt.Errorf("%w: header: %s: unknown key %q", ErrInvalid, subject, key)
 	})
 	if err == nil && fields != 3 {
-		err = fmt.Errorf("%w: header: %s: wants dtype, shape and data_offsets", ErrInvalid, what)
+		err = fmt.Errorf("%w: header: %s: wants dtype, shape and data_offsets", ErrInvalid, subject)
 	}
 	return e, err
 }

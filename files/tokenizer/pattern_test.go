@@ -29,7 +29,7 @@ func TestPatternsSplitAsTheReference(t *testing.T) {
 			continue
 		}
 		var got []string
-		stage := splitStage{find: compiled, what: isolated}
+		stage := splitStage{find: compiled, mode: isolated}
 		err = stage.each([]byte(test.Text), func(s span) error {
 			got = append(got, test.Text[s.start:s.end])
 			return nil

@@ -32,7 +32,7 @@ const (
 // splitStage splits at matches.
 type splitStage struct {
 	find   finder
-	what   behaviour
+	mode   behaviour
 	invert bool // what is between matches counts as matches
 }
 
@@ -42,10 +42,10 @@ type span struct {
 }
 
 func (s *splitStage) split(e *encoder, at int, p piece) error {
-	switch s.what {
+	switch s.mode {
 	case removed, isolated:
 		return s.each(p.text, func(x span) error {
-			if x.match && s.what == removed {
+			if x.match && s.mode == removed {
 				return nil
 			}
 			return e.pass(at, p, x.start, x.end)
@@ -59,7 +59,7 @@ func (s *splitStage) split(e *encoder, at int, p piece) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range merge(spans, s.what) {
+	for _, x := range merge(spans, s.mode) {
 		if err := e.pass(at, p, x.start, x.end); err != nil {
 			return err
 		}
@@ -87,15 +87,15 @@ func (s *splitStage) each(text []byte, yield func(span) error) error {
 
 // merge joins spans. The first of several matches in a row joins what is before it or,
 // backwards, what is after.
-func merge(spans []span, what behaviour) []span {
-	if what == mergedWithNext {
+func merge(spans []span, mode behaviour) []span {
+	if mode == mergedWithNext {
 		return mergeNext(spans)
 	}
 	var out []span
 	previous := false
 	for _, x := range spans {
 		join := x.match == previous
-		if what == mergedWithPrevious {
+		if mode == mergedWithPrevious {
 			join = x.match && !previous
 		}
 		if join && len(out) > 0 {
@@ -239,26 +239,26 @@ func (all *preTokenizer) add(kind string, o *object) error {
 			all.stages = append(all.stages, prefixStage{})
 		}
 		if o.flag("use_regex", true) {
-			all.stages = append(all.stages, &splitStage{find: scanners[gpt2Pattern], what: isolated})
+			all.stages = append(all.stages, &splitStage{find: scanners[gpt2Pattern], mode: isolated})
 		}
 		o.flag("trim_offsets", true) // changes no ids
 		all.byteLevel = true
 	case "Split":
-		what := o.behaviour("behavior")
+		mode := o.behaviour("behavior")
 		invert := o.flag("invert")
 		find, err := parsePattern(o, "pattern")
 		if err != nil {
 			return err
 		}
-		all.stages = append(all.stages, &splitStage{find, what, invert})
+		all.stages = append(all.stages, &splitStage{find, mode, invert})
 	case "Digits":
-		what := contiguous
+		mode := contiguous
 		if o.flag("individual_digits") {
-			what = isolated
+			mode = isolated
 		}
-		all.stages = append(all.stages, &splitStage{find: digits{}, what: what})
+		all.stages = append(all.stages, &splitStage{find: digits{}, mode: mode})
 	case "WhitespaceSplit":
-		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, what: removed})
+		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
 		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})
@@ -270,13 +270,13 @@ func (all *preTokenizer) add(kind string, o *object) error {
 }
 
 func (o *object) behaviour(key string) behaviour {
-	what := behaviour(o.text(key))
-	switch what {
+	mode := behaviour(o.text(key))
+	switch mode {
 	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
 	default:
-		o.fail("%s is %q, which is not known here", o.path(key), what)
+		o.fail("%s is %q, which is not known here", o.path(key), mode)
 	}
-	return what
+	return mode
 }
 
 // metaspace reads the settings of a Metaspace pre-tokenizer or decoder, also in the form

@@ -60,7 +60,7 @@ func dial(t *testing.T, address string, n byte) *tcp.Client {
 }
 
 // await returns the first update for which done is true.
-func await(t *testing.T, c *tcp.Client, what string, done func(*coordinator.State) bool) backend.Update {
+func await(t *testing.T, c *tcp.Client, subject string, done func(*coordinator.State) bool) backend.Update {
 	t.Helper()
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -68,13 +68,13 @@ func await(t *testing.T, c *tcp.Client, what string, done func(*coordinator.Stat
 		select {
 		case u, ok := <-c.Updates():
 			if !ok {
-				t.Fatalf("updates were closed (%v) while waiting for %s", c.Err(), what)
+				t.Fatalf("updates were closed (%v) while waiting for %s", c.Err(), subject)
 			}
 			if done(u.State) {
 				return u
 			}
 		case <-timer.C:
-			t.Fatalf("no update with %s", what)
+			t.Fatalf("no update with %s", subject)
 		}
 	}
 }

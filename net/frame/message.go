@@ -363,12 +363,12 @@ func (d *decoder) addrs() []string {
 }
 
 // end returns the first error, or one for bytes that are left over.
-func (d *decoder) end(what string) error {
+func (d *decoder) end(subject string) error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = fmt.Errorf("%w: %d bytes too many", ErrMalformed, len(d.rest))
 	}
 	if d.err != nil {
-		return fmt.Errorf("%s: %w", what, d.err)
+		return fmt.Errorf("%s: %w", subject, d.err)
 	}
 	return nil
 }

@@ -73,8 +73,8 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	for step := uint32(1); step < newest; step++ {
 		r.seeds[step] = [32]byte{9, byte(step)}
 		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now}
-		for i, who := range []*trainer{r.engine.trainer, liar} {
-			round.Results = append(round.Results, r.make(t, who, step, uint64(2*step)+uint64(i)))
+		for i, by := range []*trainer{r.engine.trainer, liar} {
+			round.Results = append(round.Results, r.make(t, by, step, uint64(2*step)+uint64(i)))
 		}
 		r.past.Add(round, newest)
 	}

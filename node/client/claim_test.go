@@ -65,7 +65,7 @@ func TestFalseClaimMovesNothing(t *testing.T) {
 }
 
 // checkClaims wants of each round what honest members claim, which is its number.
-func checkClaims(t *testing.T, who string, states []event.State, clients int, liar string) {
+func checkClaims(t *testing.T, observer string, states []event.State, clients int, liar string) {
 	t.Helper()
 	seen := map[uint32]bool{}
 	for _, s := range states {
@@ -75,13 +75,13 @@ func checkClaims(t *testing.T, who string, states []event.State, clients int, li
 		}
 		seen[c.Step] = true
 		if c.Loss.Median != float64(c.Step) || c.Loss.Spread != 0 || c.Loss.Count != clients || !slices.Equal(c.Loss.Far, []string{liar}) || c.Speed.Count != clients {
-			t.Errorf("%s sees %+v", who, c)
+			t.Errorf("%s sees %+v", observer, c)
 		}
 		if len(s.Members) != clients && s.RunState != "WaitingForMembers" && s.RunState != "Finished" {
-			t.Errorf("%s: %d members in step %d", who, len(s.Members), s.Step)
+			t.Errorf("%s: %d members in step %d", observer, len(s.Members), s.Step)
 		}
 	}
 	if len(seen) < 8 {
-		t.Errorf("%s saw claims of %d rounds", who, len(seen))
+		t.Errorf("%s saw claims of %d rounds", observer, len(seen))
 	}
 }

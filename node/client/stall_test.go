@@ -123,8 +123,8 @@ func (c *cramped) Fetch(ctx context.Context, hash [32]byte, size uint64, holders
 // TestNoRoom has a client without memory for the model, or for a result. It ends and says
 // what to do, once; the others go on.
 func TestNoRoom(t *testing.T) {
-	for what, limit := range map[string]uint64{"model": 4, "results": 60} { // of 8, 27 and 84 bytes
-		t.Run(what, func(t *testing.T) {
+	for subject, limit := range map[string]uint64{"model": 4, "results": 60} { // of 8, 27 and 84 bytes
+		t.Run(subject, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, clienttest.Config(3))
 				a, b, d := w.launch(0, nil), w.launch(1, nil), w.launch(3, nil)
@@ -135,7 +135,7 @@ func TestNoRoom(t *testing.T) {
 					said.keeps(o)
 				})
 				c.wait()
-				if warned := len(said.lines("WARN", "no memory for a result", "--max-blob-memory of 1 MiB", "--blob-dir")); (warned > 0) != (what == "results") {
+				if warned := len(said.lines("WARN", "no memory for a result", "--max-blob-memory of 1 MiB", "--blob-dir")); (warned > 0) != (subject == "results") {
 					t.Errorf("warned %d times of results", warned)
 				}
 				if !errors.Is(c.err, env.ErrNoRoom) || !strings.Contains(c.err.Error(), "--max-blob-memory") {

@@ -153,7 +153,7 @@ func (m *member) wait() {
 }
 
 // until waits for a condition on the coordinator's state.
-func (w *world) until(what string, holds func(s *coordinator.State) bool) {
+func (w *world) until(subject string, holds func(s *coordinator.State) bool) {
 	w.t.Helper()
 	for w.ctx.Err() == nil {
 		s := w.host.State()
@@ -162,7 +162,7 @@ func (w *world) until(what string, holds func(s *coordinator.State) bool) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.t.Fatalf("never: %s", what)
+	w.t.Fatalf("never: %s", subject)
 }
 
 // all returns the events of one kind that a client wrote.

@@ -70,11 +70,11 @@ func TestAskedAndServed(t *testing.T) {
 		}
 		return err
 	}
-	ask := func(what string, want error) {
+	ask := func(subject string, want error) {
 		t.Helper()
 		for name, err := range map[string]error{"round": round(), "model": model(), "results": results(), "replica": replica()} {
 			if !errors.Is(err, want) || (want == nil) != (err == nil) {
-				t.Errorf("%s, %s: %v", name, what, err)
+				t.Errorf("%s, %s: %v", name, subject, err)
 			}
 		}
 	}

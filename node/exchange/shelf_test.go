@@ -69,9 +69,9 @@ func TestShelf(t *testing.T) {
 	model := func(request []byte) ([]byte, error) { return s.answerModel(t.Context(), identity.ID{}, request) }
 	digest := [32]byte{9}
 	for _, test := range []struct {
-		what string
-		err  error
-		want error
+		subject string
+		err     error
+		want    error
 	}{
 		{"a round that is held", ask(round, []byte{7, 0, 0, 0}), nil},
 		{"another round", ask(round, []byte{8, 0, 0, 0}), ErrNotHeld},
@@ -81,7 +81,7 @@ func TestShelf(t *testing.T) {
 		{"a short request for a model", ask(model, nil), ErrMalformed},
 	} {
 		if !errors.Is(test.err, test.want) || (test.want == nil) != (test.err == nil) {
-			t.Errorf("%s: %v", test.what, test.err)
+			t.Errorf("%s: %v", test.subject, test.err)
 		}
 	}
 	s.DropRound(7)

@@ -224,8 +224,8 @@ type progress struct {
 }
 
 // progress begins to report a transfer for the model of a step.
-func (o *Options) progress(what string, step uint32, total uint64) *progress {
-	p := &progress{emit: o.Emit, now: event.Transfer{What: what, Step: step, Total: total}}
+func (o *Options) progress(kind string, step uint32, total uint64) *progress {
+	p := &progress{emit: o.Emit, now: event.Transfer{What: kind, Step: step, Total: total}}
 	p.tell()
 	return p
 }

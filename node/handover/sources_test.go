@@ -83,11 +83,11 @@ func TestSourcesFallBack(t *testing.T) {
 // checkTold wants to have been told how much was here of what was fetched, from nothing to all of it.
 func (c *rig) checkTold(a *Attempt, source string) {
 	c.t.Helper()
-	what, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
+	subject, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
 	if !fetched {
 		return
 	}
-	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != what })
+	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != subject })
 	if len(told) < 2 || len(told) > progressParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
 		c.t.Errorf("told %+v", told)
 		return

@@ -66,10 +66,10 @@ const firstEpoch = 15 * time.Second / speed
 // and does not pass firstEpoch until the late one has asked for its own.
 func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, key identity.Key, join func()) {
 	t.Helper()
-	await := func(what string, holds func(s *coordinator.State) bool) {
+	await := func(subject string, holds func(s *coordinator.State) bool) {
 		for s := host.State(); !holds(&s); s = host.State() {
 			if ctx.Err() != nil {
-				t.Fatalf("%s: not in time", what)
+				t.Fatalf("%s: not in time", subject)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

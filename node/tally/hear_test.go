@@ -29,10 +29,10 @@ func TestHear(t *testing.T) {
 	elsewhere := clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{})
 	elsewhere.Batch = assign.BatchID{Start: s.Batch.Start, End: s.Batch.End + 1}
 	for _, test := range []struct {
-		what   string
-		author identity.ID
-		a      wire.ResultAnnouncement
-		want   error
+		subject string
+		author  identity.ID
+		a       wire.ResultAnnouncement
+		want    error
 	}{
 		{"a batch of other bounds", owner, elsewhere, ErrUnknownBatch},
 		{"another client's batch", other, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrNotAssignee},
@@ -42,7 +42,7 @@ func TestHear(t *testing.T) {
 		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), ErrTooManyBefore},
 	} {
 		if err := hear(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
-			t.Errorf("%s: %v", test.what, err)
+			t.Errorf("%s: %v", test.subject, err)
 		}
 	}
 	// When witnesses hold the third, it is heard after all.

@@ -236,7 +236,7 @@ func readEvents(t *testing.T, path string) []event.Event {
 }
 
 // waitEvent follows the event log from its start until an event is as wanted.
-func waitEvent(t *testing.T, path, what string, wanted func(event.Body) bool) event.Body {
+func waitEvent(t *testing.T, path, subject string, wanted func(event.Body) bool) event.Body {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()
@@ -248,14 +248,14 @@ func waitEvent(t *testing.T, path, what string, wanted func(event.Body) bool) ev
 			return e.Body
 		}
 	}
-	t.Fatalf("%s: no event in which %s within %v", path, what, runTimeout)
+	t.Fatalf("%s: no event in which %s within %v", path, subject, runTimeout)
 	return nil
 }
 
 // waitState waits until a state that the client saw is as wanted.
-func (c *client) waitState(what string, wanted func(event.State) bool) {
+func (c *client) waitState(subject string, wanted func(event.State) bool) {
 	c.network.t.Helper()
-	waitEvent(c.network.t, c.eventsPath(), what, func(body event.Body) bool {
+	waitEvent(c.network.t, c.eventsPath(), subject, func(body event.Body) bool {
 		state, ok := body.(event.State)
 		return ok && wanted(state)
 	})

@@ -119,7 +119,7 @@ func (p *process) waitText(t *testing.T, wanted string, count int) {
 }
 
 // until asks for a condition again and again until it holds.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t *testing.T, subject string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(commandTimeout)
 	defer deadline.Stop()
@@ -129,7 +129,7 @@ func until(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-poll.C:
 		case <-deadline.C:
-			t.Fatalf("waited %v for %s", commandTimeout, what)
+			t.Fatalf("waited %v for %s", commandTimeout, subject)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (p *play) during(l coordinator.Lapse) string {
 		m.mu.Lock()
 		for _, t := range m.troubles {
 			if l.First <= t.step+1 && t.step <= l.Last+1 {
-				happened := fmt.Sprintf("%s in step %d", t.what, t.step)
+				happened := fmt.Sprintf("%s in step %d", t.reason, t.step)
 				names[happened] = append(names[happened], m.name)
 			}
 		}
@@ -131,12 +131,12 @@ func (p *play) checkData(r *record) {
 
 // checkHonest wants nobody accused, and nobody dropped but who was absent.
 func (p *play) checkHonest(r *record) {
-	for who := range r.accused {
-		p.found("accused", "%s was accused of its result of step %d", p.nameOf(who.id), who.step)
+	for offence := range r.accused {
+		p.found("accused", "%s was accused of its result of step %d", p.nameOf(offence.id), offence.step)
 	}
-	for who := range r.dropped {
-		if m := p.memberOf(who.id); m == nil || m.excuse(who.step, absent) == "" {
-			p.found("dropped", "%s was dropped in step %d", p.nameOf(who.id), who.step)
+	for offence := range r.dropped {
+		if m := p.memberOf(offence.id); m == nil || m.excuse(offence.step, absent) == "" {
+			p.found("dropped", "%s was dropped in step %d", p.nameOf(offence.id), offence.step)
 		}
 	}
 }
@@ -300,12 +300,12 @@ func (p *play) noQuorum(r *record, step uint32) string {
 // checkDigests wants one model, which is the one that the run recorded.
 func (p *play) checkDigests(r *record, a *account) {
 	recorded := hex.EncodeToString(r.final.Model.Checkpoint.Digest[:])
-	for digest, who := range a.digests {
+	for digest, holders := range a.digests {
 		switch {
 		case digest == "":
-			p.found("digest", "%v ended without the final model", who)
+			p.found("digest", "%v ended without the final model", holders)
 		case digest != recorded:
-			p.found("digest", "%v ended with the model %.8s, the run recorded %.8s", who, digest, recorded)
+			p.found("digest", "%v ended with the model %.8s, the run recorded %.8s", holders, digest, recorded)
 		}
 	}
 }

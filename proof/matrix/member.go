@@ -40,7 +40,7 @@ type member struct {
 type trouble struct {
 	step   uint32 // the newest when it began
 	absent bool   // it could do nothing meanwhile, so that the others may go on without it
-	what   string
+	reason string
 }
 
 const (
@@ -65,10 +65,10 @@ func (p *play) newMember(i int) (*member, error) {
 func (m *member) events() string { return filepath.Join(m.home, "events.jsonl") }
 
 // note says what keeps the member from doing its part from a step on.
-func (m *member) note(step uint32, absent bool, what string) {
+func (m *member) note(step uint32, absent bool, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.troubles = append(m.troubles, trouble{step, absent, what})
+	m.troubles = append(m.troubles, trouble{step, absent, reason})
 }
 
 // excuse returns why the member may have brought nothing in a step, or may have been absent; empty: for
@@ -78,7 +78,7 @@ func (m *member) excuse(step uint32, absent bool) string {
 	defer m.mu.Unlock()
 	for _, t := range m.troubles {
 		if step+2 >= t.step && (t.absent || !absent) {
-			return t.what
+			return t.reason
 		}
 	}
 	return ""

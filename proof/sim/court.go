@@ -23,9 +23,9 @@ type court struct {
 func newCourt() court { return court{asked: make(map[result]int64)} }
 
 // chance draws what a machine does about a step, in so many of a thousand.
-func (m *machine) chance(what string, step uint32, perMille uint32) bool {
+func (m *machine) chance(label string, step uint32, perMille uint32) bool {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(what))
+	_, _ = h.Write([]byte(label))
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, step), m.world.options.Seed))
 	_, _ = h.Write(m.ID[:])
 	return uint32(h.Sum64()>>20)%1000 < perMille

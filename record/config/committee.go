@@ -26,12 +26,12 @@ func committeeWarning(c coordinator.Config) string {
 	if p*rareCapture < 1 {
 		return ""
 	}
-	what := fmt.Sprintf("witness_nodes = %d: if %d of %d members lie, %d of a round's %d witnesses do in one round of %.0f, and all others lose the work of that epoch",
+	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members lie, %d of a round's %d witnesses do in one round of %.0f, and all others lose the work of that epoch",
 		c.WitnessNodes, liars, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
 	if witnesses == min(members, coordinator.MaxWitnesses) {
-		return what
+		return message
 	}
-	return what + "; 0 lets all members witness, 32 at most"
+	return message + "; 0 lets all members witness, 32 at most"
 }
 
 // absenceWarning says when a round's witnesses are so few that its quorum needs them all, though there are
@@ -52,12 +52,12 @@ func auditsWarning(c coordinator.Config) string {
 	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
 		return ""
 	}
-	what := fmt.Sprintf("verification_percent = %d: audits are off while there are as few as init_min_clients = %d members, none of whom has time for them", percent, members)
+	message := fmt.Sprintf("verification_percent = %d: audits are off while there are as few as init_min_clients = %d members, none of whom has time for them", percent, members)
 	least := 2
 	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
 		least++
 	}
-	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", what, least, min(100, (100+members-1)/members))
+	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", message, least, min(100, (100+members-1)/members))
 }
 
 // probationWarning says when most newcomers that cheat in every step have results that count before

@@ -45,7 +45,7 @@ func TestCourt(t *testing.T) {
 
 // TestEndsOfTrials: who was ejected before does not count.
 func TestEndsOfTrials(t *testing.T) {
-	for what, ejected := range map[string]coordinator.Ejection{
+	for subject, ejected := range map[string]coordinator.Ejection{
 		event.TrialConvicts: {Client: id(2), Until: 4, Reason: coordinator.FoundGuilty},
 		event.TrialRefutes:  {Client: id(3), Until: 4, Reason: coordinator.AccusedWrongly},
 		event.TrialEnds:     {Client: id(2), Until: 4, Reason: coordinator.TwoResults},
@@ -56,7 +56,7 @@ func TestEndsOfTrials(t *testing.T) {
 		c.News(s)
 		s.Trials = nil
 		s.Authority.Ejections = append(s.Authority.Ejections, ejected)
-		wantNews(t, &c, s, event.Trial{Accused: name(2), Accuser: name(3), Step: 4, Fault: "wrong result", What: what}, event.Trials{},
+		wantNews(t, &c, s, event.Trial{Accused: name(2), Accuser: name(3), Step: 4, Fault: "wrong result", What: subject}, event.Trials{},
 			event.Ejected{Client: identity.ID(ejected.Client).String(), Until: 4, Reason: ejected.Reason.String(), Step: 7})
 	}
 }

@@ -23,8 +23,8 @@ func sysvars() *Sysvars {
 }
 
 // instruction is data for the program of testdata/probe.c.
-func instruction(what byte, n uint64, rest ...byte) []byte {
-	return append(le.AppendUint64([]byte{what}, n), rest...)
+func instruction(command byte, n uint64, rest ...byte) []byte {
+	return append(le.AppendUint64([]byte{command}, n), rest...)
 }
 
 // mine is an account of the program, writable; change makes it another.

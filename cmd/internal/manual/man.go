@@ -14,7 +14,7 @@ import (
 type Man struct{}
 
 // File is a file that a program reads or writes by itself.
-type File struct{ Path, What string }
+type File struct{ Path, Holds string }
 
 // Write writes the man page of a program, which reads and writes files.
 func (Man) Write(to io.Writer, line *kong.Context, files []File) error {
@@ -34,7 +34,7 @@ func (Man) Write(to io.Writer, line *kong.Context, files []File) error {
 	environment(&b, root)
 	b.WriteString(".SH FILES\n")
 	for _, file := range files {
-		fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(file.Path), roff(file.What))
+		fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", roff(file.Path), roff(file.Holds))
 	}
 	_, err := io.WriteString(to, b.String())
 	return err

@@ -26,7 +26,7 @@ const (
 // Meter says how far one thing is.
 type Meter struct {
 	w      io.Writer
-	what   string
+	label  string
 	screen bool
 	now    func() time.Time
 
@@ -38,9 +38,9 @@ type Meter struct {
 }
 
 // New begins. what is said before each figure.
-func New(w io.Writer, what string) *Meter {
+func New(w io.Writer, label string) *Meter {
 	file, ok := w.(*os.File)
-	m := &Meter{w: w, what: what, screen: ok && term.IsTerminal(file.Fd()), now: time.Now}
+	m := &Meter{w: w, label: label, screen: ok && term.IsTerminal(file.Fd()), now: time.Now}
 	m.begun = m.now()
 	m.next = m.begun.Add(quiet)
 	return m
@@ -58,7 +58,7 @@ func (m *Meter) At(done, all int64) {
 	if now.Before(m.next) || all <= 0 {
 		return
 	}
-	line := fmt.Sprintf("%s: %d %%", m.what, 100*min(done, all)/all)
+	line := fmt.Sprintf("%s: %d %%", m.label, 100*min(done, all)/all)
 	if moved := done - m.from; moved > 0 && done < all {
 		left := time.Duration(float64(now.Sub(m.begun)) / float64(moved) * float64(all-done))
 		line += ", " + Span(left) + " left"

@@ -52,11 +52,11 @@ func TestAudits(t *testing.T) {
 
 // TestWhatMoves: a member's transfers are shown as long as they go on.
 func TestWhatMoves(t *testing.T) {
-	part := func(what string) event.Transfer {
-		return event.Transfer{What: what, Step: 8, Bytes: 1, Total: 4}
+	part := func(subject string) event.Transfer {
+		return event.Transfer{What: subject, Step: 8, Bytes: 1, Total: 4}
 	}
-	whole := func(what string) event.Transfer {
-		return event.Transfer{What: what, Step: 8, Bytes: 4, Total: 4}
+	whole := func(subject string) event.Transfer {
+		return event.Transfer{What: subject, Step: 8, Bytes: 4, Total: 4}
 	}
 	down, up := part(event.TransferDownload), part(event.TransferUpload)
 	for name, test := range map[string]struct {

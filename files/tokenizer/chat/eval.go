@@ -265,7 +265,7 @@ func (r *renderer) contains(in, value any) bool {
 func (r *renderer) item(of, at any) any {
 	switch v := of.(type) {
 	case undefined:
-		r.wrong("%s is undefined", v.what)
+		r.wrong("%s is undefined", v.name)
 	case *dict:
 		name, isText := at.(string)
 		if value, there := v.values[name]; isText && there {
@@ -322,7 +322,7 @@ func (r *renderer) slice(e slice, s *scope) any {
 	case *list:
 		items = v.items
 	case undefined:
-		r.wrong("%s is undefined", v.what)
+		r.wrong("%s is undefined", v.name)
 	default:
 		r.wrong("a slice of a value of the type %s", typeName(of))
 	}
@@ -387,13 +387,13 @@ func (r *renderer) call(of any, placed []any, names []string, named []any) any {
 	case *macro:
 		return r.macro(f, placed, names, named)
 	case method:
-		g.what = "the method " + f.name
+		g.call = "the method " + f.name
 		return r.method(f, g)
 	case global:
-		g.what = "the function " + string(f)
+		g.call = "the function " + string(f)
 		return r.global(string(f), g)
 	case undefined:
-		r.wrong("%s is undefined", f.what)
+		r.wrong("%s is undefined", f.name)
 	}
 	r.wrong("a value of the type %s is no function", typeName(of))
 	return nil

@@ -9,7 +9,7 @@ import (
 // given are the arguments of a function, a filter or a method.
 type given struct {
 	r      *renderer
-	what   string
+	call   string
 	placed []any
 	names  []string
 	named  []any
@@ -18,7 +18,7 @@ type given struct {
 func (g given) one() any {
 	g.upTo(1)
 	if len(g.placed) != 1 {
-		g.r.wrong("%s needs one argument", g.what)
+		g.r.wrong("%s needs one argument", g.call)
 	}
 	return g.placed[0]
 }
@@ -27,11 +27,11 @@ func (g given) one() any {
 func (g given) upTo(n int, names ...string) {
 	for _, name := range g.names {
 		if !slices.Contains(names, name) {
-			g.r.unsupported("%s with the argument %s", g.what, name)
+			g.r.unsupported("%s with the argument %s", g.call, name)
 		}
 	}
 	if len(g.placed) > n {
-		g.r.unsupported("%s with %d arguments", g.what, len(g.placed))
+		g.r.unsupported("%s with %d arguments", g.call, len(g.placed))
 	}
 }
 
@@ -48,11 +48,11 @@ func (g given) get(at int, name string, byDefault any) any {
 
 func (g given) text(at int) string {
 	if at >= len(g.placed) {
-		g.r.wrong("%s needs %d arguments", g.what, at+1)
+		g.r.wrong("%s needs %d arguments", g.call, at+1)
 	}
 	text, isText := g.placed[at].(string)
 	if !isText {
-		g.r.wrong("%s of a value of the type %s", g.what, typeName(g.placed[at]))
+		g.r.wrong("%s of a value of the type %s", g.call, typeName(g.placed[at]))
 	}
 	return text
 }
@@ -76,7 +76,7 @@ func (r *renderer) attribute(of any, name string) any {
 	}
 	switch v := of.(type) {
 	case undefined:
-		r.wrong("%s is undefined, so it has no %s", v.what, name)
+		r.wrong("%s is undefined, so it has no %s", v.name, name)
 	case *dict:
 		if value, there := v.values[name]; there {
 			return value
@@ -126,11 +126,11 @@ func (r *renderer) loopField(l *loop, name string) any {
 	return nil
 }
 
-func (r *renderer) ascii(text, what string) {
+func (r *renderer) ascii(text, name string) {
 	r.spend(len(text))
 	for i := range len(text) {
 		if text[i] >= utf8.RuneSelf {
-			r.unsupported("%s of letters that are not ASCII", what)
+			r.unsupported("%s of letters that are not ASCII", name)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (r *renderer) stripped(text string, g given, left, right bool) string {
 	if chars := g.get(0, "chars", nil); chars != nil {
 		set, isText := chars.(string)
 		if !isText {
-			r.wrong("%s of a value of the type %s", g.what, typeName(chars))
+			r.wrong("%s of a value of the type %s", g.call, typeName(chars))
 		}
 		r.step(len(set))
 		cut = func(c rune) bool { r.step(1); return strings.ContainsRune(set, c) }
@@ -203,7 +203,7 @@ func (r *renderer) method(m method, g given) any {
 			return &view{all}
 		}
 	}
-	r.unsupported("%s of a value of the type %s", g.what, typeName(m.of))
+	r.unsupported("%s of a value of the type %s", g.call, typeName(m.of))
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (r *renderer) stringMethod(text, name string, g given) any {
 	switch name {
 	case "strip", "lstrip", "rstrip":
 		if len(g.names) > 0 {
-			r.unsupported("%s with names", g.what)
+			r.unsupported("%s with names", g.call)
 		}
 		return r.stripped(text, g, name != "rstrip", name != "lstrip")
 	case "startswith", "endswith":
@@ -246,7 +246,7 @@ func (r *renderer) stringMethod(text, name string, g given) any {
 		return r.replaced(text, g)
 	case "upper", "lower", "capitalize":
 		g.upTo(0)
-		r.ascii(text, g.what)
+		r.ascii(text, g.call)
 		return map[string]func(string) string{"upper": strings.ToUpper, "lower": strings.ToLower, "capitalize": capital}[name](text)
 	case "join":
 		items := r.each(g.one())
@@ -257,7 +257,7 @@ func (r *renderer) stringMethod(text, name string, g given) any {
 		}
 		return r.joined(items, text)
 	}
-	r.unsupported("%s of strings", g.what)
+	r.unsupported("%s of strings", g.call)
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (r *renderer) attributes(name string, of any, g given) any {
 	}
 	key := g.text(0)
 	if strings.Contains(key, ".") {
-		r.unsupported("a path of attributes in %s", g.what)
+		r.unsupported("a path of attributes in %s", g.call)
 	}
 	for _, item := range items {
 		value := r.item(item, key)

@@ -90,8 +90,8 @@ func (p *parser) wrong(want string) error {
 	return fmt.Errorf("%w: line %d: %s where %s should be", ErrSyntax, p.now().line, p.now(), want)
 }
 
-func (p *parser) unsupported(what string) error {
-	return fmt.Errorf("%w: line %d: %s", ErrUnsupported, p.now().line, what)
+func (p *parser) unsupported(feature string) error {
+	return fmt.Errorf("%w: line %d: %s", ErrUnsupported, p.now().line, feature)
 }
 
 func (p *parser) name() (string, error) {

@@ -11,7 +11,7 @@ import (
 
 // A value of a template is nil, a bool, an int64, a string, or one of these.
 type (
-	undefined struct{ what string }
+	undefined struct{ name string }
 	list      struct {
 		items []any
 		tuple bool

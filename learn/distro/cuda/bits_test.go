@@ -29,14 +29,14 @@ func normal(seed uint64, n int, scale float64) []float32 {
 }
 
 // sameBits fails at the first element whose bits differ, so that 0 and −0 differ too.
-func sameBits(t rapid.TB, what string, got, want []float32) {
+func sameBits(t rapid.TB, subject string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+		t.Fatalf("%s: %d elements, want %d", subject, len(got), len(want))
 	}
 	for i := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("%s: element %d: %v (%#x), want %v (%#x)", what, i,
+			t.Fatalf("%s: element %d: %v (%#x), want %v (%#x)", subject, i,
 				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
 		}
 	}
@@ -127,19 +127,19 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 			if err != nil {
 				t.Fatal(err)
 			}
-			what := fmt.Sprintf("round %d, trainer %d", round, i)
+			subject := fmt.Sprintf("round %d, trainer %d", round, i)
 			if !slices.Equal(got.Counts, want.Counts) || !slices.Equal(got.Indices, want.Indices) {
-				t.Fatalf("%s: other coefficients were selected", what)
+				t.Fatalf("%s: other coefficients were selected", subject)
 			}
-			sameBits(t, what+": coefficients", got.Values, want.Values)
-			sameBits(t, what+": momentum", values(t, deltaBuffer), delta)
+			sameBits(t, subject+": coefficients", got.Values, want.Values)
+			sameBits(t, subject+": momentum", values(t, deltaBuffer), delta)
 			if err := k.AddBack(l, delta, want); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.AddBack(l, deltaBuffer.Tensor(), want); err != nil {
 				t.Fatal(err)
 			}
-			sameBits(t, what+": momentum with the result again", values(t, deltaBuffer), delta)
+			sameBits(t, subject+": momentum with the result again", values(t, deltaBuffer), delta)
 			results = append(results, want)
 		}
 		// Values in one round, signs in the next.

@@ -32,9 +32,9 @@ type Tensor struct {
 
 // check refuses what cannot be the address of such a tensor; whether it is one, nobody
 // can tell.
-func (t Tensor) check(what string) error {
+func (t Tensor) check(subject string) error {
 	if t.Address == 0 || t.Address%4 != 0 {
-		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, what, uint64(t.Address))
+		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, subject, uint64(t.Address))
 	}
 	return nil
 }

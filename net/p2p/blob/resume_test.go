@@ -134,9 +134,9 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 }
 
 // spoil changes what an interrupted process left.
-func spoil(t *testing.T, dir, what string) {
+func spoil(t *testing.T, dir, subject string) {
 	t.Helper()
-	suffix := map[string]string{"data": partSuffix, "journal": spansSuffix}[what]
+	suffix := map[string]string{"data": partSuffix, "journal": spansSuffix}[subject]
 	if suffix == "" {
 		return
 	}
@@ -148,7 +148,7 @@ func spoil(t *testing.T, dir, what string) {
 	if err != nil || len(raw) < 20 {
 		t.Fatalf("%d bytes, %v", len(raw), err)
 	}
-	if what == "data" {
+	if subject == "data" {
 		raw[3] ^= 1
 		raw[len(raw)/2] ^= 1
 	} else {

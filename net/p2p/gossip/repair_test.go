@@ -36,7 +36,7 @@ func gossipStreams(t *testing.T, n *p2p.Node, p peer.ID) []network.Stream {
 }
 
 // until calls done from time to time until it reports true.
-func until(t *testing.T, what string, done func() bool) {
+func until(t *testing.T, subject string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), p2ptest.Wait)
 	defer cancel()
@@ -46,7 +46,7 @@ func until(t *testing.T, what string, done func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatal(what)
+			t.Fatal(subject)
 		}
 	}
 }

@@ -219,9 +219,9 @@ func (o options) start(ctx context.Context, m *tensors, threads int) (*reference
 	if err := r.command.Start(); err != nil {
 		return nil, err
 	}
-	what, err := json.Marshal(map[string]any{"shapes": m.shapes, "threads": threads, "chunk": o.Chunk, "topk": o.TopK, "peers": o.Peers})
+	task, err := json.Marshal(map[string]any{"shapes": m.shapes, "threads": threads, "chunk": o.Chunk, "topk": o.TopK, "peers": o.Peers})
 	if err == nil {
-		_, err = r.ask(string(what))
+		_, err = r.ask(string(task))
 	}
 	if err != nil {
 		r.stop()

@@ -63,12 +63,12 @@ func (o options) run(ctx context.Context) error {
 }
 
 // bar prints a figure beside what it should be.
-func bar(what string, figure float64, format string, good bool, want string) {
+func bar(label string, figure float64, format string, good bool, want string) {
 	verdict := "met"
 	if !good {
 		verdict = "NOT met"
 	}
-	fmt.Printf("%-58s "+format+"   (bar %s: %s)\n", what, figure, want, verdict)
+	fmt.Printf("%-58s "+format+"   (bar %s: %s)\n", label, figure, want, verdict)
 }
 
 func median(values []float64) float64 {

@@ -92,11 +92,11 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 	fmt.Printf("training step of %d × %d tokens without DisTrO, %d threads, device %s, %s: %.3f s, %.0f tokens/s\n",
 		o.Sequences, o.SeqLen, o.StepThreads, o.Device, o.ComputeDtype, median(steps), tokens/median(steps))
 	parts.print()
-	what := "CPU time"
+	measure := "CPU time"
 	if devices != nil {
-		what = "time"
+		measure = "time"
 	}
-	bar(fmt.Sprintf("encode, and decode and apply %d results: part of its %s, %%", o.Peers, what), 100*median(shares), "%6.2f", median(shares) <= 0.05, "≤ 5")
+	bar(fmt.Sprintf("encode, and decode and apply %d results: part of its %s, %%", o.Peers, measure), 100*median(shares), "%6.2f", median(shares) <= 0.05, "≤ 5")
 
 	return o.size(m, payload)
 }

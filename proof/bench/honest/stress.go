@@ -21,8 +21,8 @@ const (
 
 // stress begins what a row's members have to bear, until ctx ends.
 func (p *play) stress(ctx context.Context) {
-	for _, what := range p.row.Stress {
-		switch what {
+	for _, kind := range p.row.Stress {
+		switch kind {
 		case "busy":
 			for range busyLoops {
 				go process.Spin(ctx)

@@ -115,10 +115,10 @@ func synthetic(t *testing.T, details bool) summary {
 	return s
 }
 
-func near(t *testing.T, what string, got, want float64) {
+func near(t *testing.T, subject string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
-		t.Errorf("%s is %v, want %v", what, got, want)
+		t.Errorf("%s is %v, want %v", subject, got, want)
 	}
 }
 

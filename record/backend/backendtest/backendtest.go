@@ -129,7 +129,7 @@ func (f *fixture) connect(t *testing.T, n byte) *client {
 }
 
 // await returns the first update for which done is true.
-func (c *client) await(what string, done func(backend.Update) bool) backend.Update {
+func (c *client) await(subject string, done func(backend.Update) bool) backend.Update {
 	c.t.Helper()
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -137,7 +137,7 @@ func (c *client) await(what string, done func(backend.Update) bool) backend.Upda
 		select {
 		case u, ok := <-c.Updates():
 			if !ok {
-				c.t.Fatalf("updates were closed (%v) while waiting for %s", c.Err(), what)
+				c.t.Fatalf("updates were closed (%v) while waiting for %s", c.Err(), subject)
 			}
 			if u.State == nil {
 				c.t.Fatal("an update without a state")
@@ -146,7 +146,7 @@ func (c *client) await(what string, done func(backend.Update) bool) backend.Upda
 				return u
 			}
 		case <-timer.C:
-			c.t.Fatalf("no update with %s", what)
+			c.t.Fatalf("no update with %s", subject)
 		}
 	}
 }
