@@ -3,9 +3,9 @@ package coordinator
 import "slices"
 
 // Due returns the earliest time, now or later, at which a Tick changes the state if no action comes
-// before it; ok is false when no Tick ever does. A host may sleep until then, since a Tick at an
-// earlier time changes nothing. It asks again after every action, and when its clock was set back:
-// either may make the time an earlier one.
+// before. If no Tick ever does, ok is false. A host may sleep until that time, since a Tick before it
+// changes nothing. It has to ask again after every action, and after its clock was set back, since the
+// time may be an earlier one then.
 func (s *State) Due(now uint64) (at uint64, ok bool) {
 	switch {
 	case s.RunState == Uninitialized || s.RunState == Finished:
@@ -23,10 +23,11 @@ func (s *State) Due(now uint64) (at uint64, ok bool) {
 		return max(now, 1), true // 0 stands for no time
 	}
 	at = phase.since + max(phase.most, 1)
-	return max(now, at), at > phase.since // or the clock never gets there
+	return max(now, at), at > phase.since // else the sum went over the largest number: no clock gets there
 }
 
-// isAhead reports whether a time of the state is after now: the clock was set back.
+// isAhead reports whether some time of the state is after now, as it is after the clock was set back. The
+// next Tick changes it (adjustClock).
 func (s *State) isAhead(now uint64) bool {
 	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now ||
 		slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.SinceTime > now })
@@ -34,9 +35,9 @@ func (s *State) isAhead(now uint64) bool {
 
 // phase says when the running phase ends.
 type phase struct {
-	over      bool   // it has nothing to wait for: the next tick ends it
+	over      bool   // it waits for nothing more: the next tick ends it, or changes what it waits for
 	endless   bool   // no time ends it, only an action
-	unnoticed bool   // its time runs from the next tick, which notes when that was
+	unnoticed bool   // its time begins to run at the next tick, which notes it in the state
 	since     uint64 // when its time began to run, in Unix milliseconds
 	most      uint64 // for how many milliseconds from then it lasts at most
 }
@@ -53,7 +54,8 @@ func (s *State) PhaseTime() uint64 {
 	return 0
 }
 
-// phase returns when the running phase ends. Tick and Due both go by it, so that they agree.
+// phase returns when the running phase ends. Tick and Due both use it, so that Due names the time at which
+// Tick does something.
 func (s *State) phase() phase {
 	p := phase{since: s.StateStart}
 	switch s.RunState {

@@ -36,6 +36,7 @@ func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	return adjusted || moved
 }
 
+// adjustClock sets each time of the state that lies after now to now, and reports whether there was one.
 func (s *State) adjustClock(now uint64) (changed bool) {
 	if s.RunState == Uninitialized || s.RunState == Finished {
 		return false
@@ -53,15 +54,19 @@ func (s *State) adjustClock(now uint64) (changed bool) {
 	return changed
 }
 
-// elapsed reports whether a wait of d milliseconds that began at start is over. It lasts
-// until the clock shows another millisecond at least, also when d is 0.
+// elapsed reports whether a wait of d milliseconds that began at start is over at now. A wait of 0
+// milliseconds too is over only when the clock shows a later millisecond.
 func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
 
+// enter begins a RunState at now.
 func (s *State) enter(state RunState, now uint64) {
 	s.RunState = state
 	s.StateStart = now
 }
 
+// tickWaitingForMembers begins an epoch when enough clients have been pending for membersTime. That time
+// is counted from MinimumSince, which is set by the tick that first sees enough of them, and cleared by
+// one that sees too few.
 func (s *State) tickWaitingForMembers(now uint64) bool {
 	if s.PendingPause {
 		s.pause(now)
@@ -83,6 +88,8 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 	return true
 }
 
+// tickWarmup begins the first round of the epoch when all healthy members are ready, or WarmupTime is
+// over. With fewer than MinClients healthy members the run goes back to WaitingForMembers instead.
 func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 	if s.PendingPause {
 		s.membersToPending()
@@ -111,7 +118,8 @@ func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 	return true
 }
 
-// readyCount returns how many healthy members are ready, or fewer when not all can be.
+// readyCount returns how many healthy members are ready. When fewer members are ready than are healthy it
+// returns 0 without a look at them: its callers ask only whether all are.
 func (s *State) readyCount() int {
 	count := 0
 	if len(s.Epoch.Ready) < s.HealthyCount() {
@@ -126,6 +134,8 @@ func (s *State) readyCount() int {
 	return count
 }
 
+// tickRoundTrain ends RoundTrain when a quorum of witnesses has proved what it holds, when no quorum can
+// come any more, or when MaxRoundTrainTime is over.
 func (s *State) tickRoundTrain(now uint64) bool {
 	if !s.phase().isOver(now) {
 		return false
@@ -134,8 +144,8 @@ func (s *State) tickRoundTrain(now uint64) bool {
 	return true
 }
 
-// awaited returns those of the owners of batches that anybody waits for: the healthy ones that
-// are not slow, or all healthy ones if there are no others.
+// awaited returns the owners whose results witnesses wait for, of the given owners of batches. These are
+// the healthy members that are not slow. If every healthy one is slow, it is all healthy ones.
 func (s *State) awaited(owners []ClientID) []ClientID {
 	awaited := make([]ClientID, 0, len(owners))
 	clients, punctual := lookup{clients: s.Epoch.Clients}, false
@@ -154,9 +164,9 @@ func (s *State) awaited(owners []ClientID) []ClientID {
 	return awaited
 }
 
-// quorumIsOutOfReach reports whether so many elected witnesses left before they
-// witnessed that the round can have no quorum any more. Nothing of it can count then,
-// and nobody who left can come back into this round, so there is nothing to wait for.
+// quorumIsOutOfReach reports whether the running round can have no quorum any more, because too many of
+// its elected witnesses left without a proof. A member that left cannot come back into this round, so no
+// result of it will ever count, and there is nothing to wait for.
 func (s *State) quorumIsOutOfReach() bool {
 	round := s.CurrentRound()
 	// A round's members stay in the epoch until its end: no more than these have left it.
@@ -166,9 +176,10 @@ func (s *State) quorumIsOutOfReach() bool {
 	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
 }
 
-// noWitnessIsAwaited reports whether RoundWitness waits for nobody. That is so when every healthy
-// member that was elected has spoken. It is also so when there is a quorum without the silent ones,
-// and each of them is slow, or a quorum of the witnesses denies its own result.
+// noWitnessIsAwaited reports whether RoundWitness waits for no witness any more. It waits for none when
+// each elected member that is still healthy has sent its proof. It also waits for none when there is a
+// quorum, and each witness that has sent nothing is slow, or has a result of its own that a quorum of the
+// witnesses says it does not hold.
 func (s *State) noWitnessIsAwaited() bool {
 	silent := s.silentWitnesses()
 	if len(silent) == 0 {
@@ -190,13 +201,14 @@ func (s *State) noWitnessIsAwaited() bool {
 	return true
 }
 
-// silentWitness is a healthy member that was elected to witness the running round and has not.
+// silentWitness is a healthy member that was elected as a witness of the running round and has sent no
+// proof.
 type silentWitness struct {
 	member int // in the round
 	client *Client
 }
 
-// silentWitnesses returns all witnesses of the running round that can still come.
+// silentWitnesses returns the elected witnesses of the running round whose proofs can still come.
 func (s *State) silentWitnesses() (healthy []silentWitness) {
 	round := s.CurrentRound()
 	if len(round.Witnesses) == int(round.WitnessesElected) {
@@ -225,6 +237,9 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 	return healthy
 }
 
+// tickRoundWitness ends the running round when no witness is awaited any more, or RoundWitnessTime is
+// over. Then the next round begins, or Cooldown if the epoch ends: it ends with a round that has no quorum,
+// and where endsBefore says so. A next round needs a draw that opens the commitment; Cooldown needs none.
 func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	round := s.CurrentRound()
 	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
@@ -236,7 +251,7 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	s.keepFindings()
 	s.Progress.Step++
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
-		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
+		s.Epoch.LastStep = s.Progress.Step + 1 // the epoch has two more rounds
 	}
 	if ends {
 		s.sealChallenge()
@@ -247,6 +262,9 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	return true
 }
 
+// tickCooldown ends the epoch when all healthy members have reported their model, or CooldownTime is over.
+// It records the model on which enough of them agree. Then the run is finished if it has made all its steps,
+// or paused if that was asked for, or waits for the members of the next epoch.
 func (s *State) tickCooldown(now uint64) bool {
 	if !s.phase().isOver(now) {
 		return false
@@ -271,6 +289,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	return true
 }
 
+// tickPaused ends a pause when the main authority has closed the run or lets it go on. No time ends it.
 func (s *State) tickPaused(now uint64) bool {
 	if s.Closed {
 		s.finish(now)
@@ -284,7 +303,7 @@ func (s *State) tickPaused(now uint64) bool {
 	return true
 }
 
-// finish ends the run. Its lapses say then which steps its last model has not seen.
+// finish ends the run. It first notes as a lapse which steps the last model has not seen.
 func (s *State) finish(now uint64) {
 	s.noteLapse()
 	s.enter(Finished, now)
@@ -295,6 +314,7 @@ func (s *State) waitForMembers(now uint64) {
 	s.enter(WaitingForMembers, now)
 }
 
+// pause begins a pause. The epoch after it has a cold start: optimizers begin afresh.
 func (s *State) pause(now uint64) {
 	s.PendingPause = false
 	s.ColdStart = true
@@ -302,9 +322,10 @@ func (s *State) pause(now uint64) {
 	s.enter(Paused, now)
 }
 
-// startEpoch makes members of the pending clients that have a seat, and begins Warmup.
+// startEpoch gives seats to pending clients, who are the members of the new epoch then, and begins Warmup.
 func (s *State) startEpoch(now uint64) {
-	// An epoch number that has not changed would let an old Join of a client that left be replayed.
+	// The number of the epoch may be what it was when a client left. An old Join of that client would be
+	// accepted again, so its nonce has to be remembered.
 	for _, client := range s.Epoch.Exited {
 		if !s.IsPending(client.ID) {
 			s.depart(client)

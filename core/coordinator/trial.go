@@ -13,7 +13,7 @@ const (
 	TrialTime   = 60_000 // milliseconds since the phase began in which it came
 )
 
-// minJury is the smallest jury that can judge: a trial for which fewer are drawn ends undecided.
+// minJury is the smallest jury that can judge. A trial for which fewer jurors are drawn ends undecided.
 const minJury = 2
 
 // Fault is what a member is accused of.
@@ -144,9 +144,10 @@ func (s *State) freeSlot() uint8 {
 	return slot
 }
 
-// vote counts a juror's vote, and ends the trial if that decides it. An accuser loses its seat when a
-// result that it called wrong is found right. It does not when others met no silence: it may have
-// told the truth, and the network was at fault. Then the accusation counts as a complaint.
+// vote counts a juror's vote, and ends the trial if that decides it. If the accused is convicted, it is
+// ejected. If it is acquitted of a wrong result, the accuser is ejected. If it is acquitted of silence,
+// nobody is ejected, since the accuser may have told the truth and the network was at fault: the
+// accusation counts as a complaint.
 func (s *State) vote(from ClientID, a Vote) error {
 	t := s.Trial(a.Client, a.Step)
 	if t == nil {
@@ -179,7 +180,8 @@ func (s *State) vote(from ClientID, a Vote) error {
 	return nil
 }
 
-// endTrial removes a trial and frees its slot, in which nobody is a juror any more.
+// endTrial removes the trial of a slot, and clears the bits of that slot in all clients: another trial may
+// take the slot.
 func (s *State) endTrial(slot uint8) {
 	s.Trials = slices.DeleteFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
 	for _, clients := range s.clientLists() {
@@ -200,10 +202,11 @@ func (s *State) complain(accuser ClientID) {
 	}
 }
 
-// drawJuries draws a jury for each trial that has none yet, as a round begins: the first of the round's
-// members in an order that its seed gives. When the accusation was made nobody knew that seed. Members
-// that cannot judge the accused step are drawn like all others, and do not vote: if juries were made
-// up of members that remember the step, an accuser could choose a step that only its friends remember.
+// drawJuries is called when a round begins, and draws a jury for each trial that has none yet. The jurors
+// are the first of the round's members in an order that the round's seed gives, which nobody knew when the
+// accusation was made. A member that does not remember the accused step is drawn like all others, and does
+// not vote. If only members that remember it were drawn, an accuser could choose a step that nobody but its
+// friends remembers.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int
@@ -245,8 +248,8 @@ func (s *State) swear(slot uint8, jury []ClientID) {
 	s.Trials[i].Jurors = uint8(len(jury))
 }
 
-// endTrials ends the trials whose time is over when the running round ends. Nobody loses a seat by a
-// jury that did not decide; the accusation counts as a complaint.
+// endTrials is called when the running round ends, and ends the trials whose time is over. A jury that did
+// not decide takes nobody's seat; the accusation counts as a complaint.
 func (s *State) endTrials(now uint64) {
 	for _, t := range slices.Clone(s.Trials) {
 		if s.Progress.Step-t.Since < TrialRounds || now < t.SinceTime || now-t.SinceTime < TrialTime {

@@ -15,17 +15,19 @@ import (
 
 const maxApplyFailures = 3 // in a row, before the client gives up
 
-// Results of an epoch that is over, whose model the run has recorded, are given up after so many attempts to
-// fetch each, and no sooner than in so long: the model is there instead.
+// When an epoch is over and the run has recorded its model, a client need not go on to look for results of
+// that epoch: it can load the model instead. It gives a result up after lastAttempts attempts to fetch it, and
+// not before lastTimeout.
 const (
 	lastAttempts = 3
 	lastTimeout  = 2 * requestTimeout
 )
 
-// settle applies the results of finished rounds up to a step, and reports whether all of them are
-// applied. It begins at most one thing at a call; the loop calls it again when something changed.
-// Results that this client lacks it asks peers for. If they do not come in time, or if the client
-// missed what became of a round, it is desynchronised.
+// settle brings the model forward until it has the results of all finished rounds up to a step, and reports
+// whether it has. A call begins one thing at most, of the next round that is not applied: it makes the engine
+// free, applies the round's results, or asks peers for results that this client lacks. The loop calls it again
+// after each change. The client is desynchronised if the results do not come in time, or if it missed what
+// counted in a round.
 func (n *Node) settle(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
@@ -78,15 +80,15 @@ func (n *Node) settle(want uint32) bool {
 	return false
 }
 
-// areGone reports whether the results of a finished round are not worth waiting for: the run recorded a model that
-// they are part of, its epoch is over, and nobody gave them.
+// areGone reports whether the results of a finished round are not worth waiting for. That is so when their
+// epoch is over, the run has recorded a model that they are part of, and no peer gave them.
 func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
 	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastTimeout && l.InVain(lastAttempts)
 }
 
-// settleEarly applies the results of the next finished round before they are needed, if none of them
-// is lacking. It is too early to ask peers for those that are, or to give up.
+// settleEarly applies the results of the next finished round before a training needs them, if all of them are
+// here. If some are not, it does nothing: it is too early to ask peers for them, or to give up.
 func (n *Node) settleEarly(want uint32) {
 	l := n.rounds.of[n.rounds.replica.step+1]
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
@@ -100,8 +102,9 @@ func (n *Node) settleEarly(want uint32) {
 	}
 }
 
-// apply makes a round's outcome part of the model, at once if it was foreseen. While the trainer recomputes a
-// gradient for an audit it only ends that; the next call applies.
+// apply makes a round's outcome part of the model. If the outcome was foreseen, the model has it already, and
+// only that is noted. If the trainer is busy with the gradient of an audit, the call ends that, and the next
+// call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if f, later := n.rounds.applier.comesTrue(l, o); later {
 		return
@@ -160,7 +163,8 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	})
 }
 
-// applied takes over that a round's outcome is part of the model.
+// applied notes that a round's outcome is part of the model now: replica and replica hash move on by one step,
+// results that nobody needs any more are dropped, and reports and the auditor are told.
 func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
 	replica, step := a.rounds.replica, l.Round.Step
 	a.models.Held = nil
@@ -174,8 +178,7 @@ func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, 
 	a.report.applied(step, o, l.isOwn(o), replica.hash, seconds, a.fetcher.Received, l.Round.Losses())
 }
 
-// remembered returns what this client tells members that were away about a round that became part of the
-// model.
+// remembered returns what this client keeps of an applied round, to tell members that were away.
 func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
@@ -184,7 +187,8 @@ func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRou
 	return round
 }
 
-// applyFailed handles an error of the trainer as it applied results: nobody knows what its model is now.
+// applyFailed handles an error of the trainer while it applied results. Part of the weights may have changed
+// by then, so the model cannot be used any more: the client is desynchronised, or ends after several failures.
 func (n *Node) applyFailed(step uint32, err error) {
 	n.engine.failures++
 	n.report.log.Error("apply results", "step", step, "err", err)

@@ -59,20 +59,20 @@ type Attempt struct {
 	// Rounds are the rounds whose results were applied to an earlier model; none if the model came whole.
 	Rounds []exchange.AppliedRound
 
-	known      *Model        // the model itself, when its parts are already here
+	known      *Model        // the model itself, if this client shares it already; nil: it does not
 	noReplay   bool          // catching up by results is not tried
-	base       *base         // an earlier model in memory; nil: none
+	base       *base         // an earlier model in memory, to catch up from by results; nil: none
 	replayTime time.Duration // how long catching up by results may take
 	results    [][32]byte    // blobs that were fetched to catch up
 }
 
-// source is one way to get the model. It says with more whether another source should be
-// asked when it fails.
+// source is one way to get the model. When it fails, more says whether the next source should be asked.
 type source interface {
 	model(ctx context.Context, a *Attempt) (s checkpoint.Snapshot, more bool, err error)
 }
 
-// Run gets the model and gives it to the trainer, which is a.Trainer then.
+// Run gets the model and loads it into the trainer of the request. If the request has none, Run makes one
+// and sets a.Trainer.
 func (a *Attempt) Run(ctx context.Context) error {
 	begun := a.Tasks.Now()
 	err := a.run(ctx)
@@ -99,7 +99,7 @@ func (a *Attempt) run(ctx context.Context) error {
 
 // snapshot gets the model's content from the first source that has it.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
-	var before error // why none of those that should have the model gave it
+	var before error // ErrNoHolder of a source before; a later source's error is told with it
 	for _, from := range a.sources() {
 		snapshot, more, err := from.model(ctx, a)
 		if err == nil {
@@ -138,7 +138,7 @@ func (a *Attempt) sources() []source {
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
 
-// memory has the parts of the model already.
+// memory is the model itself, which this client shares already.
 type memory struct{}
 
 func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -148,7 +148,7 @@ func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 	return copied.Snapshot, false, nil
 }
 
-// copied is a copy of the model that was taken while its epoch ran.
+// copied is a copy of the model in memory, which was taken while its epoch ran.
 type copied struct{}
 
 func (copied) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -159,7 +159,7 @@ func (copied) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 	return *a.Copy, true, err
 }
 
-// initial is where the run began.
+// initial is the model that the run began with.
 type initial struct{}
 
 func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -176,7 +176,8 @@ func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	return snapshot, false, nil
 }
 
-// adopt takes a snapshot for the wanted model if it is that, bit for bit, and shares it.
+// adopt checks that a snapshot is the wanted model, bit for bit, by its digest. If it is, the attempt has it,
+// and peers can fetch it.
 func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
 	if err := snapshot.Validate(); err != nil {
 		return err

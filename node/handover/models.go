@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// replayShare is the share of Warmup that catching up by results may take: what is left of
-// it has to be enough for the whole model.
+// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of Warmup has to be
+// enough to fetch the whole model.
 const replayShare = 3
 
 // Models are the models that a client holds, and those that it hands over. It is used by
@@ -27,7 +27,7 @@ type Models struct {
 	shares  []*Model               // whose blobs peers can fetch, newest last
 	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
 	partial partial                // a model on its way here
-	whole   [32]byte               // digest of a model that is fetched whole: catching up by results did not lead to it
+	whole   [32]byte               // digest of a model to which catching up by results did not lead: it is fetched whole
 }
 
 // partial is what is already here of a model that is being fetched.
@@ -101,8 +101,8 @@ func (m *Models) Unshare(digest, recorded [32]byte) {
 	}
 }
 
-// DropOld stops sharing what nobody can need any more: all but the newest model, the one
-// that the run recorded, or can go on from instead, and those that are lent.
+// DropOld stops sharing models that nobody can need any more. It keeps the newest one, the one that the run
+// recorded, the spare one (spareFor), and those that are lent.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
@@ -113,8 +113,9 @@ func (m *Models) DropOld(recorded [32]byte) {
 	})
 }
 
-// spareFor returns the newest model here that the run recorded earlier, as long as the one that it recorded
-// is not here; else nil. Whoever reported that one may be gone: the run goes on from the one before then.
+// spareFor returns the newest model here that the run recorded before its present checkpoint, or nil. It
+// returns nil also if the checkpoint itself is here. Otherwise the earlier model is a spare one: if all who
+// hold the checkpoint are gone, the run goes on from an earlier one.
 func (m *Models) spareFor(recorded [32]byte) *Model {
 	if m.Shared(recorded) != nil {
 		return nil
@@ -152,8 +153,8 @@ type Request struct {
 	Time       time.Duration // within which all members have to have the model
 }
 
-// Begin returns an attempt to get a model. The model that the trainer held is given up, and a model that
-// comes from peers gets the room of those that are shared, but for one that the run can go on from instead.
+// Begin returns an attempt to get a model. The trainer's model does not count as held from then on. To have
+// room for a model that comes from peers, the client stops sharing all others but the spare one (spareFor).
 func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
@@ -175,8 +176,8 @@ func (m *Models) Begin(w Request) *Attempt {
 	return a
 }
 
-// rotated returns a list of places that begins with another place for every attempt: a place that gives
-// its bytes too slowly may use up one Warmup, but not every one.
+// rotated returns the places in turn: each attempt begins with the next one. So a place that gives its bytes
+// too slowly uses up one Warmup at most, and not every one.
 func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	if len(places) == 0 {
 		return nil
