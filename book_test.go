@@ -116,3 +116,42 @@ func TestBookIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestGlossary wants every word of the glossary to be one of the sources: what is explained there is in use.
+func TestGlossary(t *testing.T) {
+	const path = "docs/glossary.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && (strings.HasPrefix(entry.Name(), ".") || path == "build"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go" || filepath.Dir(path) == ".":
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		sources.WriteString(strings.ToLower(string(source)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| `).FindAllSubmatch(text, -1) {
+		for word := range strings.SplitSeq(strings.ToLower(string(row[1])), ", ") {
+			words++
+			pattern := regexp.MustCompile(strings.NewReplacer(" ", "[ /.-]?", "-", "[ /-]?").Replace(regexp.QuoteMeta(word)))
+			if word != "word" && !pattern.MatchString(sources.String()) {
+				t.Errorf("%s: the word %q is nowhere in the sources", path, word)
+			}
+		}
+	}
+	if words < 50 {
+		t.Fatalf("%s has %d words: are these all?", path, words)
+	}
+}
