@@ -143,8 +143,16 @@ func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, ni
 // DecodeWindow reads the payload of a Window frame.
 func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
 
+// leastWindow is the shortest window that deflate uses. When a block is shorter as it is than packed, package
+// flate stores it, and with its first block it stores the window too, which the reader takes for content. It
+// compares the packed block with both together, and no block gets longer by as much as leastWindow.
+const leastWindow = 1 << 10
+
 // deflate packs bytes. Nothing that it calls can fail on a buffer.
 func deflate(raw, window []byte) []byte {
+	if len(window) < leastWindow {
+		window = nil
+	}
 	var packed bytes.Buffer
 	w, err := flate.NewWriterDict(&packed, flate.DefaultCompression, window)
 	if err == nil {

@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -49,6 +50,25 @@ func TestRecordsRoundTrip(t *testing.T) {
 			t.Fatalf("window: %v", err)
 		}
 	})
+}
+
+// TestShortWindow packs records that cannot be made shorter behind short windows: package flate stored windows
+// of up to 50 bytes with such records.
+func TestShortWindow(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 20_000)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	for length := range 100 {
+		for _, size := range []int{1, 40, 300, 3000, len(noise) - length} {
+			window, want := noise[:length], Records{First: 2, Raw: noise[length:][:size]}
+			got, err := DecodeRecords(want.AppendTo(nil, window), window)
+			if err != nil || !bytes.Equal(got.Raw, want.Raw) {
+				t.Fatalf("window of %d bytes, %d bytes of records: got %d bytes, %v", length, size, len(got.Raw), err)
+			}
+		}
+	}
 }
 
 func TestBadRecordsAreRefused(t *testing.T) {
