@@ -41,7 +41,7 @@ func deltasOf(data []byte, most int) (*deltas, error) {
 	if count > uint64(most) {
 		return nil, tooMany(most)
 	}
-	if block == 0 || block > 1<<16 || parts == 0 || block%parts != 0 || block/parts%8 != 0 {
+	if block == 0 || block > 1<<16 || block%128 != 0 || parts == 0 || parts > block || block/parts%32 != 0 {
 		return nil, errDeltas
 	}
 	return &deltas{left: int(count), behind: data[n:], parts: int(parts), size: int(block / parts), number: int32(first)}, nil
