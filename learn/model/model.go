@@ -23,6 +23,9 @@ type Model interface {
 	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
 	// Backward on it adds to the gradients of the parameters.
 	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
+	// Gradient gives the value of Loss, and adds share times its gradient to the gradients of the
+	// parameters. It is what saves the memory that Options.Recompute saves.
+	Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor
 	// Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which
 	// follow the tokens of the cache and are added to it. Without gradients only.
 	Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor

@@ -45,5 +45,5 @@ func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned,
 	q, k, v := m.project(s, b, x, at)
 	kept := cache.Append(s, layer, k, v)
 	x = m.add(x, m.output(b, m.attend(s, b, q, kept[0], kept[1])), b.extra.afterAttention)
-	return m.feedForwardBlock(s, b, x, false)
+	return m.feedForwardBlock(s, b, x)
 }
