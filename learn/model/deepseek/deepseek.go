@@ -8,8 +8,8 @@ import (
 
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model/experts"
-	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/recompute"
+	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 )

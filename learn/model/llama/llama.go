@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/files/safetensors"
-	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/recompute"
+	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 )
