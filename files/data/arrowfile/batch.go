@@ -13,7 +13,7 @@ import (
 
 // Bounds of buffers, in bytes.
 const (
-	maxColumn   = 4 << 30   // all of one column, or of one dictionary
+	maxColumn   = 2 << 30   // all of one column, or of one dictionary
 	maxBuffer   = 1 << 30   // as it lies in the file
 	maxUnpacked = 512 << 20 // of one that is compressed
 	maxWindow   = 128 << 20

@@ -147,6 +147,29 @@ func TestBuffersThatUnpackToMore(t *testing.T) {
 	}
 }
 
+// TestBuffersThatAreRepeated wants an end of what one column takes: many of its buffers may be the same place of a file.
+func TestBuffersThatAreRepeated(t *testing.T) {
+	raw := make([]byte, 1<<10)
+	many := 100
+	b := &Batch{file: &File{from: bytes.NewReader(raw)}, m: message{size: int64(len(raw))}, codec: codecNone, nodes: make([]byte, 16)}
+	for range many {
+		b.buffers = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b.buffers, 0), uint64(len(raw)))
+	}
+	b.texts = binary.LittleEndian.AppendUint64(nil, uint64(many-2))
+	field := Field{Kind: KindText, kind: typeUTF8View, buffers: buffersOfFixedWidth}
+	for left, fits := range map[int64]bool{int64(many * len(raw)): true, int64(many*len(raw)) - 1: false} {
+		w := walk{batch: b, left: left}
+		if _, err := w.read(field); (err == nil) != fits || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d bytes: %v", left, err)
+		}
+	}
+	b.texts = binary.LittleEndian.AppendUint64(nil, 1<<40)
+	w := walk{batch: b, left: maxColumn}
+	if _, err := w.read(field); !errors.Is(err, ErrInvalid) {
+		t.Errorf("buffers that are not there: %v", err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(example(f, "formats/stream.arrow"))
 	f.Add(example(f, "formats/file.arrow"))
