@@ -18,8 +18,12 @@ import (
 // pendingSuffix ends the name of a folder with a model of which it is not clear yet that it is the run's.
 const pendingSuffix = ".pending"
 
-// longestAhead is how long a report waits at most for the disk.
-const longestAhead = 30 * time.Second
+// How long a report waits at most for the disk: so long, and while others want to train on no longer than this part of
+// the time since the model before, so that no epoch gets noticeably longer by it.
+const (
+	longestAhead = 30 * time.Second
+	aheadPart    = 100
+)
 
 // pending is a model that is put onto the disk before it is clear that it is the run's.
 type pending struct {
@@ -32,7 +36,8 @@ type pending struct {
 
 // Ahead reports whether the model that was taken may be reported to the run. What a quorum reports is what everybody
 // goes on from, and all of them may be killed in that moment: so it is on the disk before. A disk that is full,
-// slow, or busy with an earlier model delays the report, and does not prevent it.
+// slow, or busy with an earlier model delays the report, and does not prevent it. In the last epoch it may do so for
+// longer: nobody waits to train on, and nobody has the model afterwards.
 func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
 	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown {
@@ -48,6 +53,9 @@ func (k *Saver) Ahead(s *coordinator.State) bool {
 		k.putAhead(p, m, s)
 	}
 	limit := min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
+	if s.Progress.Step <= s.Config.TotalSteps {
+		limit = min(limit, k.took/aheadPart)
+	}
 	return p.done || k.Tasks.Now().Sub(p.since) >= limit
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -42,13 +43,15 @@ type Saver struct {
 
 	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
 
-	unsaved *Model   // the newest epoch's, until it is clear that it is the run's
-	pending *pending // the newest that was put onto the disk before it was reported
-	failed  *attempt // the newest one, if it could not be written
-	writing []*Model // being written
-	hung    bool     // it was said that the disk does not answer
-	err     error    // of the newest one
-	newest  uint32   // step of the newest one that is in the folder, as far as this process wrote it
+	unsaved *Model        // the newest epoch's, until it is clear that it is the run's
+	since   time.Time     // when it was taken; before there is one, when the saver was made
+	took    time.Duration // from the one before until then
+	pending *pending      // the newest that was put onto the disk before it was reported
+	failed  *attempt      // the newest one, if it could not be written
+	writing []*Model      // being written
+	hung    bool          // it was said that the disk does not answer
+	err     error         // of the newest one
+	newest  uint32        // step of the newest one that is in the folder, as far as this process wrote it
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
@@ -59,10 +62,15 @@ type Saver struct {
 const maxSaves = 2
 
 // NewSaver returns a saver that has nothing to do.
-func NewSaver(o Options) *Saver { return &Saver{Options: o, put: writeCheckpoint} }
+func NewSaver(o Options) *Saver {
+	return &Saver{Options: o, put: writeCheckpoint, since: o.Tasks.Now()}
+}
 
 // Take takes a model that may become the run's checkpoint.
-func (k *Saver) Take(m Model) { k.unsaved = &m }
+func (k *Saver) Take(m Model) {
+	now := k.Tasks.Now()
+	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
+}
 
 // Busy reports whether a model is yet to be saved.
 func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
