@@ -95,7 +95,7 @@ func TestHoldsLooksOnce(t *testing.T) {
 	if k.Holds(other) || k.Holds(c) {
 		t.Error("did not look again for another")
 	}
-	if NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}, }).Holds(c) {
+	if NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}}).Holds(c) {
 		t.Error("without a folder")
 	}
 }
