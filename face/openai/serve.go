@@ -33,7 +33,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			defer answering.Done()
 			s.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
