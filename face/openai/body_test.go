@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/psyche-go/psyche/net/admission"
 )
 
 // pipes is a listener whose connections are in memory, for a clock of the test's.
@@ -156,4 +158,41 @@ func TestBodiesOfOneAddress(t *testing.T) {
 			t.Errorf("statuses of those that were there: %v", statuses)
 		}
 	})
+}
+
+// TestSilentConnections: who opens as many connections as there may be, and says nothing, keeps nobody
+// of another address out, and cuts no answer.
+func TestSilentConnections(t *testing.T) {
+	inMemory(t, 100, func(p *pipes) {
+		began := time.Now()
+		for range maxConnections + 1 {
+			conn := p.dial(1)
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+		}
+		if status := post(p.dial(2), 60, 60); status != http.StatusOK || time.Since(began) > 2*time.Second {
+			t.Errorf("another address gets %d after %v", status, time.Since(began))
+		}
+	})
+}
+
+// TestAnswerNeedsNoPlaceInTheLobby: a connection that is being answered is none that gives way.
+func TestAnswerNeedsNoPlaceInTheLobby(t *testing.T) {
+	d := door{lobby: admission.NewLastingLobby(1)}
+	near, far := net.Pipe()
+	v := &visitor{Conn: far, lobby: d.lobby}
+	v.guest = d.lobby.Enter(far.RemoteAddr(), v.evict)
+	answered := v.answering()
+	if d.lobby.Enter(far.RemoteAddr(), func() { t.Error("the newer one gives way") }) == nil {
+		t.Error("the lobby is full while its only guest is being answered")
+	}
+	answered()
+	_ = v.Close()
+	if _, err := near.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open")
+	}
+	v.answering()() // of a connection that was closed meanwhile
+	other := &net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)}
+	if d.lobby.Enter(other, func() {}) != nil {
+		t.Error("there is room for two")
+	}
 }

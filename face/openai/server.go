@@ -213,6 +213,7 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 		return closing
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
+		defer whileAnswered(r.Context())()
 	default:
 		return busy("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)
 	}
