@@ -48,7 +48,7 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find a folder for the model: %w", err)
 	}
 	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.run()))
-	if checkpoint.CheckDir(dir) != nil {
+	if _, err := checkpoint.CheckDir(dir); err != nil {
 		if err := h.fetch(ctx, dir); err != nil {
 			return "", err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // handOut lets a server hand out the model that a run begins with, if --model-path says so.
-func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, logger *slog.Logger) error {
+func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, page *serverPage, logger *slog.Logger) error {
 	if c.ModelPath == "" {
 		for _, run := range runs {
 			if at := run.Model.Checkpoint.Local; at != nil {
@@ -29,6 +29,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 		return fmt.Errorf("--model-path: %w", err)
 	}
 	logger.Info("handing out the model that the run begins with to whoever connects", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
+	page.handsOut(run.RunID, model.Parameters())
 	o.Models = map[string]server.Model{run.RunID: model}
 	return nil
 }

@@ -291,7 +291,7 @@ func (b *browser) progress(t *testing.T) {
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
-		f.Join.Server, f.Source = dash.HostPlaceholder+":39405", "a run that the tests make"
+		f.Join, f.Source = dash.Join{Server: dash.HostPlaceholder + ":39405", Parameters: 1 << 30}, "a run that the tests make"
 	}); err != nil {
 		t.Fatal(err)
 	}

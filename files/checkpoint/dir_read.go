@@ -29,17 +29,25 @@ func ReadDir(dir string) (Snapshot, error) {
 	return s, nil
 }
 
-// CheckDir returns what would keep ReadDir from reading a folder. It reads of the tensors what their files begin
-// with.
-func CheckDir(dir string) error {
+// CheckDir returns what would keep ReadDir from reading a folder, and the number of values that its tensors have. It
+// reads of the tensors what their files begin with.
+func CheckDir(dir string) (values uint64, err error) {
 	s, err := readDir(dir, readHeader)
+	m := s.manifestWithout()
 	if err == nil {
-		err = s.manifestWithout().Validate()
+		err = m.Validate()
 	}
 	if err != nil {
-		return fmt.Errorf("check checkpoint %s: %w", dir, err)
+		return 0, fmt.Errorf("check checkpoint %s: %w", dir, err)
 	}
-	return nil
+	for _, tensor := range m.Tensors {
+		n := uint64(1)
+		for _, side := range tensor.Shape {
+			n *= uint64(side)
+		}
+		values += n
+	}
+	return values, nil
 }
 
 // tensorReader reads a file of tensors, and its metadata.

@@ -40,6 +40,8 @@ type Parcel struct {
 	head  []byte
 	files []file
 	size  int64
+
+	parameters uint64
 }
 
 // Open makes a parcel of a folder. All of the folder is read once: it has to be a model that can be read, and
@@ -48,14 +50,15 @@ func Open(ctx context.Context, dir string) (*Parcel, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
 	}
-	if err := checkpoint.CheckDir(dir); err != nil {
+	parameters, err := checkpoint.CheckDir(dir)
+	if err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(dir) // ascending by name
 	if err != nil {
 		return nil, err
 	}
-	p := &Parcel{dir: dir}
+	p := &Parcel{dir: dir, parameters: parameters}
 	for _, entry := range entries {
 		if name := entry.Name(); checkpoint.IsPart(name) && name != checkpoint.FactsFile {
 			one, err := describe(ctx, dir, name)
@@ -117,6 +120,9 @@ func (p *Parcel) appendHead(b []byte) []byte {
 // Size returns the bytes of the parcel.
 func (p *Parcel) Size() int64 { return p.size }
 
+// Parameters returns how many parameters the model has.
+func (p *Parcel) Parameters() uint64 { return p.parameters }
+
 // ReadAt implements io.ReaderAt.
 func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
 	start := int64(len(p.head))
@@ -164,7 +170,7 @@ func Unpack(r io.Reader, dir string) error {
 		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("%w: it goes on behind its last file", ErrParcel), err)
 		}
-		if err := checkpoint.CheckDir(temporary); err != nil {
+		if _, err := checkpoint.CheckDir(temporary); err != nil {
 			return fmt.Errorf("%w: %w", ErrParcel, err)
 		}
 		return nil

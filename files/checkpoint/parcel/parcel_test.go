@@ -47,6 +47,9 @@ func pack(t testing.TB, dir string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if p.Parameters() != 2*3+1 {
+		t.Errorf("a model of %d parameters", p.Parameters())
+	}
 	all, err := io.ReadAll(io.NewSectionReader(p, 0, p.Size()))
 	if err != nil || int64(len(all)) != p.Size() {
 		t.Fatalf("%d of %d bytes, %v", len(all), p.Size(), err)
