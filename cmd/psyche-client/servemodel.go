@@ -30,7 +30,7 @@ type serveModelCommand struct {
 	ChatTemplate   string        `type:"existingfile" placeholder:"FILE" group:"The model:" help:"Chat template in Jinja's language, in place of the model's own."`
 	HTTPAddr       string        `name:"http-addr" default:"127.0.0.1:8000" placeholder:"HOST:PORT" group:"Requests:" help:"Where requests are answered (${default}). Port 0: a free one."`
 	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the key that requests have to bring as Authorization: Bearer KEY. Default: what PSYCHE_API_KEY holds; without either everybody who reaches the address is answered."`
-	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Answers that are written at once, in turns, a token each (${default}). Each keeps keys and values of its own text."`
+	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Answers that are written at once, a token of each together (${default}). Each keeps keys and values of its own text."`
 	MaxWaiting     int           `default:"16" placeholder:"N" group:"Requests:" help:"Requests that wait for one of these to end (${default}). More are refused with status 429."`
 	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time that a request gets, with its wait (${default}). The answer is cut then."`
 	Threads        threadCount   `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
@@ -45,8 +45,9 @@ func (c *serveModelCommand) Help() string {
 or that of --chat-template. A field of a request that would change the answer and is not known here
 is refused by name; a message that has control tokens of the model is refused too.
 
-It is for talking to a checkpoint, not for serving many: answers take turns, and each token is
-computed for one of them. vLLM loads the same folder: vllm serve MODEL --dtype float32.`
+Answers that are written at once are computed together, a token of each in one pass through the
+model. It is for talking to a checkpoint, not for serving many. vLLM loads the same folder:
+vllm serve MODEL --dtype float32.`
 }
 
 // Run answers until ctx ends.
@@ -129,10 +130,11 @@ func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err e
 	return m, nil
 }
 
-// writer lets the model write for a server. Texts that are written at once take turns on the engine.
+// writer lets the model write for a server, several texts at once.
 func (c *serveModelCommand) writer(network model.Model, served openai.Model) func(context.Context, []int32, openai.Options, func(int32) error) error {
+	together := generate.NewTogether(network)
 	return func(ctx context.Context, prompt []int32, o openai.Options, emit func(int32) error) error {
-		return generate.Tokens(ctx, network, prompt, generate.Options{
+		return together.Tokens(ctx, prompt, generate.Options{
 			MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Seed: o.Seed,
 			RepetitionPenalty: 1, Stop: served.Ends, Vocab: served.Tokenizer.VocabSize(),
 		}, emit)

@@ -23,9 +23,9 @@ type Model interface {
 	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
 	// Backward on it adds to the gradients of the parameters.
 	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
-	// Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which
-	// follow the tokens of the cache and are added to it. Without gradients only.
-	Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor
+	// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose
+	// tokens are added to their caches, each of which is of one text. Without gradients only.
+	Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor
 	// NewCache makes an empty cache for Next. Whoever made it frees it.
 	NewCache() *kvcache.Cache
 	// Parameters lists the trainable tensors, f32 and contiguous, sorted by name. The

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -127,7 +128,7 @@ func oneToken(ctx context.Context, network model.Model, before []int32, continua
 	err := network.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		cache := network.NewCache()
 		defer cache.Free()
-		logits = network.Next(s, s.FromInt32s(before, 1, int64(len(before))), cache).CopyFloat32s()
+		logits = network.Next(s, kvcache.Text{IDs: before, Cache: cache}).CopyFloat32s()
 		return nil
 	})
 	if err != nil {

@@ -56,6 +56,12 @@ func (o Options) check() error {
 // The model sees at most its longest sequence. When that is full, it goes on with the
 // newer half of it.
 func Tokens(ctx context.Context, m model.Model, prompt []int32, o Options, emit func(id int32) error) error {
+	return NewTogether(m).Tokens(ctx, prompt, o, emit)
+}
+
+// Tokens is the function of that name, for one of several texts.
+func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit func(id int32) error) error {
+	m := g.model
 	if err := o.check(); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
@@ -67,7 +73,9 @@ func Tokens(ctx context.Context, m model.Model, prompt []int32, o Options, emit 
 			return fmt.Errorf("generate: %w: token %d of the prompt is %d, the model's vocab_size is %d", ErrOptions, i, id, m.VocabSize())
 		}
 	}
-	w := writer{model: m, cache: m.NewCache(), text: slices.Clone(prompt), sampler: newSampler(o)}
+	g.enter()
+	defer g.leave()
+	w := writer{together: g, model: m, cache: m.NewCache(), text: slices.Clone(prompt), sampler: newSampler(o)}
 	err := w.write(ctx, o, emit)
 	// The memory of a cancelled one is freed too.
 	free := m.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
@@ -82,10 +90,11 @@ func Tokens(ctx context.Context, m model.Model, prompt []int32, o Options, emit 
 
 // writer is a text in the making.
 type writer struct {
-	model   model.Model
-	cache   *kvcache.Cache
-	text    []int32
-	sampler sampler
+	together *Together
+	model    model.Model
+	cache    *kvcache.Cache
+	text     []int32
+	sampler  sampler
 }
 
 func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error) error {
@@ -121,18 +130,10 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 	return nil
 }
 
-// maxPiece is how many tokens of a prompt are computed at once. Between pieces others have their turn on the engine,
-// and a text that is not wanted any more ends.
-const maxPiece = 256
-
 // next returns the logits of the token that follows ids, which follow the cache.
 func (w *writer) next(ctx context.Context, ids []int32) (logits []float32, err error) {
 	for piece := range slices.Chunk(ids, maxPiece) {
-		err = w.model.Engine().Do(ctx, false, func(s *torch.Scope) error {
-			logits = w.model.Next(s, s.FromInt32s(piece, 1, int64(len(piece))), w.cache).CopyFloat32s()
-			return nil
-		})
-		if err != nil {
+		if logits, err = w.together.next(ctx, kvcache.Text{IDs: piece, Cache: w.cache}); err != nil {
 			return nil, err
 		}
 	}

@@ -161,7 +161,7 @@ func TestNextInPieces(t *testing.T) {
 					defer cache.Free()
 					rest := ids
 					for _, n := range pieces {
-						got = m.Next(s, s.FromInt32s(rest[:n], 1, int64(n)), cache).CopyFloat32s()
+						got = m.Next(s, kvcache.Text{IDs: rest[:n], Cache: cache}).CopyFloat32s()
 						rest = rest[n:]
 					}
 					return nil
@@ -182,8 +182,8 @@ func TestCacheIsBounded(t *testing.T) {
 	err := e.Do(t.Context(), false, func(s *torch.Scope) error {
 		cache := m.NewCache()
 		defer cache.Free()
-		m.Next(s, s.Zeros(torch.I64, 1, 20), cache)
-		m.Next(s, s.Zeros(torch.I64, 1, 5), cache)
+		m.Next(s, kvcache.Text{IDs: make([]int32, 20), Cache: cache})
+		m.Next(s, kvcache.Text{IDs: make([]int32, 5), Cache: cache})
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "max_position_embeddings is 24") {
@@ -198,10 +198,12 @@ type watched struct {
 	each   func()
 }
 
-func (w *watched) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
-	w.pieces = append(w.pieces, ids.Dim(1))
+func (w *watched) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
+	for _, t := range texts {
+		w.pieces = append(w.pieces, int64(len(t.IDs)))
+	}
 	w.each()
-	return w.Model.Next(s, ids, cache)
+	return w.Model.Next(s, texts...)
 }
 
 // A long prompt is computed in pieces, so that others have their turn, and ends with its context.

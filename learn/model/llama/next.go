@@ -16,34 +16,65 @@ func (m *Llama) NewCache() *kvcache.Cache {
 	return cache
 }
 
-// Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which follow
-// the tokens of the cache and are added to it. Without gradients only.
-func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
-	past, count := cache.Len(), ids.Dim(1)
-	if past+count > int64(m.config.MaxPositionEmbeddings) {
-		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
-			past+count, m.config.MaxPositionEmbeddings)})
+// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose tokens are
+// added to their caches. Without gradients only.
+func (m *Llama) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
+	row := kvcache.Row(texts)
+	for _, t := range row {
+		m.checkNext(t)
 	}
-	if cache.Crosses(count) {
-		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("a text that grows beyond %d tokens is computed otherwise, from its beginning on", cache.Border)})
-	}
-	at := m.rotations(s, past, count)
-	x := m.embed(ids)
+	at := m.rowRotations(s, row)
+	x := m.embed(row.IDs(s))
 	for i := range m.blocks {
 		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
-			x = s.Lift(m.nextLayer(s, i, x, at, cache))
+			x = s.Lift(m.nextLayer(s, i, x, at, row))
 			return nil
 		})
 	}
-	cache.Advance(count)
-	x = m.scaledHidden(x.Narrow(1, count-1, 1))
+	row.Advance()
+	x = m.scaledHidden(row.Ends(s, x))
 	return m.logits(x).Reshape(-1, int64(m.config.VocabSize)).To(torch.F32)
 }
 
-func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned, cache *kvcache.Cache) *torch.Tensor {
+func (m *Llama) checkNext(t kvcache.Text) {
+	count := int64(len(t.IDs))
+	if length := t.Cache.Len() + count; length > int64(m.config.MaxPositionEmbeddings) {
+		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d", length, m.config.MaxPositionEmbeddings)})
+	}
+	if t.Cache.Crosses(count) {
+		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("a text that grows beyond %d tokens is computed otherwise, from its beginning on", t.Cache.Border)})
+	}
+}
+
+// rowRotations are the rotations of each text's tokens.
+func (m *Llama) rowRotations(s *torch.Scope, row kvcache.Row) turned {
+	of := make(map[*kvcache.Cache]turned, len(row))
+	for _, t := range row {
+		of[t.Cache] = m.rotations(s, t.Cache.Len(), int64(len(t.IDs)))
+	}
+	all := func(choose func(turned) *torch.Tensor) *torch.Tensor {
+		return row.Each(s, 0, func(t kvcache.Text, _, _ int64) *torch.Tensor { return choose(of[t.Cache]) })
+	}
+	at := turned{global: rotation{
+		cos: all(func(r turned) *torch.Tensor { return r.global.cos }),
+		sin: all(func(r turned) *torch.Tensor { return r.global.sin }),
+	}}
+	if m.config.LocalRope.Type != "" {
+		at.local = rotation{
+			cos: all(func(r turned) *torch.Tensor { return r.local.cos }),
+			sin: all(func(r turned) *torch.Tensor { return r.local.sin }),
+		}
+	}
+	return at
+}
+
+func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned, row kvcache.Row) *torch.Tensor {
 	b := &m.blocks[layer]
 	q, k, v := m.project(s, b, x, at)
-	kept := cache.Append(s, layer, k, v)
-	x = m.add(x, m.output(b, m.attend(s, b, q, kept[0], kept[1])), b.extra.afterAttention)
+	mixed := row.Each(s, 1, func(t kvcache.Text, first, count int64) *torch.Tensor {
+		kept := t.Cache.Append(s, layer, k.Narrow(1, first, count), v.Narrow(1, first, count))
+		return m.attend(s, b, q.Narrow(1, first, count), kept[0], kept[1])
+	})
+	x = m.add(x, m.output(b, mixed), b.extra.afterAttention)
 	return m.feedForwardBlock(s, b, x, false)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/model/llama"
 	"github.com/psyche-go/psyche/learn/model/modeltest"
 	"github.com/psyche-go/psyche/learn/model/weights"
@@ -110,7 +111,7 @@ func greedy(t *testing.T, e *torch.Engine, m *llama.Llama, text []int32, length 
 			fresh = text
 		}
 		torchtest.Do(t, e, false, func(s *torch.Scope) error {
-			next := m.Next(s, s.FromInt32s(fresh, 1, int64(len(fresh))), cache).Argmax(1, false).CopyInt64s()[0]
+			next := m.Next(s, kvcache.Text{IDs: fresh, Cache: cache}).Argmax(1, false).CopyInt64s()[0]
 			text = append(text, int32(next))
 			fresh = text[len(text)-1:]
 			return nil
