@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint/parcel"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
@@ -24,7 +25,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	if err != nil {
 		return err
 	}
-	model, err := parcel.Open(ctx, c.ModelPath)
+	model, err := parcel.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the model that is handed out"))
 	if err != nil {
 		return fmt.Errorf("--model-path: %w", err)
 	}

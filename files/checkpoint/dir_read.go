@@ -18,8 +18,14 @@ import (
 // ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known
 // files, and the tensors of model.safetensors or of the shards that the index names.
 // The tensors are checked against config.json as far as every architecture allows.
-func ReadDir(dir string) (Snapshot, error) {
-	s, err := readDir(dir, safetensors.Read)
+func ReadDir(dir string) (Snapshot, error) { return ReadDirWatched(dir, nil) }
+
+// ReadDirWatched is ReadDir, and says how far it is.
+func ReadDirWatched(dir string, watch Watch) (Snapshot, error) {
+	counting := count(dir, watch)
+	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {
+		return safetensors.ReadThrough(path, counting.through)
+	})
 	if err == nil {
 		err = s.Validate()
 	}
