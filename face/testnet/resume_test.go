@@ -131,7 +131,11 @@ func (w *watcher) Close() {}
 func fakeOptions(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
-	model, err := filepath.Abs("../../files/checkpoint/testdata/own/sharded")
+	model := filepath.Join(t.TempDir(), "model")
+	err := os.CopyFS(model, os.DirFS("../../files/checkpoint/testdata/own/sharded"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(model, "tokenizer.json"), []byte("{}"), 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
