@@ -11,7 +11,10 @@ import (
 
 const shortRun = 7000
 
-var operations = flag.Int("ops", shortRun, "how many random operations are compared, and as many from filled states")
+var (
+	operations = flag.Int("ops", shortRun, "how many random operations are compared, and as many from filled states")
+	firstSeed  = flag.Uint64("seed", 1, "from which seed on operations are drawn")
+)
 
 // suite drives a pair and returns the first difference.
 type suite struct {
@@ -68,7 +71,7 @@ func suites(operations int) []suite {
 func seeds(operations int, run func(*pair, uint64) error) func(*pair) error {
 	return func(r *pair) error {
 		begun := r.operations
-		for seed := uint64(1); r.operations < begun+operations; seed++ {
+		for seed := *firstSeed; r.operations < begun+operations; seed++ {
 			if err := run(r, seed); err != nil {
 				return fmt.Errorf("seed %d: %w", seed, err)
 			}

@@ -18,7 +18,7 @@ func (n *Node) cooldown() {
 	if me, ok := n.run.state.Member(n.run.myself()); ok && me.Report.Step == n.run.state.Progress.Step-1 {
 		return
 	}
-	if !n.saver.Ahead(n.run.state) {
+	if !n.saver.Ahead(n.run.state) && !n.seat.leaving.begun() {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}

@@ -94,6 +94,39 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
+// TestUploadsThatTakeEpochs has a client whose every upload takes so many epochs. The run is told of those that it
+// remembers, and of none that takes longer, which the client says; nothing else of it changes.
+func TestUploadsThatTakeEpochs(t *testing.T) {
+	for epochs, known := range map[uint32]bool{3: true, 5: false} {
+		synctest.Test(t, func(t *testing.T) {
+			config := clienttest.Config(1)
+			config.TotalSteps = 3 * (2*epochs + 2)
+			w := newWorld(t, config, []byte(`{"CommitEveryRounds":1}`)...)
+			var log journal
+			a := w.launch(0, func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "disk"); log.keeps(o) })
+			for upload := range uint32(2) {
+				begins := 1 + upload*epochs
+				w.until("it begins", func(s *coordinator.State) bool {
+					return s.Progress.Epoch == begins && s.RunState == coordinator.RoundTrain
+				})
+				saved := all[event.Checkpoint](a)[begins-1]
+				w.until("it is there", func(s *coordinator.State) bool {
+					return s.Progress.Epoch == begins+epochs && s.RunState == coordinator.RoundTrain
+				})
+				a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
+				w.until("the next round", func(s *coordinator.State) bool { return s.Progress.Step > 3*(begins+epochs)+1 })
+				if s := w.host.State(); (len(s.Uploads) == 1 && s.Uploads[0].Step == saved.Step) != known {
+					t.Errorf("upload %d of %d epochs: the run knows of %+v", upload, epochs, s.Uploads)
+				}
+			}
+			finishEqual(w, a)
+			if said := log.lines("level=WARN", "took longer than the run remembers"); len(said) != map[bool]int{false: 2}[known] {
+				t.Errorf("uploads of %d epochs: it said %q", epochs, said)
+			}
+		})
+	}
+}
+
 // TestUploadsOfNoUse are dropped without bothering the run.
 func TestUploadsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

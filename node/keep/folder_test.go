@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
 )
 
 // save writes a model as a Saver does.
@@ -72,7 +73,7 @@ func TestSavedIsFoundAgain(t *testing.T) {
 // TestHoldsLooksOnce for each checkpoint of the run, and only for those from members.
 func TestHoldsLooksOnce(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run"}
-	k := NewSaver(Options{Folder: f})
+	k := NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}, Folder: f})
 	c := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: 3, Digest: save(t, f, 3, nil)}
 	other, initial := c, c
 	other.Digest[0]++
@@ -94,7 +95,7 @@ func TestHoldsLooksOnce(t *testing.T) {
 	if k.Holds(other) || k.Holds(c) {
 		t.Error("did not look again for another")
 	}
-	if NewSaver(Options{}).Holds(c) {
+	if NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}}).Holds(c) {
 		t.Error("without a folder")
 	}
 }

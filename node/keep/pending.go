@@ -18,34 +18,49 @@ import (
 // pendingSuffix ends the name of a folder with a model of which it is not clear yet that it is the run's.
 const pendingSuffix = ".pending"
 
-// longestAhead is how long a report waits at most for the disk.
-const longestAhead = 30 * time.Second
+// How long a report waits at most for the disk: so long, and while others want to train on no longer than this part of
+// the time since the model before, so that no epoch gets noticeably longer by it.
+const (
+	longestAhead = 30 * time.Second
+	aheadPart    = 100
+)
 
 // pending is a model that is put onto the disk before it is clear that it is the run's.
 type pending struct {
-	step  uint32 // 0: there was none yet
-	since time.Time
+	step  uint32
+	since time.Time // from then on its report waits
+	begun bool
 	done  bool
+	then  *attempt // to save it in its place, when it is on the disk
 }
 
-// Ahead reports whether the model that was taken may be reported to the run. In the last epoch nobody
-// trains on, and who reports the final model and is killed then finds nobody to have it from: so it is
-// on the disk before. A disk that is full or slow delays the report, and does not prevent it.
+// Ahead reports whether the model that was taken may be reported to the run. What a quorum reports is what everybody
+// goes on from, and all of them may be killed in that moment: so it is on the disk before. A disk that is full,
+// slow, or busy with an earlier model delays the report, and does not prevent it. In the last epoch it may do so for
+// longer: nobody waits to train on, and nobody has the model afterwards.
 func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
-	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown || s.Progress.Step <= s.Config.TotalSteps {
+	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown {
 		return true
 	}
-	if k.pending.step != m.Step {
-		k.pending = pending{step: m.Step, since: k.Tasks.Now()}
-		k.putAhead(m, s)
+	p := k.pending
+	if p == nil || p.step != m.Step {
+		p = &pending{step: m.Step, since: k.Tasks.Now()}
+		k.pending = p
+	}
+	if !p.begun && len(k.writing) == 0 {
+		p.begun = true
+		k.putAhead(p, m, s)
 	}
 	limit := min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
-	return k.pending.done || k.Tasks.Now().Sub(k.pending.since) >= limit
+	if s.Progress.Step <= s.Config.TotalSteps {
+		limit = min(limit, k.took/aheadPart)
+	}
+	return p.done || k.Tasks.Now().Sub(p.since) >= limit
 }
 
 // putAhead writes the model to a folder of its own, beside the work of the loop.
-func (k *Saver) putAhead(m *Model, s *coordinator.State) {
+func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
 	facts.Epoch++ // when it is recorded, the epoch is completed
 	dir := k.Folder.pending(m.Step)
@@ -54,12 +69,23 @@ func (k *Saver) putAhead(m *Model, s *coordinator.State) {
 		err := k.Tasks.AtDisk(func() error { return writeCheckpoint(dir, m.Snapshot, facts.Extra()) })
 		return func() {
 			k.wrote(m)
-			k.pending.done = true
+			p.done = true
 			if err != nil {
-				k.Log.Warn("the final model is not on the disk before it is reported", "err", err)
+				k.Log.Warn("the model is not on the disk before it is reported", "step", m.Step, "err", err)
+			}
+			if p.then != nil {
+				k.save(p.then)
 			}
 		}
 	})
+}
+
+// ahead returns the model of a step that is on its way to the disk already, or nothing.
+func (k *Saver) ahead(step uint32) *pending {
+	if p := k.pending; p != nil && p.step == step && p.begun && !p.done {
+		return p
+	}
+	return nil
 }
 
 func (f Folder) pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }

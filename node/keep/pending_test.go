@@ -2,6 +2,9 @@ package keep
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,25 +12,21 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// lastCooldown is the end of a run whose last round was that step.
-func lastCooldown(step uint32) *coordinator.State {
+// cooldownAfter is the end of an epoch whose last round was that step.
+func cooldownAfter(step uint32) *coordinator.State {
 	s := stateAfter(step, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step - 3})
 	s.RunState = coordinator.Cooldown
-	s.Config.TotalSteps, s.Config.CooldownTime = step, 10_000
+	s.Config.TotalSteps, s.Config.CooldownTime = 2*step, 10_000
 	return s
 }
 
-// TestFinalModelIsOnTheDiskBeforeItIsReported, and is found there by the next process, with the facts
+// TestModelIsOnTheDiskBeforeItIsReported, and is found there by the next process, with the facts
 // that everybody else writes.
-func TestFinalModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
+func TestModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 	b, m := newBench(t.TempDir(), 0), modelOf(9)
-	s := lastCooldown(9)
+	s := cooldownAfter(9)
+	b.now = time.Unix(1000, 0)
 	b.Take(m)
-	s.Config.TotalSteps++
-	if !b.Ahead(s) || len(b.queue) != 0 {
-		t.Fatal("a model that the others train on with is written before it is recorded")
-	}
-	s.Config.TotalSteps--
 	for range 2 {
 		if b.Ahead(s) || len(b.queue) != 1 {
 			t.Fatalf("the report does not wait, or %d are written", len(b.queue))
@@ -54,7 +53,7 @@ func TestFinalModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 func TestPendingModelGetsItsPlace(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		b, m := newBench(t.TempDir(), 0), modelOf(9)
-		s := lastCooldown(9)
+		s := cooldownAfter(9)
 		b.Take(m)
 		b.Ahead(s)
 		s.RunState, s.Model.Checkpoint = coordinator.Finished, recorded(m)
@@ -66,6 +65,9 @@ func TestPendingModelGetsItsPlace(t *testing.T) {
 			t.Fatal("the model has its place before it is written")
 		}
 		b.work()
+		if ours && len(b.queue) != 1 {
+			t.Fatal("it does not get its place when it is written")
+		}
 		b.SaveAgreed(s)
 		b.work()
 		if b.Busy() || b.Err() != nil {
@@ -78,18 +80,68 @@ func TestPendingModelGetsItsPlace(t *testing.T) {
 	}
 }
 
-// TestSlowDiskDelaysTheReportOnly: it does not prevent it.
+// TestSlowDiskDelaysTheReportOnly: it does not prevent it, and hardly makes an epoch longer that is not the last one.
 func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
-	b, m := newBench(t.TempDir(), 0), modelOf(9)
-	s := lastCooldown(9)
-	b.Take(m)
-	for passed, want := range map[time.Duration]bool{0: false, 4999 * time.Millisecond: false, 5 * time.Second: true} {
-		b.now = time.Unix(1000, 0)
-		b.pending = pending{}
-		b.Ahead(s)
-		b.now = b.now.Add(passed)
-		if got := b.Ahead(s); got != want {
-			t.Errorf("after %v: %v", passed, got)
+	for name, test := range map[string]struct {
+		last        bool
+		epoch, most time.Duration
+	}{
+		"a short epoch":      {false, 3 * time.Second, 30 * time.Millisecond},
+		"an epoch":           {false, 5 * time.Minute, 3 * time.Second},
+		"a long epoch":       {false, 5 * time.Hour, 5 * time.Second},
+		"a short last epoch": {true, 3 * time.Second, 5 * time.Second},
+	} {
+		b, m := newBench(t.TempDir(), 0), modelOf(9)
+		s := cooldownAfter(9)
+		if test.last {
+			s.Config.TotalSteps = 9
 		}
+		b.Take(modelOf(6))
+		b.now = b.now.Add(test.epoch)
+		b.Take(m)
+		if b.Ahead(s) {
+			t.Errorf("%s: reported at once", name)
+		}
+		b.now = b.now.Add(test.most - time.Millisecond)
+		if b.Ahead(s) {
+			t.Errorf("%s: reported after %v", name, test.most-time.Millisecond)
+		}
+		if b.now = b.now.Add(time.Millisecond); !b.Ahead(s) {
+			t.Errorf("%s: not reported after %v", name, test.most)
+		}
+	}
+}
+
+// TestHungDiskHasOneAhead has a disk not answer for many epochs: each report waits as long as it may, no more than two
+// models wait for the disk, and the newest is saved when it answers.
+func TestHungDiskHasOneAhead(t *testing.T) {
+	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 0)
+	b.now = time.Unix(1000, 0)
+	for step := uint32(3); step <= 30; step += 3 {
+		m, s := modelOf(step), cooldownAfter(step)
+		b.now = b.now.Add(time.Hour)
+		b.Take(m)
+		if b.Ahead(s) {
+			t.Errorf("step %d is reported at once", step)
+		}
+		if b.now = b.now.Add(5 * time.Second); !b.Ahead(s) {
+			t.Errorf("step %d is never reported", step)
+		}
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		if len(b.writing) > maxSaves || len(b.queue) > maxSaves {
+			t.Fatalf("after step %d %d models wait for the disk", step, len(b.writing))
+		}
+	}
+	newest := stateAfter(30, recorded(modelOf(30)))
+	for range 3 {
+		b.work()
+		b.SaveAgreed(newest)
+	}
+	if !newBench(b.Folder.Dir, 0).Holds(newest.Model.Checkpoint) || b.Busy() || b.Err() != nil {
+		t.Errorf("the newest is not there, busy %v, %v", b.Busy(), b.Err())
+	}
+	entries, err := os.ReadDir(b.Folder.Dir)
+	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), pendingSuffix) }) {
+		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }

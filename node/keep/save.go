@@ -110,13 +110,16 @@ func (k *Saver) SaveNow() {
 func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
-	k.Folder.settle(a.model.Step, a.model.Digest)
+	settled := k.Folder.settle(a.model.Step, a.model.Digest)
 	k.clean()
 	var beside []checkpoint.Extra
 	if a.known {
 		beside = append(beside, a.facts.Extra())
 	}
-	err := k.put(dir, a.model.Snapshot, beside...)
+	var err error
+	if !settled {
+		err = k.put(dir, a.model.Snapshot, beside...)
+	}
 	if errors.Is(err, errOtherCheckpoint) && a.recorded && k.Folder.names(dir, a.model.Step) {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -42,13 +43,15 @@ type Saver struct {
 
 	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
 
-	unsaved *Model // the newest epoch's, until it is clear that it is the run's
-	pending pending
-	failed  *attempt // the newest one, if it could not be written
-	writing []*Model // being written
-	hung    bool     // it was said that the disk does not answer
-	err     error    // of the newest one
-	newest  uint32   // step of the newest one that is in the folder, as far as this process wrote it
+	unsaved *Model        // the newest epoch's, until it is clear that it is the run's
+	since   time.Time     // when it was taken; before there is one, when the saver was made
+	took    time.Duration // from the one before until then
+	pending *pending      // the newest that was put onto the disk before it was reported
+	failed  *attempt      // the newest one, if it could not be written
+	writing []*Model      // being written
+	hung    bool          // it was said that the disk does not answer
+	err     error         // of the newest one
+	newest  uint32        // step of the newest one that is in the folder, as far as this process wrote it
 
 	looked coordinator.Checkpoint // that was looked for in the folder
 	holds  bool                   // it was there
@@ -59,10 +62,15 @@ type Saver struct {
 const maxSaves = 2
 
 // NewSaver returns a saver that has nothing to do.
-func NewSaver(o Options) *Saver { return &Saver{Options: o, put: writeCheckpoint} }
+func NewSaver(o Options) *Saver {
+	return &Saver{Options: o, put: writeCheckpoint, since: o.Tasks.Now()}
+}
 
 // Take takes a model that may become the run's checkpoint.
-func (k *Saver) Take(m Model) { k.unsaved = &m }
+func (k *Saver) Take(m Model) {
+	now := k.Tasks.Now()
+	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
+}
 
 // Busy reports whether a model is yet to be saved.
 func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
@@ -169,10 +177,19 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	if m == nil || s.RunState == coordinator.Cooldown {
 		return
 	}
-	if k.pending.step == m.Step && !k.pending.done {
-		return // it is on its way to the disk
+	ahead := k.ahead(m.Step)
+	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
+		if ahead != nil {
+			return // it goes when it is there
+		}
+		k.unsaved = nil
+		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
+		if k.pending != nil && k.pending.step == m.Step {
+			k.clean()
+		}
+		return
 	}
-	if len(k.writing) >= maxSaves {
+	if ahead == nil && len(k.writing) >= maxSaves {
 		if !k.hung {
 			k.hung = true
 			k.Log.Warn("the disk does not answer: checkpoints wait, and those that a later one overtakes are not saved", "dir", k.Folder.Dir, "step", m.Step)
@@ -181,18 +198,15 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	}
 	k.hung = false
 	k.unsaved = nil
-	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
-		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
-		if k.pending.step == m.Step {
-			k.clean()
-		}
-		return
-	}
 	facts, known := factsOf(m, s)
 	a := &attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest, spare: m.Step}
 	if !a.recorded { // the run goes on from an earlier one
 		newest, _ := k.Newest(s)
 		a.spare = newest.Step
+	}
+	if ahead != nil {
+		ahead.then = a
+		return
 	}
 	k.save(a)
 }

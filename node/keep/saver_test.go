@@ -48,12 +48,13 @@ func newBench(dir string, keep int) *bench {
 // Run implements env.Runtime: the task waits for work.
 func (b *bench) Run(task func() func()) { b.queue = append(b.queue, func() { task()() }) }
 
-// work lets everything that waits go on.
+// work lets everything that waits go on; what begins with that waits.
 func (b *bench) work() {
-	for _, task := range b.queue {
+	waiting := b.queue
+	b.queue = nil
+	for _, task := range waiting {
 		task()
 	}
-	b.queue = nil
 }
 
 // modelOf returns the model after a step.

@@ -46,6 +46,11 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 		return report, false // it may be recorded yet
 	}
 	u.newest = nil // it is known, or of no use
+	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
+		log.Warn("the upload took longer than the run remembers its models: it lies there, and the run is not told of it. Epochs that take longer than a quarter of an upload would help, or a faster place",
+			"step", report.Step, "remembered from step", s.Earlier[0].Step, "at", report.Place)
+		return report, false
+	}
 	if !errors.Is(err, coordinator.ErrDuplicate) {
 		log.Info("the upload is of no use to the run", "step", report.Step, "at", report.Place, "why", err)
 	}

@@ -95,6 +95,11 @@ var departures = []departure{
 		d.waitEpochOver()
 		d.startAgain(d.clients...)
 	}},
+	{"all four are killed as the run has recorded their last model", departureCommits, false, 4, func(d *departing) {
+		d.waitEpochOver()
+		d.killAll(d.clients...)
+		d.startAgain(d.clients...)
+	}},
 	{"all four and the server are killed in one moment", departureCommits, false, 4, func(d *departing) {
 		d.clients[0].waitPhase("RoundTrain", 8)
 		d.killAll(d.clients...)
