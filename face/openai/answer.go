@@ -47,7 +47,7 @@ func (a *answer) encode() *problem {
 			return invalid(param, "", "%v: start the server with --chat-template, or ask /v1/completions", a.model.NoTemplate)
 		}
 		a.ids, err = a.model.Template.Encode(a.model.Tokenizer, chat.Input{
-			Messages: a.request.messages, AddGenerationPrompt: true, Tokens: a.model.Named, Now: time.Now(),
+			Messages: a.request.messages, Tools: a.request.tools, AddGenerationPrompt: true, Tokens: a.model.Named, Now: time.Now(),
 		}, a.model.Ends)
 	} else {
 		a.ids, err = a.model.Tokenizer.EncodeWithSpecial([]byte(a.request.prompt))

@@ -25,6 +25,8 @@ const (
 type request struct {
 	model       string
 	messages    []chat.Message
+	tools       json.RawMessage
+	toolChoice  string
 	prompt      string
 	maxTokens   int // 0: not said
 	maxField    string
@@ -69,7 +71,7 @@ var (
 	chatFields = map[string]field{
 		"messages": messages, "max_completion_tokens": maxTokens,
 		"logprobs": only("false"), "top_logprobs": only("0"), "response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
-		"tools": only("[]"), "functions": only("[]"), "tool_choice": only(`"none"`, `"auto"`), "function_call": only(`"none"`, `"auto"`),
+		"tools": tools, "functions": only("[]"), "tool_choice": toolChoice, "function_call": only(`"none"`, `"auto"`),
 		"parallel_tool_calls": ignored, "prediction": ignored,
 	}
 	textFields = map[string]field{
@@ -104,6 +106,8 @@ func decode(body []byte, inChat bool) (request, *problem) {
 		return r, problem
 	case r.model == "":
 		return r, invalid("model", "missing_required_parameter", "model is missing: GET /v1/models has its name")
+	case r.tools != nil && r.toolChoice != "none":
+		return r, invalid("tools", "unsupported_parameter", `tools are shown to the model, but its calls of them are not read out of what it writes: set tool_choice to "none", and read them in content`)
 	case inChat && len(r.messages) == 0:
 		return r, invalid("messages", "missing_required_parameter", "messages is missing or empty")
 	case !inChat && r.prompt == "":
@@ -243,7 +247,7 @@ func prompt(r *request, name string, raw json.RawMessage) *problem {
 }
 
 // roles of messages. Templates of models know these.
-var roles = []string{"system", "user", "assistant"}
+var roles = []string{"system", "user", "assistant", "tool"}
 
 func messages(r *request, name string, raw json.RawMessage) *problem {
 	var all []json.RawMessage
@@ -263,6 +267,12 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 			case "content":
 				hasContent = true
 				return content(inner, raw, &m.Content)
+			case "tool_calls":
+				return toolCalls(inner, raw, &m.Calls)
+			case "tool_call_id":
+				return read(inner, raw, &m.CallID, "a string")
+			case "name":
+				return read(inner, raw, &m.Name, "a string")
 			case "annotations": // of an answer that is sent back
 				return only("[]")(r, inner, raw)
 			default:
@@ -274,7 +284,7 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 			return problem
 		case !slices.Contains(roles, m.Role):
 			return invalid(at+".role", "invalid_value", "%s.role is %.40q: want one of %s", at, m.Role, strings.Join(roles, ", "))
-		case !hasContent:
+		case !hasContent && m.Calls == nil:
 			return invalid(at+".content", "missing_required_parameter", "%s.content is missing or null", at)
 		}
 		r.messages = append(r.messages, m)

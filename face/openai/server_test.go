@@ -253,9 +253,9 @@ func TestRefused(t *testing.T) {
 		{chats, `{` + hello + `,"stream_options":{"include_usage":true}}`, 400, "stream_options", "set stream"},
 		{chats, `{` + hello + `,"stream":true,"stream_options":{"x":true}}`, 400, "stream_options", "stream_options.x"},
 		{chats, `{` + hello + `,"prompt":"a"}`, 400, "prompt", "not known"},
-		{chats, `{"model":"toy","messages":[{"role":"tool","content":"a"}]}`, 400, "messages[0].role", "want one of system"},
+		{chats, `{"model":"toy","messages":[{"role":"critic","content":"a"}]}`, 400, "messages[0].role", "want one of system"},
 		{chats, `{"model":"toy","messages":[{"role":"user"}]}`, 400, "messages[0].content", "missing"},
-		{chats, `{"model":"toy","messages":[{"role":"user","content":"a","name":"b"}]}`, 400, "messages[0]", "messages[0].name"},
+		{chats, `{"model":"toy","messages":[{"role":"user","content":"a","refusal":"b"}]}`, 400, "messages[0]", "messages[0].refusal"},
 		{chats, `{"model":"toy","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "messages[0].content[0]", "reads text only"},
 		{chats, `{"model":"toy","messages":[{"role":"user","content":"a\u0000b"}]}`, 400, "messages", "control tokens in a message"},
 		{texts, `{"model":"toy","prompt":""}`, 400, "prompt", "missing"},
@@ -516,6 +516,7 @@ func FuzzDecode(f *testing.F) {
 		`{` + hello + `}`, `{"model":"toy","prompt":["a"],"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"model":"toy","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"seed":-9223372036854775808,"n":1.0}`,
 		`{"a":1e999}`, `{"tools":[]}`, `null`, `{"messages":[null]}`, `{"stop":[null]}`, `{"max_tokens":1e3}`, `{"model":"\ud800"}`,
+		string(talk(`"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":[1]}"}}]`)),
 	} {
 		f.Add([]byte(body), true)
 		f.Add([]byte(body), false)

@@ -22,6 +22,7 @@ type bpe struct {
 
 	bytes     *[256]int32      // ids of the single bytes, if words are bytes
 	byteVocab map[string]int32 // vocab in bytes, for ignoreMerges
+	unigram   *unigram         // what is there instead of merges; nil: nothing
 	ascii     [utf8.RuneSelf]int32
 	splitMark bool // words may be cut before every wordMark that follows another character
 }
@@ -31,6 +32,9 @@ const wordMark = "▁"
 
 // useBytes prepares for words of bytes. It says whether every byte has a token.
 func (m *bpe) useBytes() bool {
+	if m.unigram != nil {
+		return false
+	}
 	var ids [256]int32
 	for b, character := range alphabet {
 		id, found := m.vocab[string(character)]
@@ -53,6 +57,9 @@ func (m *bpe) useBytes() bool {
 
 // useCharacters prepares for words of characters.
 func (m *bpe) useCharacters() {
+	if m.unigram != nil {
+		return
+	}
 	for c := range m.ascii {
 		m.ascii[c] = -1
 		if id, found := m.vocab[string(rune(c))]; found {
@@ -220,6 +227,9 @@ const fewSymbols = 48
 
 // encode appends the ids of a word.
 func (m *bpe) encode(s *scratch, ids []int32, word []byte) []int32 {
+	if m.unigram != nil {
+		return m.best(s, ids, word)
+	}
 	if id, found := m.lookUp(word); found {
 		return append(ids, id)
 	}
@@ -272,6 +282,7 @@ func (m *bpe) mergeFew(ids []int32) int {
 type scratch struct {
 	heap           []uint64 // rank in the upper half, place in the lower
 	previous, next []int32  // places of neighbours; -1: none
+	ends           []end    // of a word's bytes, from 0 on
 }
 
 // mergeMany is mergeFew for long words: it takes time n log n.

@@ -139,7 +139,10 @@ func (t *Tokenizer) parseModel(root *object) error {
 	if root.err != nil {
 		return root.err
 	}
-	o.want("type", `"BPE"`)
+	if string(o.fields["type"]) == `"Unigram"` {
+		return t.parseUnigram(o)
+	}
+	o.want("type", `"BPE"`, `"Unigram"`)
 	o.want("dropout", "null", "0", "0.0")
 	for _, key := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
 		o.want(key, "null", `""`)
@@ -173,16 +176,21 @@ func (t *Tokenizer) parseModel(root *object) error {
 		m.unknown = id
 	}
 	if fallback {
-		m.fallback = new([256]int32)
-		for b := range m.fallback {
-			m.fallback[b] = -1
-			if id, found := m.vocab[fmt.Sprintf("<0x%02X>", b)]; found {
-				m.fallback[b] = id
-			}
-		}
+		m.useFallback()
 	}
 	t.model = m
 	return nil
+}
+
+// useFallback finds the tokens of bytes.
+func (m *bpe) useFallback() {
+	m.fallback = new([256]int32)
+	for b := range m.fallback {
+		m.fallback[b] = -1
+		if id, found := m.vocab[fmt.Sprintf("<0x%02X>", b)]; found {
+			m.fallback[b] = id
+		}
+	}
 }
 
 // parseVocab reads tokens and their ids.

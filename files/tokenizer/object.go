@@ -194,6 +194,12 @@ func (o *object) list(key string) (values []json.RawMessage) {
 	return values
 }
 
+// twoValues reads an array of two values.
+func twoValues(raw []byte, first, second any) bool {
+	pair := []any{first, second}
+	return json.Unmarshal(raw, &pair) == nil && len(pair) == 2 && pair[0] != nil && pair[1] != nil
+}
+
 // done refuses the keys that nobody asked for: what they mean is not known here.
 func (o *object) done() error {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {

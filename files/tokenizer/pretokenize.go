@@ -213,6 +213,45 @@ func (whiteSpace) each(text []byte, yield func(start, end int) error) error {
 	return nil
 }
 
+// punctuationMarks finds characters of punctuation, and ASCII's symbols.
+type punctuationMarks struct{}
+
+func (punctuationMarks) each(text []byte, yield func(start, end int) error) error {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if isPunctuation(r) {
+			if err := yield(at, at+size); err != nil {
+				return err
+			}
+		}
+		at += size
+	}
+	return nil
+}
+
+// words finds runs of characters of words.
+type words struct{}
+
+func (words) each(text []byte, yield func(start, end int) error) error {
+	start := 0 // of the run
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if !isWord(r) {
+			if at > start {
+				if err := yield(start, at); err != nil {
+					return err
+				}
+			}
+			start = at + size
+		}
+		at += size
+	}
+	if start < len(text) {
+		return yield(start, len(text))
+	}
+	return nil
+}
+
 // preTokenizer is what parsePreTokenizer reads.
 type preTokenizer struct {
 	stages    []stage
@@ -257,6 +296,10 @@ func (all *preTokenizer) add(kind string, o *object) error {
 			what = isolated
 		}
 		all.stages = append(all.stages, &splitStage{find: digits{}, what: what})
+	case "Punctuation":
+		all.stages = append(all.stages, &splitStage{find: punctuationMarks{}, what: o.behaviour("behavior")})
+	case "Whitespace":
+		all.stages = append(all.stages, &splitStage{find: words{}, what: isolated}, &splitStage{find: whiteSpace{}, what: removed})
 	case "WhitespaceSplit":
 		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, what: removed})
 	case "Metaspace":

@@ -17,19 +17,31 @@ const maxTemplate = 256
 // that one made (special tokens and the text) to the next, which takes two pieces for two
 // texts and has no way to take more.
 func (t *Tokenizer) parseTemplate(raw []byte) error {
-	pieces := 1
+	pieces, around := 1, false
 	walk := components{list: "processors", add: func(kind string, o *object) error {
 		switch kind {
 		case "ByteLevel": // it changes offsets only, no ids
 			o.flag("add_prefix_space", true)
 			o.flag("trim_offsets", true)
 			o.flag("use_regex", true)
+		case "BertProcessing", "RobertaProcessing":
+			if kind == "RobertaProcessing" { // these change offsets only
+				o.flag("add_prefix_space")
+				o.flag("trim_offsets")
+			}
+			inner := template{before: t.marker(o, "cls"), after: t.marker(o, "sep")}
+			if pieces > 1 || around {
+				o.fail("%s follows a template that adds special tokens, which this program does not put together", o.name)
+			}
+			t.template, around = inner, true
 		case "TemplateProcessing":
 			inner, err := t.templateProcessing(o)
 			if err != nil {
 				return err
 			}
 			switch {
+			case around:
+				o.fail("%s follows one that adds special tokens, which this program does not put together", o.name)
 			case pieces == 1:
 				t.template, pieces = inner.template, inner.pieces
 			case pieces > 2 || !inner.plainPair:
@@ -41,6 +53,17 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 		return o.err
 	}}
 	return walk.walk("post_processor", raw, 0)
+}
+
+// marker reads the token that a post-processor puts on one side of a text: its name and its id.
+func (t *Tokenizer) marker(o *object, key string) []int32 {
+	raw, found := o.need(key)
+	var name string
+	var id int32
+	if found && (!twoValues(raw, &name, &id) || !t.has(id)) {
+		o.fail("%s is %s, want a token and its id", o.path(key), shorten(raw))
+	}
+	return []int32{id}
 }
 
 // templateParts is a template as the file has it.

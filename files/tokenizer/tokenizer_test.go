@@ -107,6 +107,12 @@ func small(parts ...string) string {
 		file["extra"], file["added"], file["normalizer"], file["pre"], file["post"], file["decoder"], file["model"], file["vocab"], file["merges"])
 }
 
+// unigramFile returns a tokenizer.json with a model of that type.
+func unigramFile(model string) string {
+	return fmt.Sprintf(`{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+		"post_processor": null, "decoder": null, "model": {"type": "Unigram", %s}}`, model)
+}
+
 func token(id int, content, more string) string {
 	return fmt.Sprintf(`[{"id": %d, "content": %q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": true, "special": true%s}]`, id, content, more)
 }
@@ -121,7 +127,14 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"unknown key", small("extra", `"magic": 1, `), "magic is a key that is not known here"},
 		{"key twice", small("extra", `"padding": null, `), "padding is there twice"},
 		{"truncation", strings.Replace(small(), `"truncation": null`, `"truncation": {"max_length": 5}`, 1), "truncation is"},
-		{"unigram", strings.Replace(small(), `"BPE"`, `"Unigram"`, 1), `model.type is "Unigram"`},
+		{"word pieces", strings.Replace(small(), `"BPE"`, `"WordPiece"`, 1), `model.type is "WordPiece"`},
+		{"unigram without unknown", unigramFile(`"vocab": [["a", -1]]`), "model.unk_id is missing"},
+		{"unknown beyond", unigramFile(`"unk_id": 1, "vocab": [["a", -1]]`), "model.unk_id is 1, and there are 1 tokens"},
+		{"unigram token twice", unigramFile(`"unk_id": 0, "vocab": [["a", -1], ["a", -2]]`), `model.vocab has "a" twice`},
+		{"unigram token of nothing", unigramFile(`"unk_id": 0, "vocab": [["", -1]]`), "model.vocab[0] is a token of 0 bytes"},
+		{"unigram without score", unigramFile(`"unk_id": 0, "vocab": [["a", null]]`), "model.vocab[0] is"},
+		{"unigram of three", unigramFile(`"unk_id": 0, "vocab": [["a", -1, 2]]`), "want a token and its score"},
+		{"unigram option", unigramFile(`"unk_id": 0, "vocab": [["a", -1]], "alpha": 0.1`), "model.alpha is a key"},
 		{"dropout", small("model", `"dropout": 0.1, `), "model.dropout is 0.1"},
 		{"prefix", small("model", `"continuing_subword_prefix": "##", `), "model.continuing_subword_prefix is"},
 		{"unknown token", small("model", `"unk_token": "?", `), `model.unk_token is "?"`},
@@ -144,15 +157,19 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"inner normalizer", small("normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), `normalizer.normalizers[1].type is "Nmt"`},
 		{"normalizer option", small("normalizer", `{"type": "NFC", "strict": true}`), "normalizer.strict"},
 		{"nothing to replace", small("normalizer", `{"type": "Replace", "pattern": {"String": ""}, "content": "x"}`), "normalizer.pattern.String has 0 bytes"},
-		{"pre-tokenizer", small("pre", `{"type": "Whitespace"}`), `pre_tokenizer.type is "Whitespace"`},
+		{"pre-tokenizer", small("pre", `{"type": "BertPreTokenizer"}`), `pre_tokenizer.type is "BertPreTokenizer"`},
 		{"behaviour", small("pre", strings.Replace(split("a"), "Isolated", "Exploded", 1)), `pre_tokenizer.behavior is "Exploded"`},
 		{"no invert", small("pre", strings.Replace(split("a"), `, "invert": false`, "", 1)), "pre_tokenizer.invert is missing"},
 		{"byte level", small("pre", `{"type": "ByteLevel"}`), "pre_tokenizer.add_prefix_space is missing"},
 		{"metaspace", small("pre", `{"type": "Metaspace", "replacement": "__"}`), `pre_tokenizer.replacement is "__"`},
 		{"metaspace contradicts", small("pre", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false, "prepend_scheme": "always"}`), "contradicts"},
 		{"depth", small("pre", deep), "nested deeper"},
-		{"set in a set", small("pre", split(`[a[bc]]`)), "a set within a set"},
-		{"intersection", small("pre", split(`[a-z&&b]`)), "a set within a set"},
+		{"range to a set", small("pre", split(`[a-[bc]]`)), "a - beside a set within a set"},
+		{"range from a set", small("pre", split(`[[bc]-z]`)), "a - beside a set within a set"},
+		{"deep sets", small("pre", split(strings.Repeat("[a", 12)+strings.Repeat("]", 12))), "sets within sets, more than 8 deep"},
+		{"nothing in common", small("pre", split(`[a&&]`)), "a set without characters"},
+		{"named set", small("pre", split(`[[:alpha:]]`)), `the set "[:alpha:]]" is not known here`},
+		{"open set", small("pre", split(`[a[b]`)), "a set without end"},
 		{"line start", small("pre", split(`^a`)), "a bare '^'"},
 		{"word", small("pre", split(`\w+`)), `pre_tokenizer.pattern.Regex: pattern at byte 0: the escape "\\w"`},
 		{"back reference", small("pre", split(`(a)\1`)), `the escape "\\1"`},
@@ -166,7 +183,10 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"an edge", small("pre", split(`\A|b`)), "can match without any character"},
 		{"none of a group", small("normalizer", `{"type": "Replace", "pattern": {"Regex": "(ab){0,3}(?!c)"}, "content": "x"}`), "normalizer.pattern.Regex: the pattern can match without any character"},
 		{"unbalanced", small("pre", split(`(a`)), "pre_tokenizer.pattern.Regex"},
-		{"post-processor", small("post", `{"type": "BertProcessing"}`), `post_processor.type is "BertProcessing"`},
+		{"post-processor", small("post", `{"type": "Magic"}`), `post_processor.type is "Magic"`},
+		{"marker", small("post", `{"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 77]}`), "post_processor.cls is"},
+		{"half a marker", small("post", `{"type": "BertProcessing", "sep": ["a"], "cls": ["b", 1]}`), `post_processor.sep is ["a"], want a token and its id`},
+		{"two around", small("post", `{"type": "Sequence", "processors": [{"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 1]}, {"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 1]}]}`), "does not put together"},
 		{"template", small("post", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0].SpecialToken.id is "x"`},
 		{"template without text", small("post", `{"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`), "post_processor.single has the text 0 times"},
 		{"template id", small("post", `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"x": {"id": "x", "ids": [77], "tokens": ["x"]}}}`), "post_processor.special_tokens.x.ids"},
@@ -321,6 +341,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small("pre", `{"type": "ByteLevel", "add_prefix_space": true}`, "model", `"ignore_merges": true, "unk_token": "<unk>", `, "added", token(4, "<s>", ""))), "<s>ab é")
 	f.Add([]byte(small("pre", `{"type": "Split", "pattern": {"Regex": "\\p{L}{1,3}|\\s+(?!\\S)"}, "behavior": "MergedWithNext", "invert": true}`)), "ab  ab")
 	f.Add([]byte(small("decoder", `{"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Strip", "content": "a", "start": 1, "stop": 1}]}`)), "abab")
+	f.Add([]byte(unigramFile(`"unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0], ["a", -1.5], ["ab", -3], ["b", -2], ["<0x63>", -9]]`)), "abcab é")
+	f.Add([]byte(small("pre", `{"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Whitespace"}, {"type": "Split", "pattern": {"Regex": "[^a[b\\d]&&[^c]]+"}, "behavior": "Isolated", "invert": false}]}`,
+		"post", `{"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["b", 1], "trim_offsets": true, "add_prefix_space": true}`)), "ab, c. 1b")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
 		tokenizer, err := Parse(file)
 		if err != nil || len(text) > 1000 {

@@ -168,32 +168,6 @@ func (t *translator) quantifier() error {
 	return nil
 }
 
-// set reads a bracketed set of characters.
-func (t *translator) set() error {
-	t.take(1)
-	if strings.HasPrefix(t.rest, "^") {
-		t.take(1)
-	}
-	for first := true; ; first = false {
-		switch {
-		case t.rest == "":
-			return errors.New("a set without end")
-		case t.rest[0] == ']' && !first:
-			t.take(1)
-			return nil
-		case t.rest[0] == ']' || t.rest[0] == '[' || strings.HasPrefix(t.rest, "&&"):
-			return fmt.Errorf("a set within a set (%.2q)", t.rest)
-		case t.rest[0] == '\\':
-			if err := t.escape(true); err != nil {
-				return err
-			}
-		default:
-			_, size := utf8.DecodeRuneInString(t.rest)
-			t.take(size)
-		}
-	}
-}
-
 // escape reads what begins with a backslash.
 func (t *translator) escape(inSet bool) error {
 	if len(t.rest) < 2 {
@@ -202,9 +176,9 @@ func (t *translator) escape(inSet bool) error {
 	switch c := t.rest[1]; {
 	case c == 'p' || c == 'P':
 		return t.property(inSet)
-	case c == 'd' && !inSet:
+	case c == 'd':
 		t.rest = t.rest[2:]
-		t.writeProperty("Nd", false, false)
+		t.writeProperty("Nd", false, inSet)
 	case c == 's' || c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'v':
 		t.take(2)
 	case c == 'S' && !inSet:

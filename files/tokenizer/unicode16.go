@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
 // The reference implementation classifies characters in patterns by Unicode 16.0, the
@@ -179,4 +180,23 @@ func isWord(r rune) bool {
 	return classes().of(r)&(letter|mark) != 0 ||
 		unicode.IsOneOf([]*unicode.RangeTable{unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control}, r) ||
 		slices.ContainsFunc(unicode16["Nd"], func(x [2]rune) bool { return r >= x[0] && r <= x[1] })
+}
+
+// punctuation8 is the punctuation that Unicode has had since 9.0, which the reference
+// implementation does not know yet.
+var punctuation8 = [][2]rune{
+	{0x61d, 0x61d}, {0x9fd, 0x9fd}, {0xa76, 0xa76}, {0xc77, 0xc77}, {0xc84, 0xc84}, {0x1b7d, 0x1b7e}, {0x2e43, 0x2e4f},
+	{0x2e52, 0x2e5d}, {0x10ead, 0x10ead}, {0x10f55, 0x10f59}, {0x10f86, 0x10f89}, {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d},
+	{0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1183b, 0x1183b}, {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46}, {0x11a9a, 0x11a9c},
+	{0x11a9e, 0x11aa2}, {0x11b00, 0x11b09}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71}, {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff},
+	{0x12ff1, 0x12ff2}, {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e95e, 0x1e95f},
+}
+
+// isPunctuation says whether a character is of punctuation, as the Punctuation pre-tokenizer
+// counts: of Unicode 8.0, and ASCII's symbols.
+func isPunctuation(r rune) bool {
+	if r < utf8.RuneSelf {
+		return unicode.IsPunct(r) || unicode.IsSymbol(r)
+	}
+	return r == 0x166d || r == 0x111c9 || unicode.IsPunct(r) && !slices.ContainsFunc(punctuation8, func(x [2]rune) bool { return r >= x[0] && r <= x[1] })
 }

@@ -23,6 +23,9 @@ type Model interface {
 	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
 	// Backward on it adds to the gradients of the parameters.
 	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
+	// Gradient gives the value of Loss, and adds share times its gradient to the gradients of the
+	// parameters. It is what saves the memory that Options.Recompute saves.
+	Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor
 	// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose
 	// tokens are added to their caches, each of which is of one text. Without gradients only.
 	Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor

@@ -109,10 +109,9 @@ var deepSeek = architecture{
 		if err != nil {
 			return Description{}, err
 		}
-		kept := deepseek.Activations(c)
 		return Description{
 			Architecture: c.Architecture, VocabSize: c.VocabSize, MaxTokens: c.MaxPositionEmbeddings, NumParameters: deepseek.NumParameters(c),
-			Experts: c.NumExperts > 0, Activations: kept, Recomputed: kept,
+			Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true),
 		}, nil
 	},
 	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {

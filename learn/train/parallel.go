@@ -197,9 +197,7 @@ type single struct{ twin model.Model }
 
 func (w single) add(ctx context.Context, part microBatch, share float64) (loss float64, err error) {
 	err = w.twin.Engine().Do(ctx, true, func(s *torch.Scope) error {
-		l := part.loss(s, w.twin)
-		loss = l.Item()
-		l.MulScalar(share).Backward()
+		loss = part.gradient(s, w.twin, share)
 		return nil
 	})
 	return loss, err

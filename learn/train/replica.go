@@ -285,7 +285,16 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 }
 
 func (m microBatch) loss(s *torch.Scope, network model.Model) *torch.Tensor {
-	return network.Loss(s, s.FromInt32s(m.inputs, m.rows, m.columns), s.FromInt32s(m.targets, m.rows, m.columns))
+	return network.Loss(s, m.tensor(s, m.inputs), m.tensor(s, m.targets))
+}
+
+func (m microBatch) tensor(s *torch.Scope, tokens []int32) *torch.Tensor {
+	return s.FromInt32s(tokens, m.rows, m.columns)
+}
+
+// gradient gives the loss, and adds share times its gradient to those of the network's parameters.
+func (m microBatch) gradient(s *torch.Scope, network model.Model, share float64) (loss float64) {
+	return network.Gradient(s, m.tensor(s, m.inputs), m.tensor(s, m.targets), share).Item()
 }
 
 // gradient computes the mean loss over all targets that count and its gradient, and
@@ -313,9 +322,7 @@ func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *to
 			}
 			share := float64(part.counted) / float64(tokens)
 			err := s.Sub(func(s *torch.Scope) error {
-				loss := part.loss(s, r.model)
-				total += loss.Item() * share
-				loss.MulScalar(share).Backward()
+				total += part.gradient(s, r.model, share) * share
 				return nil
 			})
 			if err != nil {

@@ -3,7 +3,7 @@
 conversations with templates in the manners of well-known families. The templates were written for
 this project.
 
-Usage: chat_vectors.py files/tokenizer/chat/testdata/vectors.json
+Usage: chat_vectors.py files/tokenizer/chat/testdata
 """
 import json
 import sys
@@ -68,6 +68,55 @@ CHATS = [
     [],
 ]
 
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "The \"weather\" of a place; é.",
+            "parameters": {"type": "object", "properties": {"place": {"type": "string", "enum": ["Paris", "Köln"]}, "limit": {"type": "number", "minimum": 0.5, "maximum": 1e21, "default": 3.0}}, "required": ["place"]},
+        },
+    },
+    {"type": "function", "function": {"name": "stop", "parameters": {"type": "object", "properties": {}, "strict": False, "nothing": None}}},
+]
+CALL = [{"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": {"place": "Köln", "limit": 0.25, "deep": [1, [2.5e-7, None]]}}}]
+TOOL_CHATS = [
+    [USER],
+    [USER, {"role": "assistant", "content": None, "tool_calls": CALL}, {"role": "tool", "content": "12.5 °C", "tool_call_id": "c1", "name": "get_weather"}],
+    [USER, {"role": "assistant", "content": "Let me see.", "tool_calls": CALL + CALL}, {"role": "tool", "content": "{}", "tool_call_id": "c1"}, {"role": "assistant", "content": "Warm."}, USER],
+]
+TOOL_TEMPLATES = {
+    "hermes": """{%- if tools %}
+    {{- '<|im_start|>system\n# Tools\n<tools>' }}
+    {%- for tool in tools %}
+        {{- '\n' }}{{- tool | tojson }}
+    {%- endfor %}
+    {{- '\n</tools><|im_end|>\n' }}
+{%- endif %}
+{%- for m in messages %}
+    {%- if m.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\n<tool_response>\n' + m.content + '\n</tool_response>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}
+    {%- else %}
+        {{- '<|im_start|>' + m.role }}
+        {%- if m.content %}{{- '\n' + m.content }}{%- endif %}
+        {%- for call in m.tool_calls or [] %}
+            {%- if call.function is defined %}{% set call = call.function %}{% endif %}
+            {{- '\n<tool_call>\n{"name": "' ~ call.name ~ '", "arguments": ' ~ call.arguments | tojson ~ '}\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}""" + PROMPT,
+    "calls": """{% if tools is not none %}{{ tools | tojson(indent=4) }}{{ tools | length }}{% for t in tools %}
+{% for name, p in t.function.parameters.properties.items() %}{{ name }}: {{ p }} {{ p.minimum is defined }} {{ p.minimum is number }}
+{% endfor %}{% endfor %}{% endif %}
+{% for m in messages %}{{ m }}{% if m.tool_calls is defined and m.tool_calls %}[CALLS] {% for c in m.tool_calls %}{{ c.id ~ c['function'].arguments.limit * 2 }}{% endfor %}{% endif %}{{ m.tool_call_id }}{{ m.name }}{{ m.content is none }}{% endfor %}""",
+    "floats": """{{ 1.5 }} {{ 1e16 }} {{ 1.0e-5 }} {{ 0.0001 }} {{ 123456789012345.5 }} {{ 2.0 }} {{ -0.5 }} {{ 7 / 2 }} {{ 6 / 3 }} {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 2 ** 10 }} {{ 2 * 3 ** 2 }} {{ 0 ** 0 }} {{ -1 ** 3 }}
+{{ 1.0 == 1 }} {{ 1 < 1.5 }} {{ 0.1 + 0.2 }} {{ 1 + 0.5 }} {{ 3 - 0.5 }} {{ 2 * 0.5 }} {{ 1.5 is float }} {{ 1 is float }} {{ 1.5 is integer }} {{ 1.5 is number }} {{ [1.0, 2.5e3] }} {{ {'a': 0.1} | tojson }} {{ 'yes' if 0.0 else 'no' }}
+{{ 2.5 | round }} {{ 3.14159 | round(2) }} {{ 3.7 | int }} {{ -3.7 | int }} {{ 3 | float }} {{ -1.5 | abs }} {{ 0.5 in [0.5] }} {{ 'a' ~ 1.50 }} {{ 1.5 | string }} {{ 5 | round }} {{ 0.3 // 0.1 }} {{ 1.5 is string }} {{ -0.0 }} {{ 1e5 }} {{ 1E5 }} {{ 1.25 if messages[0].x is defined else messages | length / 4 }} {{ 1e22 }} {{ 0.1 * 3 }} {{ 5 // 0.5 }} {{ -6.0 % 3 }} {{ 1.5 > 1 }} {{ 1.5 == "1.5" }} {{ 1.5 != 2 }} {{ [1, 1.5] | tojson }} {{ 100 * 1.1 }} {{ (0.5).is_integer is defined }}""",
+}
+
 vectors = []
 for name, template in TEMPLATES.items():
     for chat in CHATS:
@@ -79,7 +128,26 @@ for name, template in TEMPLATES.items():
             except Exception as error:  # of any type: the template refuses
                 vector["error"] = type(error).__name__
             vectors.append(vector)
-with open(sys.argv[1], "w") as file:
+with open(sys.argv[1] + "/vectors.json", "w") as file:
     json.dump(vectors, file, ensure_ascii=False, indent=1)
     file.write("\n")
 print(len(vectors), "vectors,", sum("error" in v for v in vectors), "of them errors")
+
+templates = {**TOOL_TEMPLATES, **{name: TEMPLATES[name] for name in ("llama3", "qwen")}}
+vectors = []
+for name, template in templates.items():
+    for number, chat in enumerate(TOOL_CHATS):
+        for tools in (None, TOOLS):
+            for prompt in (False, True):
+                vector = {"template": name, "chat": number, "tools": tools is not None, "prompt": prompt}
+                try:
+                    rendered, _ = render_jinja_template([chat], tools=tools, chat_template=template, add_generation_prompt=prompt, **TOKENS)
+                    vector["text"] = rendered[0]
+                except Exception as error:  # of any type: the template refuses
+                    vector["error"] = type(error).__name__
+                vectors.append(vector)
+with open(sys.argv[1] + "/tools.json", "w") as file:
+    lines = ",\n".join(json.dumps(v, ensure_ascii=False) for v in vectors)
+    head = json.dumps({"templates": templates, "chats": TOOL_CHATS, "tools": TOOLS}, ensure_ascii=False, indent=1)
+    file.write(head.removesuffix("\n}") + ',\n "vectors": [\n' + lines + "\n]\n}\n")
+print(len(vectors), "vectors with tools,", sum("error" in v for v in vectors), "of them errors")

@@ -14,8 +14,10 @@ from tokenizers import Regex, pre_tokenizers
 PATTERNS = [
     r"\p{N}{1,3}", r"\p{N}{1,3}+", r"\p{N}{3}+", r"\p{N}{2,}+", r"\p{N}{1,2}+\p{N}", r"\p{N}++\p{N}|x",
     r"(?:ab){1,2}+b?", r"(?:ab|a){2}+", r"[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s",
+    r"[a[bc]]", r"[^a[b ]]", r"[a-z&&[^aeiou]]+", r"[^a-z&&[^aeiou]]", r"[a[^b]]", r"[^a[^bx]]", r"[[a][b]&&[b\d]]", r"[^[ab]\d&&[^3-5]]", r"[\d1]+",
+    r"[]a]", r"[[]a]b]", r"[^]a]", r"[a^]", r"[[a^]6]", r"[-a[b]]", r"[a[b-]x]", r"[\d&&[^3-5]]{2}", r"[\d&&1-4&&[^2]]+", r"[a[x&&[x-z]]]", r"[^[^ab]]", r"[^^a]", r"[\p{Ll}&&[^\p{Latin}]]|\d[[^1]]",
 ]
-TEXTS = ["12345678 1x12 ababab", "12345", "aab ab12 345\n 6x", "x  "]
+TEXTS = ["12345678 1x12 ababab", "12345", "aab ab12 345\n 6x", "x  ", "a^b]-c[e x3]y&&é я1"]
 
 if __name__ == "__main__":
     made = []

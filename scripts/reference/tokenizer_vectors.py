@@ -54,6 +54,14 @@ O200K = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+NOT_HAN = r"&&[^\p{Han}]]"
+KIMI = (
+    r"[\p{Han}]+"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}{NOT_HAN}*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}{NOT_HAN}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}{NOT_HAN}+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}{NOT_HAN}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 DEEPSEEK3 = (
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
@@ -200,6 +208,44 @@ FAMILIES = {
         ),
     ),
     "o200k": (1500, byte_level(isolated(O200K)), [], dict(post_processor=BYTE_LEVEL, added=[added("<|endoftext|>"), added("<|endofprompt|>")])),
+    "falcon": (
+        1500,
+        pre_tokenizers.Sequence([
+            pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+            pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+        ]),
+        ["<|endoftext|>", "<s>", "</s>"],
+        dict(
+            post_processor={"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1], "trim_offsets": True, "add_prefix_space": False},
+            added=[added("<|endoftext|>"), added("<s>"), added("</s>")],
+        ),
+    ),
+    "bloom": (1500, byte_level(isolated(BLOOM)), ["<unk>", "<s>", "</s>"], dict(post_processor=BYTE_LEVEL, added=[added("<unk>"), added("<s>"), added("</s>")])),
+    "kimi": (2000, byte_level(isolated(KIMI)), [], dict(added=[added("<|endoftext|>")])),
+    # Unigram: of an alphabet with its bytes, as models of Japanese have it, and without.
+    "unigram": (
+        1500,
+        pre_tokenizers.Metaspace(),
+        "unigram",
+        dict(
+            normalizer=PREPEND,
+            pre_tokenizer=None,
+            post_processor=template(["<s>"]),
+            decoder=SENTENCEPIECE_DECODER,
+            added=[added("<unk>"), added("<s>"), added("</s>")],
+            model=dict(byte_fallback=True),
+        ),
+    ),
+    "words": (
+        800,
+        pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("merged_with_previous")]),
+        "unigram",
+        dict(
+            post_processor={"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]},
+            decoder=None,
+            added=[added("<unk>"), added("<s>"), added("</s>")],
+        ),
+    ),
     # No family, but every other option.
     "odd1": (
         1000,
@@ -246,17 +292,28 @@ FAMILIES = {
 
 def train(name, root):
     size, pre, special, rest = FAMILIES[name]
-    sentencepiece = special == "sentencepiece"
-    if sentencepiece:
+    unigram = special == "unigram"
+    if unigram:
+        special = ["<unk>", "<s>", "</s>"]
+    elif special == "sentencepiece":
         special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>" if "<unk>" in special else None))
     tokenizer.pre_tokenizer = pre
     alphabet = pre_tokenizers.ByteLevel.alphabet() if "ByteLevel" in repr(pre) else []
     texts = [p.read_text() for p in sorted(root.glob("docs/*.md")) + sorted(root.glob("*/*.go"))[:40]] + SENTENCES.split("\n") * 4
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=special, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2, max_token_length=16))
+    if unigram:
+        # Bytes that no text has, so that they are tokens, but found nowhere.
+        more = [f"<0x{b:02X}>" for b in range(256)] if rest.get("model") else []
+        trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=special + more, unk_token="<unk>", show_progress=False)
+        tokenizer.model = models.Unigram()
+        tokenizer.train_from_iterator(texts, trainer)
+    else:
+        tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=special, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2, max_token_length=16))
     file = json.loads(tokenizer.to_str())
     if "added" in rest:
         vocab, tokens = file["model"]["vocab"], []
+        if unigram:
+            vocab = {token: number for number, (token, _) in enumerate(vocab)}
         for token in rest["added"]:
             number = vocab.get(token["content"], len(vocab) + sum(t["content"] not in vocab for t in tokens))
             tokens.append({"id": number, **token})
@@ -370,7 +427,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     if sys.argv[1] == "--show":
         family, number = sys.argv[2], int(sys.argv[3])
-        folder = root / "tokenizer" / "testdata"
+        folder = root / "files" / "tokenizer" / "testdata"
         tokenizer = Tokenizer.from_str(gzip.decompress((folder / f"{family}.json.gz").read_bytes()).decode())
         text = corpus()[number]
         plain, special, decode = answers(tokenizer, text)

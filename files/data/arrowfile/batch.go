@@ -13,6 +13,7 @@ import (
 
 // Bounds of buffers, in bytes.
 const (
+	maxColumn   = 2 << 30   // all of one column, or of one dictionary
 	maxBuffer   = 1 << 30   // as it lies in the file
 	maxUnpacked = 512 << 20 // of one that is compressed
 	maxWindow   = 128 << 20
@@ -34,10 +35,12 @@ type Batch struct {
 	codec   int64
 	nodes   []byte // pairs of the length of a column and its nulls, of 8 bytes each
 	buffers []byte // pairs of the place of a buffer in the body and its length
+	texts   []byte // of each column of views how many buffers of text it has, of 8 bytes each
 }
 
-func (f *File) batch(m message) (*Batch, error) {
-	rows, err := m.head.number(0, 8, 0)
+// batch reads what a table says of the rows in the body of a message.
+func (f *File) batch(m message, about flatTable) (*Batch, error) {
+	rows, err := about.number(0, 8, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +48,18 @@ func (f *File) batch(m message) (*Batch, error) {
 		return nil, fmt.Errorf("%w: a record batch has %d rows, at most %d are read; write smaller ones", ErrInvalid, rows, maxRows)
 	}
 	b := &Batch{Rows: int(rows), file: f, m: m, codec: codecNone}
-	for field, to := range map[int]*[]byte{1: &b.nodes, 2: &b.buffers} {
-		at, length, err := m.head.vector(field, 16)
+	for field, to := range map[int]*[]byte{1: &b.nodes, 2: &b.buffers, 4: &b.texts} {
+		size := 16
+		if field == 4 {
+			size = 8
+		}
+		at, length, err := about.vector(field, size)
 		if err != nil {
 			return nil, err
 		}
-		*to = m.head.raw[at : at+16*length]
+		*to = about.raw[at : at+size*length]
 	}
-	compression, found, err := m.head.table(3)
+	compression, found, err := about.table(3)
 	if err != nil || !found {
 		return b, err
 	}
@@ -69,12 +76,14 @@ type Column struct {
 	Length  int
 	Columns []*Column // within it
 
-	valid, offsets, values []byte // as Kind has them; valid is empty if no value is missing
+	valid, offsets, values []byte     // as Kind has them; valid is empty if no value is missing
+	texts                  [][]byte   // that views refer to
+	categories             categories // that values are places in
 }
 
 // Column reads a column of the schema, by its number there.
 func (b *Batch) Column(number int) (*Column, error) {
-	w := walk{batch: b}
+	w := walk{batch: b, left: maxColumn}
 	for i, field := range b.file.Fields[:number] {
 		if err := w.pass(field); err != nil {
 			return nil, fmt.Errorf("column %q: %w", b.file.Fields[i].Name, err)
@@ -92,19 +101,27 @@ func (b *Batch) Column(number int) (*Column, error) {
 
 // walk goes through the columns of a batch in their order.
 type walk struct {
-	batch        *Batch
-	node, buffer int // next
+	batch              *Batch
+	node, buffer, text int   // next
+	left               int64 // bytes that may still be read
 }
 
 // pass passes over a column.
 func (w *walk) pass(f Field) error {
-	if !f.indirect && (f.kind == typeBinaryView || f.kind == typeUTF8View) {
-		return fmt.Errorf("%w: it is of %s, and nothing behind it is read", ErrInvalid, f.Type())
-	}
 	w.node++
 	w.buffer += f.buffers
-	if f.kind == typeUnion && !f.indirect && w.batch.file.version < 4 {
+	if f.kind == typeUnion && w.batch.file.version < 4 {
 		w.buffer++ // of metadata before V5 a union has a validity too
+	}
+	if f.views() {
+		texts, err := w.textBuffers()
+		if err != nil {
+			return err
+		}
+		w.buffer += texts
+	}
+	if f.dictionary != nil { // which has what is within
+		return nil
 	}
 	for _, inner := range f.Fields {
 		if err := w.pass(inner); err != nil {
@@ -112,6 +129,32 @@ func (w *walk) pass(f Field) error {
 		}
 	}
 	return nil
+}
+
+// textBuffers returns how many buffers of text the next column of views has.
+func (w *walk) textBuffers() (int, error) {
+	if 8*w.text+8 > len(w.batch.texts) {
+		return 0, fmt.Errorf("%w: the record batch has fewer columns of views than the schema", ErrInvalid)
+	}
+	count := binary.LittleEndian.Uint64(w.batch.texts[8*w.text:])
+	if count > uint64(len(w.batch.buffers)/16) {
+		return 0, fmt.Errorf("%w: a column of views has %d buffers, the record batch has fewer", ErrInvalid, count)
+	}
+	w.text++
+	return int(count), nil
+}
+
+// next reads the next buffer.
+func (w *walk) next() ([]byte, error) {
+	raw, err := w.batch.buffer(w.buffer)
+	if err != nil {
+		return nil, err
+	}
+	w.buffer++
+	if w.left -= int64(len(raw)); w.left < 0 {
+		return nil, fmt.Errorf("%w: its buffers have more than the %d bytes that are read; write smaller record batches", ErrInvalid, int64(maxColumn))
+	}
+	return raw, nil
 }
 
 // read reads a column. Of what is not read it has the length only.
@@ -129,22 +172,36 @@ func (w *walk) read(f Field) (*Column, error) {
 	}
 	c := &Column{Field: f, Length: int(length)}
 	w.node++
-	to := []*[]byte{&c.valid, &c.offsets, &c.values}
-	switch f.Kind {
-	case KindInt:
-		to = []*[]byte{&c.valid, &c.values}
-	case KindList, KindStruct:
-		to = to[:f.buffers]
+	to := []*[]byte{&c.valid, &c.offsets, &c.values}[:min(f.buffers, 3)]
+	if f.kind == typeInt || f.views() {
+		to[1] = &c.values
 	}
 	for _, buffer := range to {
 		var err error
-		if *buffer, err = w.batch.buffer(w.buffer); err != nil {
+		if *buffer, err = w.next(); err != nil {
 			return nil, err
 		}
-		w.buffer++
 	}
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	if f.dictionary != nil {
+		var err error
+		c.categories, err = w.batch.file.categories(f.dictionary)
+		return c, err
+	}
+	if f.views() {
+		texts, err := w.textBuffers()
+		if err != nil {
+			return nil, err
+		}
+		for range texts {
+			text, err := w.next()
+			if err != nil {
+				return nil, err
+			}
+			c.texts = append(c.texts, text)
+		}
 	}
 	for _, inner := range f.Fields {
 		column, err := w.read(inner)
@@ -162,8 +219,12 @@ func (c *Column) check() error {
 	short := len(c.valid) > 0 && int64(len(c.valid)) < (n+7)/8
 	switch {
 	case n == 0:
-	case c.Field.Kind == KindInt:
+	case c.Field.kind == typeInt:
 		short = short || int64(len(c.values)) < n*int64(c.Field.width)
+	case c.Field.views():
+		short = short || int64(len(c.values)) < n*viewSize
+	case c.Field.kind == typeListView, c.Field.kind == typeLargeListView:
+		short = short || int64(min(len(c.offsets), len(c.values))) < n*int64(c.Field.width)
 	case c.Field.Kind == KindText, c.Field.Kind == KindList && c.Field.length == 0:
 		short = short || int64(len(c.offsets)) < (n+1)*int64(c.Field.width)
 	}

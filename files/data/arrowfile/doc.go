@@ -4,7 +4,7 @@
 //
 // Open reads the schema; File.Next goes from one record batch to the next, and Batch.Column
 // gives a column, of which a Column gives values, or the columns within it. Only the buffers of
-// the column that is asked for are read.
+// the column that is asked for are read, and the dictionaries that its values are in.
 //
 // Every place and length that a file states is compared with the file, or with the buffer that it
 // is in, before it is used. Buffers may be compressed with LZ4 or zstd; they unpack to no more

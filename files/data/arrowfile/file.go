@@ -36,6 +36,8 @@ type File struct {
 	size    int64
 	at      int64 // of the next message
 	version int64
+
+	dictionaries []*dictionary
 }
 
 // Open reads the schema of a file of size bytes. A file is read as the stream that it
@@ -67,8 +69,11 @@ func Open(from io.ReaderAt, size int64) (*File, error) {
 	}
 	left := maxFields
 	f.version = m.version
-	f.Fields, err = readFields(m.head, 1, 0, &left)
-	return f, err
+	if f.Fields, err = readFields(m.head, 1, 0, &left); err != nil {
+		return nil, err
+	}
+	f.addDictionaries(f.Fields)
+	return f, nil
 }
 
 // message is a part of a stream.
@@ -76,16 +81,25 @@ type message struct {
 	kind       int64
 	version    int64
 	head       flatTable
+	at         int64 // where it begins
 	body, size int64 // where its body lies
 }
 
 // message reads the next message, or returns io.EOF at the end.
-func (f *File) message() (m message, err error) {
+func (f *File) message() (message, error) {
+	m, err := f.messageAt(f.at)
+	if err == nil {
+		f.at = m.body + m.size
+	}
+	return m, err
+}
+
+func (f *File) messageAt(at int64) (m message, err error) {
 	var start [8]byte
-	if f.at == f.size {
+	if at == f.size {
 		return m, io.EOF
 	}
-	n, err := f.from.ReadAt(start[:], f.at)
+	n, err := f.from.ReadAt(start[:], at)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return m, err
 	}
@@ -99,11 +113,11 @@ func (f *File) message() (m message, err error) {
 	if length == 0 {
 		return m, io.EOF
 	}
-	if int64(length) > f.size-f.at-before || length > maxDescription {
-		return m, fmt.Errorf("%w: at byte %d a message is described in %d bytes; is it an Arrow file, or was it cut off?", ErrInvalid, f.at, length)
+	if int64(length) > f.size-at-before || length > maxDescription {
+		return m, fmt.Errorf("%w: at byte %d a message is described in %d bytes; is it an Arrow file, or was it cut off?", ErrInvalid, at, length)
 	}
 	raw := make([]byte, length)
-	if _, err := f.from.ReadAt(raw, f.at+before); err != nil {
+	if _, err := f.from.ReadAt(raw, at+before); err != nil {
 		return m, err
 	}
 	root, err := rootTable(raw)
@@ -116,14 +130,13 @@ func (f *File) message() (m message, err error) {
 	m.kind, errs[1] = root.number(1, 1, 0)
 	m.head, found, errs[2] = root.table(2)
 	m.size, errs[3] = root.number(3, 8, 0)
-	m.body = f.at + before + int64(length)
+	m.at, m.body = at, at+before+int64(length)
 	if err := errors.Join(errs[:]...); err != nil {
 		return m, err
 	}
 	if !found || m.size < 0 || m.size > f.size-m.body {
-		return m, fmt.Errorf("%w: the message at byte %d has %d bytes, the file has fewer; was it cut off?", ErrInvalid, f.at, m.size)
+		return m, fmt.Errorf("%w: the message at byte %d has %d bytes, the file has fewer; was it cut off?", ErrInvalid, at, m.size)
 	}
-	f.at = m.body + m.size
 	return m, nil
 }
 
@@ -136,8 +149,11 @@ func (f *File) Next() (*Batch, error) {
 		}
 		switch m.kind {
 		case messageBatch:
-			return f.batch(m)
-		case messageDictionary: // of columns that are not read
+			return f.batch(m, m.head)
+		case messageDictionary:
+			if err := f.note(m); err != nil {
+				return nil, err
+			}
 		default:
 			return nil, fmt.Errorf("%w: it has a message of the kind %d between record batches", ErrInvalid, m.kind)
 		}

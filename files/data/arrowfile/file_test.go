@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -16,7 +15,7 @@ import (
 
 func example(t testing.TB, name string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "prepare", "testdata", "formats", name))
+	raw, err := os.ReadFile(filepath.Join("..", "prepare", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +59,23 @@ func values(c *Column) error {
 		if c.Null(row) {
 			continue
 		}
-		var err error
-		switch c.Field.Kind {
+		if c.Field.Kind == KindOther {
+			continue
+		}
+		at, row, err := c.At(row)
+		if err != nil {
+			return err
+		}
+		if at.Null(row) {
+			continue
+		}
+		switch at.Field.Kind {
 		case KindText:
-			_, err = c.Text(row)
+			_, err = at.Text(row)
 		case KindInt:
-			c.Int(row)
+			at.Int(row)
 		case KindList:
-			_, _, err = c.List(row)
+			_, _, err = at.List(row)
 		}
 		if err != nil {
 			return err
@@ -82,8 +90,12 @@ func values(c *Column) error {
 }
 
 func TestExamples(t *testing.T) {
-	for _, name := range []string{"stream.arrow", "file.arrow", "lz4.feather", "zstd.feather", "saved/data-00000-of-00002.arrow"} {
-		if rows, err := read(example(t, name)); err != nil || rows != 7 && !strings.HasPrefix(name, "saved") {
+	for name, want := range map[string]int{
+		"formats/stream.arrow": 7, "formats/file.arrow": 7, "formats/lz4.feather": 7, "formats/zstd.feather": 7, "formats/saved/data-00000-of-00002.arrow": 4,
+		"variants/views.arrow": 8, "variants/views-zstd.arrow": 8, "variants/categories.arrow": 8, "variants/categories-lz4.arrow": 8,
+		"variants/growing.arrow": 13, "variants/replaced.arrow": 13,
+	} {
+		if rows, err := read(example(t, name)); err != nil || rows != want {
 			t.Errorf("%s: %d rows, %v", name, rows, err)
 		}
 	}
@@ -91,7 +103,7 @@ func TestExamples(t *testing.T) {
 
 // TestDamage changes many a byte: an error or other values, never a panic.
 func TestDamage(t *testing.T) {
-	for _, name := range []string{"stream.arrow", "lz4.feather"} {
+	for _, name := range []string{"formats/stream.arrow", "formats/lz4.feather", "variants/views.arrow", "variants/categories.arrow", "variants/growing.arrow"} {
 		whole := example(t, name)
 		for at := 0; at < len(whole); at += 13 {
 			for _, value := range []byte{0, 0x7f, 0xff} {
@@ -135,10 +147,36 @@ func TestBuffersThatUnpackToMore(t *testing.T) {
 	}
 }
 
+// TestBuffersThatAreRepeated wants an end of what one column takes: many of its buffers may be the same place of a file.
+func TestBuffersThatAreRepeated(t *testing.T) {
+	raw := make([]byte, 1<<10)
+	many := 100
+	b := &Batch{file: &File{from: bytes.NewReader(raw)}, m: message{size: int64(len(raw))}, codec: codecNone, nodes: make([]byte, 16)}
+	for range many {
+		b.buffers = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b.buffers, 0), uint64(len(raw)))
+	}
+	b.texts = binary.LittleEndian.AppendUint64(nil, uint64(many-2))
+	field := Field{Kind: KindText, kind: typeUTF8View, buffers: buffersOfFixedWidth}
+	for left, fits := range map[int64]bool{int64(many * len(raw)): true, int64(many*len(raw)) - 1: false} {
+		w := walk{batch: b, left: left}
+		if _, err := w.read(field); (err == nil) != fits || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d bytes: %v", left, err)
+		}
+	}
+	b.texts = binary.LittleEndian.AppendUint64(nil, 1<<40)
+	w := walk{batch: b, left: maxColumn}
+	if _, err := w.read(field); !errors.Is(err, ErrInvalid) {
+		t.Errorf("buffers that are not there: %v", err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
-	f.Add(example(f, "stream.arrow"))
-	f.Add(example(f, "file.arrow"))
-	f.Add(example(f, "zstd.feather"))
+	f.Add(example(f, "formats/stream.arrow"))
+	f.Add(example(f, "formats/file.arrow"))
+	f.Add(example(f, "formats/zstd.feather"))
+	f.Add(example(f, "variants/views-zstd.arrow"))
+	f.Add(example(f, "variants/categories.arrow"))
+	f.Add(example(f, "variants/growing.arrow"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if _, err := read(raw); err != nil && !errors.Is(err, ErrInvalid) {
 			t.Error(err)

@@ -1,6 +1,10 @@
 package arrowfile
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // Kind is what the values of a column are.
 type Kind int
@@ -8,7 +12,7 @@ type Kind int
 // Kinds of columns.
 const (
 	KindOther  Kind = iota // is not read
-	KindText               // UTF-8
+	KindText               // UTF-8, or bytes that may be
 	KindInt                // integers
 	KindList               // lists, of the values of the one column within
 	KindStruct             // objects of the columns within
@@ -49,12 +53,17 @@ type Field struct {
 	Kind   Kind
 	Fields []Field // within it
 
-	kind     int64 // a type above
-	width    int   // bytes of an integer, or of an offset
-	signed   bool
-	length   int // of the lists of FixedSizeList
-	buffers  int // its own
-	indirect bool
+	kind       int64 // a type above
+	width      int   // bytes of an integer, or of an offset
+	signed     bool
+	length     int         // of the lists of FixedSizeList
+	buffers    int         // its own
+	dictionary *dictionary // where its values are; nil: in place
+}
+
+// views reports whether values are views of text.
+func (f Field) views() bool {
+	return f.dictionary == nil && (f.kind == typeUTF8View || f.kind == typeBinaryView)
 }
 
 // Type names the type for errors.
@@ -62,11 +71,11 @@ func (f Field) Type() string {
 	names := map[int64]string{
 		typeNull: "null", typeInt: "integers", typeBinary: "bytes", typeUTF8: "text", typeList: "lists", typeStruct: "objects", typeUnion: "unions",
 		typeFixedSizeList: "lists", typeMap: "maps", typeLargeBinary: "bytes", typeLargeUTF8: "text", typeLargeList: "lists",
-		typeBinaryView: "views of bytes (write it with compat_level oldest, or as Parquet)", typeUTF8View: "views of text (write it with compat_level oldest, or as Parquet)",
+		typeBinaryView: "bytes", typeUTF8View: "text", typeListView: "lists", typeLargeListView: "lists",
 	}
 	switch name, found := names[f.kind]; {
-	case f.indirect:
-		return "categories (a dictionary); make them strings"
+	case f.dictionary != nil:
+		return "categories of " + f.dictionary.values.Type()
 	case found:
 		return name
 	}
@@ -102,9 +111,6 @@ func readField(t flatTable, depth int, left *int) (f Field, err error) {
 	if f.kind, err = t.number(2, 1, 0); err != nil {
 		return f, err
 	}
-	if _, f.indirect, err = t.table(4); err != nil {
-		return f, err
-	}
 	if f.Fields, err = readFields(t, 5, depth+1, left); err != nil {
 		return f, err
 	}
@@ -115,11 +121,50 @@ func readField(t flatTable, depth int, left *int) (f Field, err error) {
 	if !found {
 		return f, fmt.Errorf("%w: column %q has no type", ErrInvalid, f.Name)
 	}
-	if f.indirect { // indices in its place
-		f.buffers, f.Fields = buffersOfFixedWidth, nil
-		return f, nil
+	if err := f.setType(about); err != nil {
+		return f, err
 	}
-	return f, f.setType(about)
+	encoding, found, err := t.table(4)
+	if err != nil || !found {
+		return f, err
+	}
+	return f.inDictionary(encoding)
+}
+
+// inDictionary is a field whose values are in a dictionary: it holds places there.
+func (f Field) inDictionary(encoding flatTable) (Field, error) {
+	id, idErr := encoding.number(0, 8, 0)
+	about, found, typeErr := encoding.table(1)
+	if err := errors.Join(idErr, typeErr); err != nil {
+		return f, err
+	}
+	places := Field{Name: f.Name, Kind: f.Kind, Fields: f.Fields, kind: typeInt, buffers: buffersOfFixedWidth, width: 4, signed: true}
+	if found {
+		if err := places.setInt(about); err != nil {
+			return f, err
+		}
+	}
+	if f.nested() {
+		places.Kind = KindOther
+	}
+	places.dictionary = &dictionary{id: id, values: f}
+	return places, nil
+}
+
+// nested reports whether a field has dictionaries within.
+func (f Field) nested() bool {
+	return slices.ContainsFunc(f.Fields, func(inner Field) bool { return inner.dictionary != nil || inner.nested() })
+}
+
+// setInt notes what integers of a type are.
+func (f *Field) setInt(about flatTable) error {
+	bits, bitsErr := about.number(0, 4, 0)
+	signed, signErr := about.number(1, 1, 0)
+	if bitsErr != nil || signErr != nil || (bits != 8 && bits != 16 && bits != 32 && bits != 64) {
+		return fmt.Errorf("%w: column %q has integers of %d bits", ErrInvalid, f.Name, bits)
+	}
+	f.width, f.signed = int(bits/8), signed != 0
+	return nil
 }
 
 // setType notes what a type means for buffers.
@@ -131,19 +176,15 @@ func (f *Field) setType(about flatTable) (err error) {
 		f.buffers = 0
 	case typeInt:
 		f.Kind, within = KindInt, 0
-		bits, bitsErr := about.number(0, 4, 0)
-		signed, signErr := about.number(1, 1, 0)
-		if bitsErr != nil || signErr != nil || (bits != 8 && bits != 16 && bits != 32 && bits != 64) {
-			return fmt.Errorf("%w: column %q has integers of %d bits", ErrInvalid, f.Name, bits)
+		if err := f.setInt(about); err != nil {
+			return err
 		}
-		f.width, f.signed = int(bits/8), signed != 0
-	case typeUTF8, typeLargeUTF8:
+	case typeUTF8, typeLargeUTF8, typeBinary, typeLargeBinary:
 		f.Kind, f.buffers, within = KindText, 3, 0
-	case typeBinary, typeLargeBinary:
-		f.buffers = 3
-	case typeList, typeLargeList:
+	case typeUTF8View, typeBinaryView: // and as many buffers of text as the record batch says
+		f.Kind, within = KindText, 0
+	case typeList, typeLargeList, typeMap:
 		f.Kind, within = KindList, 1
-	case typeMap:
 	case typeFixedSizeList:
 		f.Kind, f.buffers, within = KindList, 1, 1
 		length, err := about.number(0, 4, 0)
@@ -163,9 +204,9 @@ func (f *Field) setType(about flatTable) (err error) {
 			f.buffers = 2
 		}
 	case typeListView, typeLargeListView:
-		f.buffers = 3
+		f.Kind, f.buffers, within = KindList, 3, 1
 	}
-	if f.kind == typeLargeUTF8 || f.kind == typeLargeList {
+	if f.kind == typeLargeUTF8 || f.kind == typeLargeBinary || f.kind == typeLargeList || f.kind == typeLargeListView {
 		f.width = 8
 	}
 	if within >= 0 && within != len(f.Fields) {

@@ -13,6 +13,9 @@ func (c *Column) Null(row int) bool {
 // Text returns the value of a row of a column of KindText, which is not checked to be UTF-8. It
 // is a part of the column.
 func (c *Column) Text(row int) ([]byte, error) {
+	if c.Field.views() {
+		return c.view(c.values[viewSize*row : viewSize*row+viewSize])
+	}
 	from, to := c.offset(row), c.offset(row+1)
 	if from < 0 || to < from || to > int64(len(c.values)) {
 		return nil, fmt.Errorf("%w: a text lies outside its buffer", ErrInvalid)
@@ -23,31 +26,61 @@ func (c *Column) Text(row int) ([]byte, error) {
 // List returns the rows of the column within that make up the value of a row of a column of
 // KindList.
 func (c *Column) List(row int) (from, to int, err error) {
-	first, last := c.offset(row), c.offset(row+1)
+	first := c.offset(row)
+	var last int64
+	if c.Field.kind == typeListView || c.Field.kind == typeLargeListView {
+		length := integer(c.values, row, c.Field.width, true)
+		if length < 0 || length > int64(c.Columns[0].Length) {
+			return 0, 0, fmt.Errorf("%w: a list lies outside its values", ErrInvalid)
+		}
+		last = first + length
+	} else {
+		last = c.offset(row + 1)
+	}
 	if first < 0 || last < first || last > int64(c.Columns[0].Length) {
 		return 0, 0, fmt.Errorf("%w: a list lies outside its values", ErrInvalid)
 	}
 	return int(first), int(last), nil
 }
 
+// viewSize is the length of a view, in bytes: the length of the text in four, and the text, or
+// its beginning, the number of its buffer and its place there, in four each.
+const viewSize = 16
+
+// view returns the text of a view.
+func (c *Column) view(raw []byte) ([]byte, error) {
+	length := int64(int32(binary.LittleEndian.Uint32(raw)))
+	if length >= 0 && length <= viewSize-4 {
+		return raw[4 : 4+length], nil
+	}
+	number, from := binary.LittleEndian.Uint32(raw[8:]), int64(binary.LittleEndian.Uint32(raw[12:]))
+	if length < 0 || uint64(number) >= uint64(len(c.texts)) || from+length > int64(len(c.texts[number])) {
+		return nil, fmt.Errorf("%w: a text lies outside its buffer", ErrInvalid)
+	}
+	return c.texts[number][from : from+length], nil
+}
+
 // Int returns the value of a row of a column of KindInt. Values above 2⁶³−1 become negative.
-func (c *Column) Int(row int) int64 {
-	raw := c.values[row*c.Field.width:]
-	switch c.Field.width {
+func (c *Column) Int(row int) int64 { return integer(c.values, row, c.Field.width, c.Field.signed) }
+
+// integer returns an integer of a buffer of those of width bytes.
+func integer(of []byte, at, width int, signed bool) int64 {
+	raw := of[at*width:]
+	switch width {
 	case 1:
-		if c.Field.signed {
+		if signed {
 			return int64(int8(raw[0]))
 		}
 		return int64(raw[0])
 	case 2:
 		number := binary.LittleEndian.Uint16(raw)
-		if c.Field.signed {
+		if signed {
 			return int64(int16(number))
 		}
 		return int64(number)
 	case 4:
 		number := binary.LittleEndian.Uint32(raw)
-		if c.Field.signed {
+		if signed {
 			return int64(int32(number))
 		}
 		return int64(number)
@@ -58,12 +91,8 @@ func (c *Column) Int(row int) int64 {
 
 // offset returns where the value of a row begins.
 func (c *Column) offset(row int) int64 {
-	switch {
-	case c.Field.length > 0:
+	if c.Field.length > 0 {
 		return int64(row) * int64(c.Field.length)
-	case c.Field.width == 8:
-		return int64(binary.LittleEndian.Uint64(c.offsets[8*row:]))
-	default:
-		return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*row:])))
 	}
+	return integer(c.offsets, row, c.Field.width, true)
 }

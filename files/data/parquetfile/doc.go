@@ -9,8 +9,7 @@
 // CheckHeads the heads of all pages, CheckPages unpacks every page into a buffer of the
 // announced size and counts what its encoding says it holds.
 //
-// Features whose memory cannot be bounded are refused: the compressions LZO and LZ4, the
-// encoding DELTA_BYTE_ARRAY, encryption. Of a file with pages of LZ4_RAW, which package
+// Features whose memory cannot be bounded are refused: the compressions LZO and LZ4, encryption. Of a file with pages of LZ4_RAW, which package
 // parquet reads wrongly, it is given one without, whose pages are unpacked as they are read.
 // Package parquet also panics on some damaged files; a deferred Recovered makes errors of that.
 package parquetfile

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -197,6 +198,11 @@ func TestBombs(t *testing.T) {
 	zeros := make([]byte, 64<<20)
 	many := levels(run(1<<30, 0))
 	delta := join([]byte{128, 1, 4}, binary.AppendUvarint(nil, 1<<30), []byte{0})
+	repeats := slices.Repeat([]int32{1 << 20}, 300)
+	repeats[0] = 0
+	own := make([]int32, 300)
+	own[0] = 1 << 20
+	shared := join(packedDeltas(t, repeats), packedDeltas(t, own), zeros[:1<<20])
 	size := int32(len(oneValue))
 	plain := dataPage(size, format.Plain, 1, oneValue)
 	list := func(field, kind byte) []byte { // a list of 2³¹−1 elements in a footer
@@ -225,7 +231,8 @@ func TestBombs(t *testing.T) {
 			page{format.PageHeader{Type: format.DictionaryPage, UncompressedPageSize: 4, DictionaryPageHeader: some(format.DictionaryPageHeader{NumValues: 1})}, []byte{1, 0, 0, 0}},
 			dataPage(100, format.RLEDictionary, 1, join(levels(run(1, 0)), levels(run(1, 1)), []byte{1}, run(1<<30, 0))))},
 		{"deltas", "more than the 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.DeltaBinaryPacked, 1, join(levels(run(1, 0)), levels(run(1, 1)), delta)))},
-		{"shared prefixes", "DELTA_BYTE_ARRAY, which is not read", forge(t, format.Uncompressed, nil, dataPage(100, format.DeltaByteArray, 1, join(levels(run(1, 0)), levels(run(1, 1)))))},
+		{"shared beginnings", "its texts have more than 268435456 bytes", forge(t, format.Zstd, nil, dataPage(2<<20, format.DeltaByteArray, 300, zstandard(t, join(levels(run(300, 0)), levels(run(300, 1)), shared))))},
+		{"unknown encoding", "which is not read", forge(t, format.Uncompressed, nil, dataPage(100, 99, 1, join(levels(run(1, 0)), levels(run(1, 1)))))},
 		{"announced bytes", "announces 2147483647 bytes", forge(t, format.Uncompressed, nil, dataPage(1<<31-1, format.Plain, 1, oneValue))},
 		{"announced values", "announces 2147483647 values", forge(t, format.Uncompressed, nil, dataPage(size, format.Plain, 1<<31-1, oneValue))},
 		{"two kinds", "its head is not", forge(t, format.Uncompressed, nil, func() page {

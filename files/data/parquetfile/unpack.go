@@ -186,20 +186,13 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 			return nil
 		}
 		return countRuns(data[1:], int(data[0]), values)
-	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
-		// Both begin with the size of a block, the number of its parts and that of values.
-		var count uint64
-		for range 3 {
-			var n int
-			if count, n = binary.Uvarint(data); n <= 0 {
-				return errShort
-			}
-			data = data[n:]
-		}
-		if count > uint64(values) {
-			return tooMany(values)
-		}
-		return nil
+	case format.DeltaBinaryPacked:
+		_, err := deltasOf(data, values)
+		return err
+	case format.DeltaLengthByteArray:
+		return checkLengths(data, values)
+	case format.DeltaByteArray:
+		return checkShared(data, values)
 	default:
 		return unreadable(encoding)
 	}

@@ -130,6 +130,13 @@ func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) erro
 	if column.Null(row) {
 		return nil
 	}
+	column, row, err := column.At(row)
+	if err != nil {
+		return err
+	}
+	if column.Null(row) {
+		return nil
+	}
 	switch column.Field.Kind {
 	case arrowfile.KindText:
 		text, err := column.Text(row)

@@ -45,8 +45,15 @@ func gpt2(t testing.TB) *tokenizer.Tokenizer {
 
 // TestFormatsAgreeWithDatasets: the ids of each format are those of Python's datasets and
 // tokenizers (testdata/formats.py).
-func TestFormatsAgreeWithDatasets(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("testdata", "formats.json"))
+func TestFormatsAgreeWithDatasets(t *testing.T) { agree(t, "formats") }
+
+// TestVariantsAgreeWithPyarrow: the same of types of Arrow and encodings of Parquet that are
+// less common (testdata/variants.py).
+func TestVariantsAgreeWithPyarrow(t *testing.T) { agree(t, "variants") }
+
+func agree(t *testing.T, folder string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", folder+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +70,7 @@ func TestFormatsAgreeWithDatasets(t *testing.T) {
 		t.Run(e.Path+"/"+e.Field+e.Split, func(t *testing.T) {
 			t.Parallel()
 			o := Options{
-				Paths: []string{filepath.Join("testdata", "formats", e.Path)}, Output: t.TempDir(), Tokenizer: encoder, TokenizerName: "gpt2",
+				Paths: []string{filepath.Join("testdata", folder, e.Path)}, Output: t.TempDir(), Tokenizer: encoder, TokenizerName: "gpt2",
 				Separator: []int32{separator}, Field: e.Field, Split: e.Split,
 			}
 			if _, err := Run(t.Context(), o); err != nil {
@@ -161,11 +168,13 @@ func TestTextOf(t *testing.T) {
 
 // FuzzArrow wants errors for what is damaged, and little memory.
 func FuzzArrow(f *testing.F) {
-	for _, name := range []string{"stream.arrow", "zstd.feather", "lz4.feather"} {
-		raw, err := os.ReadFile(filepath.Join("testdata", "formats", name))
+	for _, name := range []string{"formats/stream.arrow", "formats/zstd.feather", "formats/lz4.feather", "variants/views.arrow", "variants/categories-lz4.arrow", "variants/growing.arrow"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
 		}
+		f.Add(raw, "text")
+		f.Add(raw, "lists")
 		f.Add(raw, "messages.content")
 		f.Add(raw, "input_ids")
 		f.Add(raw, "meta.tags[1]")

@@ -12,50 +12,69 @@ import (
 // shareGPT are the roles that conversations with from and value call otherwise.
 var shareGPT = map[string]string{"gpt": "assistant", "human": "user"}
 
-// messagesOf reads a conversation: an object with messages of role and content, or with conversations of
+// conversation reads one: an object with messages of role and content, and tools, or with conversations of
 // from and value. An empty line is none.
-func messagesOf(line []byte) ([]chat.Message, error) {
+func conversation(line []byte) (in chat.Input, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
-		return nil, nil
+		return in, nil
 	}
 	var object struct {
 		Messages []struct {
 			Role    *string         `json:"role"`
 			Content json.RawMessage `json:"content"`
+			Calls   json.RawMessage `json:"tool_calls"`
+			CallID  string          `json:"tool_call_id"`
+			Name    string          `json:"name"`
 		} `json:"messages"`
+		Tools         json.RawMessage `json:"tools"`
 		Conversations []struct {
 			From  *string         `json:"from"`
 			Value json.RawMessage `json:"value"`
 		} `json:"conversations"`
 	}
 	if err := json.Unmarshal(line, &object); err != nil {
-		return nil, fmt.Errorf("want an object with messages (role, content) or conversations (from, value): %w", err)
+		return in, fmt.Errorf("want an object with messages (role, content) or conversations (from, value): %w", err)
 	}
 	if (object.Messages == nil) == (object.Conversations == nil) {
-		return nil, errors.New("want an object with messages (role, content) or conversations (from, value), and not with both")
+		return in, errors.New("want an object with messages (role, content) or conversations (from, value), and not with both")
 	}
-	messages := []chat.Message{}
-	add := func(role *string, content json.RawMessage) error {
+	in.Messages, in.Tools = []chat.Message{}, present(object.Tools)
+	add := func(role *string, content json.RawMessage, m chat.Message) error {
 		var text *string
-		if err := json.Unmarshal(content, &text); role == nil || err != nil || text == nil {
-			return fmt.Errorf("message %d: want a role and a text, tools and parts of messages are not read", len(messages))
+		if len(content) > 0 {
+			err = json.Unmarshal(content, &text)
 		}
-		name := *role
-		if other, known := shareGPT[name]; known {
-			name = other
+		if role == nil || err != nil || text == nil && m.Calls == nil {
+			return fmt.Errorf("message %d: want a role, and a text or calls of tools; parts of messages are not read", len(in.Messages))
 		}
-		messages = append(messages, chat.Message{Role: name, Content: *text})
+		m.Role = *role
+		if other, known := shareGPT[m.Role]; known {
+			m.Role = other
+		}
+		if text != nil {
+			m.Content = *text
+		}
+		in.Messages = append(in.Messages, m)
 		return nil
 	}
 	for _, m := range object.Messages {
-		if err := add(m.Role, m.Content); err != nil {
-			return nil, err
+		if err := add(m.Role, m.Content, chat.Message{Calls: present(m.Calls), CallID: m.CallID, Name: m.Name}); err != nil {
+			return in, err
 		}
 	}
 	for _, m := range object.Conversations {
-		if err := add(m.From, m.Value); err != nil {
-			return nil, err
+		if err := add(m.From, m.Value, chat.Message{}); err != nil {
+			return in, err
 		}
 	}
-	return messages, nil
+	return in, nil
+}
+
+// present is a list that is not null, and not empty.
+func present(raw json.RawMessage) json.RawMessage {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) == nil && len(items) == 0 {
+		return nil
+	}
+	return raw
 }

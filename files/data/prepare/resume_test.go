@@ -354,12 +354,23 @@ func FuzzParquet(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(table.Bytes())
+	for _, name := range []string{"shared.parquet", "shared-v2.parquet", "lengths-v1.parquet"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", "variants", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
 	f.Fuzz(func(t *testing.T, content []byte) {
+		field := "body"
+		if bytes.Contains(content, []byte("input_ids")) {
+			field = "text"
+		}
 		path := filepath.Join(t.TempDir(), "a.parquet")
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatParquet}.open(t.Context(), "body", 0)
+		r, err := source{path: path, format: FormatParquet}.open(t.Context(), field, 0)
 		if err != nil {
 			return
 		}

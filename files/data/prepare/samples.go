@@ -120,9 +120,9 @@ func (p *packer) file(ctx context.Context, path string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		messages, err := messagesOf(line)
-		if err == nil && messages != nil {
-			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), messages)
+		in, err := conversation(line)
+		if err == nil && in.Messages != nil {
+			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), in)
 		}
 		if err != nil {
 			return fmt.Errorf("%s, line %d: %w", path, lines.position(), err)
@@ -131,9 +131,10 @@ func (p *packer) file(ctx context.Context, path string) error {
 }
 
 // add adds a conversation to the sample in the making, or to the next.
-func (p *packer) add(where string, messages []chat.Message) error {
+func (p *packer) add(where string, in chat.Input) error {
 	p.made.Conversations++
-	ids, learned, err := p.o.Template.EncodeForTraining(p.o.Tokenizer, chat.Input{Messages: messages, Tokens: p.o.Tokens})
+	in.Tokens = p.o.Tokens
+	ids, learned, err := p.o.Template.EncodeForTraining(p.o.Tokenizer, in)
 	switch {
 	case errors.Is(err, chat.ErrTurns), errors.Is(err, chat.ErrControl), errors.Is(err, chat.ErrTemplate):
 		if p.made.Refused++; p.made.Refusal == nil {

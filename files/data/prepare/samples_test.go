@@ -18,8 +18,13 @@ const talk = "{% for m in messages %}{{ m.role[0] ~ m.content }}\n{% endfor %}{%
 
 func converse(t *testing.T, seqLen int, files map[string]string) (Samples, []preprocessed.Sample, error) {
 	t.Helper()
+	return converseBy(t, talk, seqLen, files)
+}
+
+func converseBy(t *testing.T, source string, seqLen int, files map[string]string) (Samples, []preprocessed.Sample, error) {
+	t.Helper()
 	dir := t.TempDir()
-	template, err := chat.Parse(talk)
+	template, err := chat.Parse(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +106,24 @@ func TestConverse(t *testing.T) {
 	}
 }
 
+// TestConverseWithTools gives tools and calls of them to the template.
+func TestConverseWithTools(t *testing.T) {
+	_, samples, err := converseBy(t, "{{ tools|tojson }}{% for m in messages %}{% if m.role == 'tool' %}t{{ m.tool_call_id }}{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.id }}{% endfor %}{% endfor %}", 64, map[string]string{
+		"a.jsonl": `{"tools":[{"n":0.5}],"messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"x"}]},{"role":"tool","content":"r","tool_call_id":"x"},{"role":"assistant","content":"yes"}]}` + "\n" +
+			`{"tools":[],"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","tool_calls":null}]}`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := shown(samples[0]), `|[{"N": 0.5}]QxTXRyes|NULLQa`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestConverseSaysWhatIsWrong(t *testing.T) {
 	for text, content := range map[string]string{
-		"a.jsonl, line 2: message 0: want a role and a text": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
-		"a.jsonl, line 1: want an object with messages":      `{"text":"a"}`,
+		"a.jsonl, line 2: message 0: want a role, and a text or calls of tools": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
+		"a.jsonl, line 1: want an object with messages":                         `{"text":"a"}`,
 		"and not with both":                           `{"messages":[],"conversations":[]}`,
 		"none of 1 conversations can be learned from": `{"messages":[{"role":"user","content":"a"}]}`,
 		"a.jsonl, line 1: cannot tell the assistant's tokens: there are no messages": `{"messages":[]}`,

@@ -45,10 +45,52 @@ func TestVectors(t *testing.T) {
 	}
 }
 
+// TestToolVectors has conversations with tools, and numbers with fractions.
+func TestToolVectors(t *testing.T) {
+	data, err := os.ReadFile("testdata/tools.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct {
+		Templates map[string]string
+		Chats     [][]Message
+		Tools     json.RawMessage
+		Vectors   []struct {
+			Template, Text, Error string
+			Chat                  int
+			Tools, Prompt         bool
+		}
+	}
+	if err := json.Unmarshal(data, &made); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range made.Vectors {
+		in := Input{Messages: made.Chats[v.Chat], AddGenerationPrompt: v.Prompt, Tokens: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}}
+		if v.Tools {
+			in.Tools = made.Tools
+		}
+		text, err := render(made.Templates[v.Template], in)
+		if (err != nil) != (v.Error != "") || text != v.Text {
+			t.Errorf("vector %d, %s: %q, %v; the reference: %q, %s", i, v.Template, text, err, v.Text, v.Error)
+		}
+	}
+}
+
+// TestToolsThatAreNoJSON wants errors of this package.
+func TestToolsThatAreNoJSON(t *testing.T) {
+	for _, raw := range []string{"{}", "1", "[", "[1] 2", `[{"a": }]`, "[123456789012345678901]", "[1e999]", "[\"\xff\"]", strings.Repeat("[", 1000)} {
+		for _, in := range []Input{{Tools: json.RawMessage(raw)}, {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(raw)}}}} {
+			if text, err := render("{{ tools }}{{ messages }}", in); raw != "[\"\xff\"]" && !errors.Is(err, ErrTemplate) && !errors.Is(err, ErrTooMuch) {
+				t.Errorf("%.40q: %q, %v", raw, text, err)
+			}
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for source, want := range map[string]error{
 		"{% include 'x' %}": ErrUnsupported, "{{ 1 | nosuch }}": ErrUnsupported, "{{ 1 is nosuch }}": ErrUnsupported, "{{ ''.format(1) }}": ErrUnsupported,
-		"{{ ''.__class__ }}": ErrUnsupported, "{{ 1.5 }}": ErrUnsupported, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
+		"{{ ''.__class__ }}": ErrUnsupported, "{{ 1.5 ** 2 }}": ErrUnsupported, "{{ 1e308 * 10 }}": ErrUnsupported, "{{ 2 ** 40 }}": ErrUnsupported, "{{ 1.5 // 0 }}": ErrTemplate, "{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": ErrUnsupported, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
 		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": ErrSyntax, "{% if 1 %}": ErrSyntax, "{{ ]": ErrSyntax,
 		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}":              ErrTooMuch,
 		"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}": ErrTooMuch,
@@ -68,7 +110,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(v.Template)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		_, err := render(source, Input{Messages: []Message{{"user", "Hi"}, {"assistant", "é"}}})
+		_, err := render(source, Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "é", Calls: json.RawMessage(`[{"id": "a", "n": 1.5e3}]`)}}, Tools: json.RawMessage(`[{"a": [0.1, -2, null, true]}]`)})
 		known := false
 		for _, one := range []error{ErrUnsupported, ErrSyntax, ErrTooMuch, ErrTemplate} {
 			known = known || errors.Is(err, one)

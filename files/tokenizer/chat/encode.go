@@ -13,7 +13,7 @@ var ErrControl = errors.New("control tokens in a message")
 
 // Encode returns the ids of a conversation, and none that a message smuggled in: its control tokens
 // are, in number and order, those of the same conversation with a plain word in place of each message
-// that is not empty. Control tokens are what the tokenizer calls special, the added tokens that the
+// that is not empty; and the strings of tools, and of calls of them, have none. Control tokens are what the tokenizer calls special, the added tokens that the
 // template writes around messages, and the ids of ends, which end a text. A conversation with others
 // is an error that wraps ErrControl; the remaining errors are those of Render and of the tokenizer.
 func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([]int32, error) {
@@ -36,6 +36,9 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 		added, special := coder.Added(id)
 		return special || slices.Contains(ends, id) || added && slices.Contains(frame, id)
 	}
+	if err := in.checkTools(coder, control); err != nil {
+		return nil, err
+	}
 	if slices.Equal(only(ids, control), only(frame, control)) {
 		return ids, nil
 	}
@@ -50,6 +53,22 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 		}
 	}
 	return nil, fmt.Errorf("%w: the template makes more of them, or fewer, of these messages than of plain words", ErrControl)
+}
+
+// checkTools refuses control tokens in tools, in calls of them, and in what names a call.
+func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bool) error {
+	check := func(text string) error {
+		ids, err := coder.Encode([]byte(text))
+		if err == nil && slices.ContainsFunc(ids, control) {
+			err = fmt.Errorf("%w: a tool, or a call of one, has %.100q", ErrControl, text)
+		}
+		return err
+	}
+	err := eachString(in.Tools, check)
+	for _, m := range in.Messages {
+		err = errors.Join(err, eachString(m.Calls, check), check(m.CallID), check(m.Name))
+	}
+	return err
 }
 
 func (t *Template) ids(coder *tokenizer.Tokenizer, in Input) ([]int32, error) {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -51,7 +52,17 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := Input{Messages: []Message{{"user", "Hi"}, {"user", test.content}}}
+		in := Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "user", Content: test.content}}}
+		if text, err := json.Marshal([]map[string]string{{"name": test.content}}); err != nil {
+			t.Fatal(err)
+		} else if direct := strings.HasPrefix(test.problem, "message") || strings.HasPrefix(test.problem, `"`); direct {
+			for _, m := range []Input{{Tools: text}, {Messages: []Message{{Role: "user", Calls: text}}}, {Messages: []Message{{Role: "user", Name: test.content}}}} {
+				m.Messages = append(m.Messages, Message{Role: "user", Content: "Hi"})
+				if _, err := tokens.Encode(coder, m, test.ends); !errors.Is(err, ErrControl) {
+					t.Errorf("%s, in tools: %v", name, err)
+				}
+			}
+		}
 		ids, err := tokens.Encode(coder, in, test.ends)
 		if test.problem != "" {
 			if !errors.Is(err, ErrControl) || !strings.Contains(err.Error(), test.problem) {

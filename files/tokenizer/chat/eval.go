@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -108,6 +109,12 @@ func (r *renderer) unary(e unary, s *scope) any {
 		return !truth(value)
 	}
 	n, isNumber := number(value)
+	if f, isFloat := value.(float64); isFloat {
+		if e.op == "-" {
+			return -f
+		}
+		return f
+	}
 	if !isNumber {
 		r.wrong("%s before a value of the type %s", e.op, typeName(value))
 	}
@@ -135,6 +142,11 @@ func (r *renderer) binary(e binary, s *scope) any {
 	if a, isNumber := number(left); isNumber {
 		if b, too := number(right); too {
 			return r.arithmetic(e.op, a, b)
+		}
+	}
+	if a, isNumber := r.real(left); isNumber {
+		if b, too := r.real(right); too {
+			return r.realArithmetic(e.op, a, b)
 		}
 	}
 	if e.op == "+" {
@@ -192,9 +204,73 @@ func (r *renderer) arithmetic(op string, a, b int64) any {
 			return rest
 		}
 		return quotient
+	case "/":
+		return r.realArithmetic(op, float64(a), float64(b))
+	case "**":
+		if b < 0 {
+			r.unsupported("** with a number below 0")
+		}
+		power := int64(1)
+		for range min(b, 64) { // by then it is beyond the limit, or it is 0 or 1
+			if power *= a; max(power, -power) > limit {
+				r.unsupported("numbers beyond %d", limit)
+			}
+		}
+		if a == -1 && b%2 != 0 {
+			power = -1
+		}
+		return power
 	}
 	r.unsupported("the operator %s", op)
 	return nil
+}
+
+// realArithmetic is that of Python's floats.
+func (r *renderer) realArithmetic(op string, a, b float64) any {
+	var result float64
+	switch op {
+	case "+":
+		result = a + b
+	case "-":
+		result = a - b
+	case "*":
+		result = a * b
+	case "/", "//", "%":
+		if b == 0 {
+			r.wrong("division by zero")
+		}
+		if result = a / b; op != "/" {
+			quotient, rest := floorDivision(a, b)
+			result = map[string]float64{"//": quotient, "%": rest}[op]
+		}
+	default:
+		r.unsupported("the operator %s with numbers that have a fraction", op)
+	}
+	if math.IsInf(result, 0) || math.IsNaN(result) {
+		r.unsupported("numbers that are not finite")
+	}
+	return result
+}
+
+// floorDivision is divmod of Python: the rest has the sign of b, also where it is 0.
+func floorDivision(a, b float64) (quotient, rest float64) {
+	rest = math.Mod(a, b)
+	quotient = (a - rest) / b
+	switch {
+	case rest == 0:
+		rest = math.Copysign(0, b)
+	case (b < 0) != (rest < 0):
+		rest += b
+		quotient--
+	}
+	if quotient == 0 {
+		return math.Copysign(0, a/b), rest
+	}
+	whole := math.Floor(quotient)
+	if quotient-whole > 0.5 {
+		whole++
+	}
+	return whole, rest
 }
 
 func (r *renderer) compare(op string, left, right any) bool {
@@ -211,13 +287,12 @@ func (r *renderer) compare(op string, left, right any) bool {
 	order, comparable := 0, false
 	if a, isNumber := number(left); isNumber {
 		if b, too := number(right); too {
-			comparable = true
-			switch {
-			case a < b:
-				order = -1
-			case a > b:
-				order = 1
-			}
+			order, comparable = cmp.Compare(a, b), true
+		}
+	}
+	if a, isNumber := r.real(left); isNumber && !comparable {
+		if b, too := r.real(right); too {
+			order, comparable = cmp.Compare(a, b), true
 		}
 	}
 	if a, isText := left.(string); isText {

@@ -183,7 +183,11 @@ func (p *parser) concat() (expression, error) {
 }
 
 func (p *parser) product() (expression, error) {
-	return p.chain(func() (expression, error) { return p.unary(true) }, operatorToken, "*", "/", "//", "%", "**")
+	return p.chain(p.power, operatorToken, "*", "/", "//", "%")
+}
+
+func (p *parser) power() (expression, error) {
+	return p.chain(func() (expression, error) { return p.unary(true) }, operatorToken, "**")
 }
 
 func (p *parser) unary(filters bool) (expression, error) {
@@ -232,6 +236,13 @@ func (p *parser) primary() (expression, error) {
 	case integerToken:
 		value, err := strconv.ParseInt(t.text, 10, 64)
 		return constant{value}, err
+	case floatToken:
+		value, err := strconv.ParseFloat(t.text, 64)
+		if err != nil {
+			p.at--
+			return nil, p.unsupported("the number " + t.text)
+		}
+		return constant{value}, nil
 	case operatorToken:
 		switch t.text {
 		case "(":
@@ -437,7 +448,7 @@ func (p *parser) test(of expression) (expression, error) {
 	case p.is(operatorToken, "("):
 		t.args, err = p.arguments()
 	case now.kind == nameToken && slices.Contains([]string{"else", "or", "and"}, now.text):
-	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken,
+	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken, now.kind == floatToken,
 		now.kind == operatorToken && (now.text == "[" || now.text == "{"):
 		var argument expression
 		if argument, err = p.primary(); err == nil {

@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -61,9 +63,10 @@ func (g given) text(at int) string {
 var pythonNames = map[string][]string{
 	"str":  strings.Fields("capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill"),
 	"list": strings.Fields("append clear copy count extend index insert pop remove reverse sort"), "tuple": {"count", "index"},
-	"dict": strings.Fields("clear copy fromkeys get items keys pop popitem setdefault update values"),
-	"int":  strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
-	"bool": strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
+	"dict":  strings.Fields("clear copy fromkeys get items keys pop popitem setdefault update values"),
+	"int":   strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
+	"float": strings.Fields("as_integer_ratio conjugate fromhex from_number hex imag is_integer real"),
+	"bool":  strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
 }
 
 // attribute is value.name.
@@ -87,7 +90,7 @@ func (r *renderer) attribute(of any, name string) any {
 		}
 	case *loop:
 		return r.loopField(v, name)
-	case nil, string, *list, int64, bool:
+	case nil, string, *list, int64, float64, bool:
 	default:
 		r.unsupported("the attribute %s of a value of the type %s", name, typeName(of))
 	}
@@ -315,11 +318,42 @@ func (r *renderer) filter(name string, of any, g given) any {
 		b := r.buffer()
 		r.json(b, of, layout{int(indent)}, 0)
 		return b.String()
+	case "int", "float", "abs", "round":
+		return r.numeric(name, of, g)
 	case "selectattr", "rejectattr", "map":
 		return r.attributes(name, of, g)
 	}
 	r.unsupported("the filter %s", name)
 	return nil
+}
+
+// numeric are the filters of numbers.
+func (r *renderer) numeric(name string, of any, g given) any {
+	g.upTo(1, "precision")
+	whole, isWhole := number(of)
+	value, isNumber := r.real(of)
+	precision, isPlace := g.get(0, "precision", int64(0)).(int64)
+	switch {
+	case !isNumber || len(g.names)+len(g.placed) > 0 && name != "round" || !isPlace || precision < 0 || precision > 16:
+		r.unsupported("%s of a value of the type %s with these arguments", g.what, typeName(of))
+	case name == "float":
+		return value
+	case name == "int" && !isWhole && math.Abs(value) > 1<<53:
+		r.unsupported("numbers beyond %d", int64(1)<<53)
+	case name == "int" && !isWhole:
+		return int64(value)
+	case name == "abs" && isWhole:
+		return max(whole, -whole)
+	case name == "abs":
+		return math.Abs(value)
+	case isWhole:
+		return whole
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'f', int(precision), 64), 64)
+	if err != nil {
+		r.unsupported("%s of this number", g.what)
+	}
+	return rounded
 }
 
 // attributes are the filters that look at one field of each item.
@@ -382,8 +416,10 @@ func (r *renderer) test(name string, of any, args []any) bool {
 		return of == (name == "true")
 	case "integer":
 		return kind == "int"
+	case "float":
+		return kind == "float"
 	case "number":
-		return kind == "int" || kind == "bool"
+		return kind == "int" || kind == "bool" || kind == "float"
 	case "iterable":
 		return isCounted || kind == "iterator"
 	case "sequence":

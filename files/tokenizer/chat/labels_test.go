@@ -71,7 +71,7 @@ func TestEncodeForTraining(t *testing.T) {
 // answer, one whose mark is within a token, and no messages.
 func TestEncodeForTrainingSaysWhatItCannotTell(t *testing.T) {
 	coder := labelled(t)
-	chat := []Message{{"user", "hi"}, {"assistant", "word"}, {"user", "and"}, {"assistant", "word"}}
+	chat := []Message{{Role: "user", Content: "hi"}, {Role: assistant, Content: "word"}, {Role: "user", Content: "and"}, {Role: assistant, Content: "word"}}
 	for name, test := range map[string]struct {
 		template string
 		messages []Message

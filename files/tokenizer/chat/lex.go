@@ -30,6 +30,7 @@ const (
 	nameToken
 	stringToken
 	integerToken
+	floatToken
 	operatorToken
 	endOfTemplate
 )
@@ -229,13 +230,49 @@ func (l *lexer) number() error {
 	for n < len(l.rest) && isDigit(l.rest[n]) {
 		n++
 	}
-	number, after := l.rest[:n], l.rest[n:]
-	fraction := len(after) > 1 && after[0] == '.' && isDigit(after[1])
-	if fraction || after != "" && isLetter(after[0]) || len(number) > 1 && number[0] == '0' || len(number) > 18 {
-		return fmt.Errorf("%w: line %d: a number that begins with %s: only whole decimal ones are read", ErrUnsupported, l.line, number)
+	whole := n
+	last := l.tokens[len(l.tokens)-1]
+	if field := last.kind == operatorToken && last.text == "."; !field {
+		n += fraction(l.rest[n:])
 	}
-	l.add(integerToken, l.skip(n))
+	number, after := l.rest[:n], l.rest[n:]
+	if after != "" && isLetter(after[0]) || n == whole && n > 1 && number[0] == '0' || n > 18 {
+		return fmt.Errorf("%w: line %d: a number that begins with %s: only decimal ones of up to 18 characters are read", ErrUnsupported, l.line, number)
+	}
+	kind := integerToken
+	if n > whole {
+		kind = floatToken
+	}
+	l.add(kind, l.skip(n))
 	return nil
+}
+
+// fraction returns the length of a fraction and an exponent, which may be left out.
+func fraction(text string) int {
+	n := 0
+	digits := func(from int) int {
+		to := from
+		for to < len(text) && isDigit(text[to]) {
+			to++
+		}
+		return to
+	}
+	if strings.HasPrefix(text, ".") {
+		if n = digits(1); n == 1 {
+			return 0
+		}
+	}
+	if n == len(text) || text[n]|0x20 != 'e' {
+		return n
+	}
+	from := n + 1
+	if from < len(text) && (text[from] == '+' || text[from] == '-') {
+		from++
+	}
+	if to := digits(from); to > from {
+		return to
+	}
+	return n
 }
 
 var operators = []string{"==", "!=", ">=", "<=", "//", "**", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ","}

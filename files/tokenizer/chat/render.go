@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,12 +27,19 @@ type Template struct {
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
+	// Calls are what an assistant asks of tools: a list of objects, as JSON; nil: nothing. Of a message
+	// with calls and no content the content is none, as in the conversations of OpenAI's API.
+	Calls json.RawMessage `json:"tool_calls,omitempty"`
+	// Of what a tool answers: the call that it answers, and the tool's name; empty: not said.
+	CallID string `json:"tool_call_id,omitempty"`
+	Name   string `json:"name,omitempty"`
 }
 
 // Input is what a template is computed over.
 type Input struct {
 	Messages            []Message
 	AddGenerationPrompt bool              // end where the model's answer begins
+	Tools               json.RawMessage   // what the assistant may use: a list of objects; nil: nothing
 	Tokens              map[string]string // bos_token, eos_token and others that the tokenizer names
 	Now                 time.Time         // what strftime_now says; zero: it is an error
 }
@@ -78,14 +86,11 @@ func (t *Template) render(in Input) (text string, marked []span, err error) {
 	}
 	messages := &list{}
 	for _, m := range in.Messages {
-		message := newDict()
-		message.set("role", checked(r, m.Role))
-		message.set("content", checked(r, m.Content))
-		messages.items = append(messages.items, message)
+		messages.items = append(messages.items, r.message(m))
 	}
 	top.values["messages"] = messages
 	top.values["add_generation_prompt"] = in.AddGenerationPrompt
-	top.values["tools"], top.values["documents"] = nil, nil
+	top.values["tools"], top.values["documents"] = r.list("tools", in.Tools), nil
 	r.out = r.buffer()
 	r.whole = r.out
 	if left := r.all(t.body, top); left != nil {

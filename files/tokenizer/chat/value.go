@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A value of a template is nil, a bool, an int64, a string, or one of these.
+// A value of a template is nil, a bool, an int64, a finite float64, a string, or one of these.
 type (
 	undefined struct{ what string }
 	list      struct {
@@ -61,6 +62,8 @@ func typeName(value any) string {
 		return "bool"
 	case int64:
 		return "int"
+	case float64:
+		return "float"
 	case string:
 		return "str"
 	case *list:
@@ -90,6 +93,8 @@ func truth(value any) bool {
 		return v
 	case int64:
 		return v != 0
+	case float64:
+		return v != 0
 	case string:
 		return v != ""
 	case *list:
@@ -118,6 +123,18 @@ func number(value any) (int64, bool) {
 	return 0, false
 }
 
+// real returns a value that is a number as one with a fraction.
+func (r *renderer) real(value any) (float64, bool) {
+	if f, isFloat := value.(float64); isFloat {
+		return f, true
+	}
+	n, isNumber := number(value)
+	if isNumber && (n > 1<<53 || n < -1<<53) {
+		r.unsupported("numbers beyond %d beside ones with a fraction", int64(1)<<53)
+	}
+	return float64(n), isNumber
+}
+
 // equal is == of Python.
 func (r *renderer) equal(a, b any, depth int) bool {
 	r.step(1)
@@ -125,7 +142,12 @@ func (r *renderer) equal(a, b any, depth int) bool {
 		r.tooMuch("values nested deeper than %d", maxNesting)
 	}
 	if x, isNumber := number(a); isNumber {
-		y, other := number(b)
+		if y, other := number(b); other {
+			return x == y
+		}
+	}
+	if x, isNumber := r.real(a); isNumber {
+		y, other := r.real(b)
 		return other && x == y
 	}
 	switch x := a.(type) {
@@ -247,6 +269,8 @@ func (r *renderer) repr(b *buffer, value any, depth int) {
 		b.add(map[bool]string{true: "True", false: "False"}[v])
 	case int64:
 		b.add(strconv.FormatInt(v, 10))
+	case float64:
+		b.add(floatText(v))
 	case string:
 		r.quote(b, v)
 	case *list:
@@ -277,6 +301,18 @@ func (r *renderer) repr(b *buffer, value any, depth int) {
 	default:
 		r.unsupported("showing a value of the type %s", typeName(value))
 	}
+}
+
+// floatText is repr of Python: the shortest text of the number, in scientific form from 1e16 on and below 1e-4.
+func floatText(v float64) string {
+	if abs := math.Abs(v); abs != 0 && (abs >= 1e16 || abs < 1e-4) {
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	}
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
 }
 
 // quote writes a string as repr of Python does.
@@ -336,6 +372,8 @@ func (r *renderer) json(b *buffer, value any, l layout, depth int) {
 		b.add(strconv.FormatBool(v))
 	case int64:
 		b.add(strconv.FormatInt(v, 10))
+	case float64:
+		b.add(floatText(v))
 	case string:
 		jsonString(b, v)
 	case *list:

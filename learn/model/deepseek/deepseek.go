@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model/experts"
+	"github.com/psyche-go/psyche/learn/model/recompute"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -22,7 +23,7 @@ type Options struct {
 	// multiplied with: F32 or BF16. The weights themselves and their gradients are F32,
 	// and so is what decides about experts.
 	Compute torch.DType
-	// Recompute is not supported.
+	// Recompute keeps only the input of each layer in Gradient, and computes the rest a second time.
 	Recompute bool
 }
 
@@ -66,9 +67,6 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 func (o Options) check() error {
 	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
 		return fmt.Errorf("deepseek: %w: to compute in %s, want f32 or bf16", ErrOption, o.Compute)
-	}
-	if o.Recompute {
-		return fmt.Errorf("deepseek: %w: activations cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
 	}
 	return nil
 }
@@ -214,11 +212,42 @@ func (m *DeepSeek) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 // The loss that balances the experts adds to the gradients, not to the value.
 func (m *DeepSeek) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
 	x, balance := m.hidden(s, ids)
-	loss := x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
+	loss := m.crossEntropy(x, targets)
 	if balance != nil {
 		loss = loss.Add(balance.Sub(balance.Detach()))
 	}
 	return loss
+}
+
+// crossEntropy is the mean loss of what hidden gives.
+func (m *DeepSeek) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
+	return x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
+}
+
+// Gradient is Loss, and adds share times its gradient to those of the parameters.
+func (m *DeepSeek) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
+	if !m.options.Recompute {
+		loss := m.Loss(s, ids, targets)
+		loss.MulScalar(share).Backward()
+		return loss
+	}
+	m.checkLength(ids.Dim(1))
+	cos, sin := m.rotations(s, 0, ids.Dim(1))
+	return recompute.Gradient(s, recompute.Network{
+		Embed:  func() *torch.Tensor { return m.embedding.Embed(ids, m.options.Compute) },
+		Layers: len(m.blocks),
+		Layer: func(s *torch.Scope, i int, x *torch.Tensor) (y, balance *torch.Tensor) {
+			return m.layer(s, &m.blocks[i], x, cos, sin)
+		},
+		Loss: func(x *torch.Tensor) *torch.Tensor {
+			return m.crossEntropy(x.RMSNorm(m.norm, m.config.RMSNormEps), targets)
+		},
+	}, share)
+}
+
+// layer computes a layer, and the loss that balances its experts.
+func (m *DeepSeek) layer(s *torch.Scope, b *block, x, cos, sin *torch.Tensor) (y, balance *torch.Tensor) {
+	return m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
 }
 
 // hidden is the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that
@@ -230,8 +259,7 @@ func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
 		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
-			b := &m.blocks[i]
-			y, unequal := m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
+			y, unequal := m.layer(s, &m.blocks[i], x, cos, sin)
 			if x = s.Lift(y); unequal != nil {
 				if balance != nil {
 					unequal = balance.Add(unequal)

@@ -113,9 +113,23 @@ func TestBF16(t *testing.T) {
 func TestOptionsThatAreNotSupported(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v2-lite")
-	for _, o := range []deepseek.Options{{Recompute: true}, {Compute: torch.F64}} {
-		if _, err := deepseek.New(t.Context(), e, v.config, o, v.Weights); !errors.Is(err, deepseek.ErrOption) {
-			t.Errorf("%+v: error %v", o, err)
+	if _, err := deepseek.New(t.Context(), e, v.config, deepseek.Options{Compute: torch.F64}, v.Weights); !errors.Is(err, deepseek.ErrOption) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRecomputeIsTheSame wants the losses and gradients of layers that are computed twice to be those of layers
+// that are kept, those of the loss that balances experts among them.
+func TestRecomputeIsTheSame(t *testing.T) {
+	e := torchtest.Engine(t)
+	for _, name := range cases {
+		v := readVectors(t, name)
+		kept, again := newModel(t, e, v, deepseek.Options{}), newModel(t, e, v, deepseek.Options{Recompute: true})
+		if off := modeltest.GradientsDiffer(t, e, kept, again, v.Vectors); off > 1e-6 {
+			t.Errorf("%s: differs by %.1e", name, off)
+		}
+		if less, all := deepseek.Activations(v.config, true), deepseek.Activations(v.config, false); less >= all {
+			t.Errorf("%s: %d numbers are kept, %d without recompute", name, less, all)
 		}
 	}
 }

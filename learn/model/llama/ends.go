@@ -3,8 +3,10 @@ package llama
 import "github.com/psyche-go/psyche/learn/torch"
 
 // embed is the residual stream of ids i64 [B,T] before the first layer.
-func (m *Llama) embed(ids *torch.Tensor) *torch.Tensor {
-	x := m.embedding.Embed(ids, m.options.Compute)
+func (m *Llama) embed(ids *torch.Tensor) *torch.Tensor { return m.embedIn(ids, m.options.Compute) }
+
+func (m *Llama) embedIn(ids *torch.Tensor, dtype torch.DType) *torch.Tensor {
+	x := m.embedding.Embed(ids, dtype)
 	if scale := m.config.Scales.Embedding; scale != 1 {
 		x = x.MulScalar(scale)
 	}

@@ -143,7 +143,7 @@ func (m *Llama) add(x, half, after *torch.Tensor) *torch.Tensor {
 func (m *Llama) attentionBlock(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
 	if b.fusedAttention && !b.slides(x.Dim(1)) {
 		c, r := m.config, at.of(b.layer)
-		return x.AttentionBlock(b.attention, r.cos, r.sin, int64(c.HeadDim), c.Scales.Score, c.RMSNormEps, m.options.Recompute)
+		return x.AttentionBlock(b.attention, r.cos, r.sin, int64(c.HeadDim), c.Scales.Score, c.RMSNormEps, m.halvesAgain())
 	}
 	return m.add(x, m.attention(s, b, x, at), b.extra.afterAttention)
 }
@@ -183,9 +183,9 @@ func (m *Llama) output(b *block, mixed *torch.Tensor) *torch.Tensor {
 }
 
 // feedForwardBlock adds the feed-forward layer to x.
-func (m *Llama) feedForwardBlock(s *torch.Scope, b *block, x *torch.Tensor, recompute bool) *torch.Tensor {
+func (m *Llama) feedForwardBlock(s *torch.Scope, b *block, x *torch.Tensor) *torch.Tensor {
 	if b.fusedFeed {
-		return x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, m.config.RMSNormEps, recompute)
+		return x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, m.config.RMSNormEps, m.halvesAgain())
 	}
 	return m.add(x, m.feedForward(s, b, x), b.extra.afterFeed)
 }

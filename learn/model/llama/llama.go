@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/recompute"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -49,7 +50,8 @@ type Options struct {
 	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
 	// Recompute keeps only the input of each half layer for the backward pass and
-	// computes the rest a second time (Chen et al., arXiv 1604.06174). Only for what is as in Llama.
+	// computes the rest a second time (Chen et al., arXiv 1604.06174). Of models that are not in all as
+	// Llama it is the input of each layer that Gradient keeps.
 	Recompute bool
 }
 
@@ -96,9 +98,6 @@ func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Lla
 }
 
 func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
-	if why := c.notLlama(); o.Recompute && why != "" {
-		return nil, fmt.Errorf("llama: %w: activations of layers with %s cannot be computed twice to save memory; use smaller micro-batches", ErrOption, why)
-	}
 	m := &Llama{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
 		source := open(s)
@@ -199,24 +198,51 @@ func (m *Llama) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
 	return m.crossEntropy(m.hidden(s, ids), targets.Reshape(-1))
 }
 
-// hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
-func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+// Gradient is Loss, and adds share times its gradient to those of the parameters.
+func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
+	if !m.options.Recompute || m.halvesAgain() {
+		loss := m.Loss(s, ids, targets)
+		loss.MulScalar(share).Backward()
+		return loss
+	}
+	at := m.positions(s, ids)
+	return recompute.Gradient(s, recompute.Network{
+		Embed:  func() *torch.Tensor { return m.embed(ids) },
+		Layers: len(m.blocks),
+		Layer: func(s *torch.Scope, i int, x *torch.Tensor) (*torch.Tensor, *torch.Tensor) {
+			b := &m.blocks[i]
+			return m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at)), nil
+		},
+		Loss: func(x *torch.Tensor) *torch.Tensor { return m.crossEntropy(m.scaledHidden(x), targets.Reshape(-1)) },
+	}, share)
+}
+
+// halvesAgain says whether it is each half of a layer that is computed again, not a whole one.
+func (m *Llama) halvesAgain() bool { return m.options.Recompute && m.config.notLlama() == "" }
+
+// positions are those of all tokens of ids [B,T].
+func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 	positions := ids.Dim(1)
 	if positions > int64(m.config.MaxPositionEmbeddings) {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			positions, m.config.MaxPositionEmbeddings)})
 	}
-	at := m.rotations(s, 0, positions)
+	return m.rotations(s, 0, positions)
+}
+
+// hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
+func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+	at := m.positions(s, ids)
 	x := m.embed(ids)
 	for i := range m.blocks {
 		b := &m.blocks[i]
 		if b.fusedAttention && b.fusedFeed {
 			x = m.attentionBlock(s, b, x, at)
-			x = m.feedForwardBlock(s, b, x, m.options.Recompute)
+			x = m.feedForwardBlock(s, b, x)
 			continue
 		}
 		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
-			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at), m.options.Recompute))
+			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at)))
 			return nil
 		})
 	}

@@ -2,7 +2,6 @@ package llama_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -33,7 +32,12 @@ func readVectors(t *testing.T, name string) vectors {
 // newModel makes the model of the vectors, which is closed when the test ends.
 func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
 	t.Helper()
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	return newModelIn(t, e, v, llama.Options{})
+}
+
+func newModelIn(t *testing.T, e *torch.Engine, v vectors, o llama.Options) *llama.Llama {
+	t.Helper()
+	m, err := llama.New(t.Context(), e, v.config, o, v.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,13 +201,27 @@ func TestTooManyTokens(t *testing.T) {
 	}
 }
 
-// TestRecomputeThatIsRefused wants no promise of less memory where none is saved.
-func TestRecomputeThatIsRefused(t *testing.T) {
+// TestRecomputeIsTheSame wants the losses and gradients of layers, or of their halves, that are computed twice to
+// be those of layers that are kept.
+func TestRecomputeIsTheSame(t *testing.T) {
 	e := torchtest.Engine(t)
-	for _, name := range []string{"biases", "attention_bias", "qwen2", "qwen3", "mixtral", "olmo2", "gemma3", "phi3", "granite", "smollm3", "mistral_window"} {
+	names := append([]string{"gqa", "tied", "mha", "long", "biases", "attention_bias", "mistral", "qwen2", "qwen2_tied"}, variants...)
+	for _, name := range names {
 		v := readVectors(t, name)
-		if _, err := llama.New(t.Context(), e, v.config, llama.Options{Recompute: true}, v.Weights); !errors.Is(err, llama.ErrOption) {
-			t.Errorf("%s: %v", name, err)
+		for _, compute := range []torch.DType{torch.F32, torch.BF16} {
+			kept, again := newModelIn(t, e, v, llama.Options{Compute: compute}), newModelIn(t, e, v, llama.Options{Compute: compute, Recompute: true})
+			limit := 1e-6
+			if compute == torch.BF16 {
+				limit = 1e-2
+			}
+			off := modeltest.GradientsDiffer(t, e, kept, again, v.Vectors)
+			t.Logf("%s: %.1e", name, off)
+			if off > limit {
+				t.Errorf("%s in %s: differs by %.1e", name, compute, off)
+			}
+		}
+		if less, all := llama.Activations(v.config, true), llama.Activations(v.config, false); less >= all && v.config.NumHiddenLayers > 2 {
+			t.Errorf("%s: %d numbers are kept, %d without recompute", name, less, all)
 		}
 	}
 }

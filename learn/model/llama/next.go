@@ -76,5 +76,5 @@ func (m *Llama) nextLayer(s *torch.Scope, layer int, x *torch.Tensor, at turned,
 		return m.attend(s, b, q.Narrow(1, first, count), kept[0], kept[1])
 	})
 	x = m.add(x, m.output(b, mixed), b.extra.afterAttention)
-	return m.feedForwardBlock(s, b, x, false)
+	return m.feedForwardBlock(s, b, x)
 }

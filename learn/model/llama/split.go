@@ -99,6 +99,11 @@ func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 		own.gate = part(name("mlp.gate_proj.weight"), b.gate, 0)
 		own.up = part(name("mlp.up_proj.weight"), b.up, 0)
 		own.down = part(name("mlp.down_proj.weight"), b.down, 1)
+		if m.config.Biases.QueryKeyValue {
+			own.bias.query = part(name("self_attn.q_proj.bias"), b.bias.query, 0)
+			own.bias.key = part(name("self_attn.k_proj.bias"), b.bias.key, 0)
+			own.bias.value = part(name("self_attn.v_proj.bias"), b.bias.value, 0)
+		}
 		if m.config.Norms.Heads {
 			own.extra.query, own.extra.key = whole(name(queryNorm), b.extra.query), whole(name(keyNorm), b.extra.key)
 		}
@@ -141,10 +146,15 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 
 // whole names what of the model cannot be divided; empty: nothing.
 func (c Config) whole() string {
-	plain := Scales{Embedding: 1, Score: c.Scales.Score, Residual: 1, Logits: 1}
-	c.Norms.Heads = false
-	if why := c.notLlama(); why != "" || c.Scales == plain {
-		return why
+	switch {
+	case c.Norms.All, c.Norms.After:
+		return "norms of what all engines compute together"
+	case c.Biases.Output, c.Biases.FeedForward:
+		return "biases of sums, or of the feed-forward layer"
+	case c.Experts.Count > 0:
+		return "experts"
+	case c.Packed:
+		return "packed matrices"
 	}
-	return "scales that Llama has not"
+	return ""
 }

@@ -35,8 +35,7 @@ func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, token
 	defer func() { err = errors.Join(err, a.free(context.WithoutCancel(ctx))) }()
 
 	err = p.first().Do(ctx, false, func(s *torch.Scope) error {
-		rows := p.shards[0].model.embedding.Embed(s.FromInt32s(ids, batch, tokens), p.whole.options.Compute)
-		copy(a.stream, rows.CopyFloat32s())
+		copy(a.stream, p.shards[0].model.embed(s.FromInt32s(ids, batch, tokens)).CopyFloat32s())
 		return nil
 	})
 	if err != nil {
@@ -56,7 +55,7 @@ func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, token
 		}
 	}
 	return loss, p.first().Do(ctx, true, func(s *torch.Scope) error {
-		rows := p.shards[0].model.embedding.Embed(s.FromInt32s(ids, batch, tokens), torch.F32)
+		rows := p.shards[0].model.embedIn(s.FromInt32s(ids, batch, tokens), torch.F32)
 		rows.Mul(s.FromFloat32s(a.slope, a.shape...)).Sum().Backward()
 		return nil
 	})
@@ -76,6 +75,9 @@ func (a *pass) forward(ctx context.Context, h int) error {
 		} else {
 			out = s.model.feedForward(scope, &s.model.blocks[h/2], x)
 		}
+		if scale := s.model.config.Scales.Residual; scale != 1 {
+			out = out.MulScalar(scale)
+		}
 		out = out.To(torch.F32).Contiguous()
 		parts[i] = out.Float32s()
 		a.halves[h][i] = half{scope.Keep(in), scope.Keep(out)}
@@ -92,8 +94,7 @@ func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss f
 	err = a.split.first().Do(ctx, true, func(s *torch.Scope) error {
 		m := a.split.shards[0].model
 		in := s.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
-		x := in.To(m.options.Compute).RMSNorm(m.norm, m.config.RMSNormEps).Reshape(-1, a.shape[2])
-		l := x.LinearCrossEntropy(m.head, s.FromInt32s(targets, int64(len(targets))))
+		l := m.crossEntropy(m.scaledHidden(in.To(m.options.Compute)), s.FromInt32s(targets, int64(len(targets))))
 		loss = l.Item()
 		l.MulScalar(share).Backward()
 		a.slope = in.Grad().Contiguous().CopyFloat32s()
@@ -179,7 +180,7 @@ func (p piece) add(grad []float32, shape []int64, sum []float32) {
 	if p.whole || p.dim == 0 {
 		first := int64(0)
 		if !p.whole {
-			first = p.first * shape[1]
+			first = p.first * int64(len(grad)) / shape[0]
 		}
 		for i, g := range grad {
 			sum[first+int64(i)] += g

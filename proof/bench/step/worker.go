@@ -91,9 +91,7 @@ func work(arguments []string) (err error) {
 	for input.Scan() {
 		begin, cpu, loss := time.Now(), processorTime(), 0.0
 		err := engine.Do(ctx, true, func(s *torch.Scope) error {
-			l := network.Loss(s, s.FromInt32s(ids, *batch, *tokens), s.FromInt32s(targets, *batch, *tokens))
-			l.Backward()
-			loss = l.Item()
+			loss = network.Gradient(s, s.FromInt32s(ids, *batch, *tokens), s.FromInt32s(targets, *batch, *tokens), 1).Item()
 			for _, p := range network.Parameters() {
 				p.Tensor.ClearGrad()
 			}

@@ -1,0 +1,107 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/strictjson"
+)
+
+// maxTools bounds the tools of a request, and the calls of a message.
+const maxTools = 1 << 10
+
+// objects calls each with the objects of a list, in their order.
+func objects(name string, raw json.RawMessage, each func(at string, raw json.RawMessage) *problem) *problem {
+	var all []json.RawMessage
+	if problem := read(name, raw, &all, "a list of objects"); problem != nil {
+		return problem
+	}
+	if len(all) > maxTools {
+		return invalid(name, "invalid_value", "%s has %d, at most %d are taken", name, len(all), maxTools)
+	}
+	for i, one := range all {
+		if problem := each(fmt.Sprintf("%s[%d]", name, i), one); problem != nil {
+			return problem
+		}
+	}
+	return nil
+}
+
+// tools are given to the template as they are.
+func tools(r *request, name string, raw json.RawMessage) *problem {
+	return objects(name, raw, func(at string, one json.RawMessage) *problem {
+		r.tools = raw
+		return object(one, at, func(string, json.RawMessage) *problem { return nil })
+	})
+}
+
+func toolChoice(r *request, name string, raw json.RawMessage) *problem {
+	if problem := only(`"none"`, `"auto"`)(r, name, raw); problem != nil {
+		return problem
+	}
+	return read(name, raw, &r.toolChoice, "a string")
+}
+
+// toolCalls reads the calls of a message. Their arguments come as JSON within a string, and templates
+// take the object that it is of.
+func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
+	var calls []json.RawMessage
+	wrong := objects(at, raw, func(at string, one json.RawMessage) *problem {
+		call, wrong := changed(one, at, "function", func(at string, raw json.RawMessage) (json.RawMessage, *problem) {
+			return changed(raw, at, "arguments", opened)
+		})
+		calls = append(calls, call)
+		return wrong
+	})
+	if wrong != nil || len(calls) == 0 {
+		return wrong
+	}
+	*to = joined('[', calls, ']')
+	return nil
+}
+
+// changed is an object in which change has changed the field of a name.
+func changed(raw json.RawMessage, at, name string, change func(at string, raw json.RawMessage) (json.RawMessage, *problem)) (json.RawMessage, *problem) {
+	var parts []json.RawMessage
+	wrong := object(raw, at, func(key string, value json.RawMessage) (wrong *problem) {
+		if key == name {
+			if value, wrong = change(at+"."+key, value); wrong != nil {
+				return wrong
+			}
+		}
+		quoted, err := json.Marshal(key)
+		if err != nil {
+			return failed(err)
+		}
+		parts = append(parts, slices.Concat(quoted, []byte(":"), value))
+		return nil
+	})
+	return joined('{', parts, '}'), wrong
+}
+
+// opened is the object of arguments, which may be within a string.
+func opened(at string, raw json.RawMessage) (json.RawMessage, *problem) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = json.RawMessage(text)
+	}
+	var fields map[string]json.RawMessage
+	if err := errors.Join(strictjson.CheckEscapes(raw), json.Unmarshal(raw, &fields)); err != nil || fields == nil {
+		return nil, invalid(at, "invalid_value", "%s are %.60s: want an object, as JSON in a string", at, raw)
+	}
+	return raw, nil
+}
+
+// joined writes values between brackets, with commas between them.
+func joined(open byte, values []json.RawMessage, end byte) json.RawMessage {
+	out := []byte{open}
+	for i, value := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, value...)
+	}
+	return append(out, end)
+}

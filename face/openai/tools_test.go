@@ -1,0 +1,62 @@
+package openai
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+const weather = `{"type":"function","function":{"name":"weather","parameters":{"b":0.5,"a":null}}}`
+
+// talk is a request with tools, and with what is between the brackets of one of its messages.
+func talk(message string) []byte {
+	return fmt.Appendf(nil, `{"model":"toy","tools":[%s],"tool_choice":"none","messages":[{"role":"user","content":"Hi"},{%s}]}`, weather, message)
+}
+
+// TestTools gives templates what they see of tools and of calls: the objects themselves, and their fields in the order
+// in which they came.
+func TestTools(t *testing.T) {
+	r, wrong := decode(talk(`"role":"assistant","content":null,"tool_calls":[{"type":"function","id":"c","function":{"name":"weather","arguments":"{\"z\": 1, \"a\": {\"n\": 2.5}}"}}]`), true)
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	if string(r.tools) != "["+weather+"]" {
+		t.Errorf("tools %s", r.tools)
+	}
+	template, err := chat.Parse("{{ tools | tojson }}{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls else '' }}{{ m.tool_call_id }}{% endfor %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := template.Render(chat.Input{Messages: r.messages, Tools: r.tools})
+	want := `[{"type": "function", "function": {"name": "weather", "parameters": {"b": 0.5, "a": null}}}]HiNone[{"type": "function", "id": "c", "function": {"name": "weather", "arguments": {"z": 1, "a": {"n": 2.5}}}}]`
+	if diff := cmp.Diff(want, text); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if r, wrong = decode(talk(`"role":"tool","content":"12","tool_call_id":"c","name":"weather"`), true); wrong != nil {
+		t.Fatal(wrong)
+	}
+	if diff := cmp.Diff(chat.Message{Role: "tool", Content: "12", CallID: "c", Name: "weather"}, r.messages[1]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestToolsThatAreRefused(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"model":"toy","tools":[` + weather + `],"messages":[{"role":"user","content":"Hi"}]}`:                      "tools",
+		`{"model":"toy","tools":[` + weather + `],"tool_choice":"auto","messages":[{"role":"user","content":"Hi"}]}`: "tools",
+		`{"model":"toy","tools":[1],"messages":[{"role":"user","content":"Hi"}]}`:                                    "tools[0]",
+		`{"model":"toy","tool_choice":"required","messages":[{"role":"user","content":"Hi"}]}`:                       "tool_choice",
+		string(talk(`"role":"assistant"`)):                                                                 "messages[1].content",
+		string(talk(`"role":"assistant","tool_calls":[]`)):                                                 "messages[1].content",
+		string(talk(`"role":"assistant","tool_calls":[{"function":{"arguments":"[1]"}}]`)):                 "messages[1].tool_calls[0].function.arguments",
+		string(talk(`"role":"assistant","tool_calls":[{"function":{"arguments":"{\"a\":\"\\ud800\"}"}}]`)): "messages[1].tool_calls[0].function.arguments",
+		string(talk(`"role":"assistant","tool_calls":[{"function":"f"}]`)):                                 "messages[1].tool_calls[0].function",
+	} {
+		if _, wrong := decode([]byte(body), true); wrong == nil || wrong.param != want {
+			t.Errorf("%s: %+v, want %s", body, wrong, want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package arrowfile
+
+import (
+	"fmt"
+	"sort"
+)
+
+// maxParts bounds the parts of a dictionary.
+const maxParts = 1 << 16
+
+// dictionary is where the values of a column are that has places in it. It comes in parts, of
+// which only the places in the file are noted until the column is asked for.
+type dictionary struct {
+	id     int64
+	values Field
+	parts  []int64 // where their messages begin
+	read   categories
+	left   int64 // bytes that may still be read
+}
+
+// categories are the values of a dictionary.
+type categories struct {
+	columns []*Column
+	ends    []int // of each, counted over all
+}
+
+// addDictionaries finds the dictionaries of fields.
+func (f *File) addDictionaries(fields []Field) {
+	for _, field := range fields {
+		if field.dictionary != nil {
+			f.dictionaries = append(f.dictionaries, field.dictionary)
+		} else {
+			f.addDictionaries(field.Fields)
+		}
+	}
+}
+
+// note notes a part of a dictionary: the next one of it, or the first of one that takes its place.
+func (f *File) note(m message) error {
+	id, err := m.head.number(0, 8, 0)
+	if err != nil {
+		return err
+	}
+	more, err := m.head.number(2, 1, 0)
+	if err != nil {
+		return err
+	}
+	for _, d := range f.dictionaries {
+		if d.id != id {
+			continue
+		}
+		if more == 0 {
+			d.parts, d.read, d.left = nil, categories{}, maxColumn
+		}
+		if len(d.parts) >= maxParts {
+			return fmt.Errorf("%w: a dictionary comes in more than %d parts; write it whole", ErrInvalid, maxParts)
+		}
+		d.parts = append(d.parts, m.at)
+	}
+	return nil
+}
+
+// categories reads the parts of a dictionary that were noted and are not read yet.
+func (f *File) categories(d *dictionary) (categories, error) {
+	for _, at := range d.parts[len(d.read.columns):] {
+		column, err := f.part(d, at)
+		if err != nil {
+			return categories{}, fmt.Errorf("its dictionary: %w", err)
+		}
+		end := column.Length
+		if before := len(d.read.ends); before > 0 {
+			end += d.read.ends[before-1]
+		}
+		d.read.columns, d.read.ends = append(d.read.columns, column), append(d.read.ends, end)
+	}
+	return d.read, nil
+}
+
+// part reads a part of a dictionary: a batch of one column.
+func (f *File) part(d *dictionary, at int64) (*Column, error) {
+	m, err := f.messageAt(at)
+	if err != nil {
+		return nil, err
+	}
+	about, found, err := m.head.table(1)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: it has no values", ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := f.batch(m, about)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{batch: b, left: d.left}
+	column, err := w.read(d.values)
+	d.left = w.left
+	return column, err
+}
+
+// At returns the column that has the value of a row, and its row there: of a column of places
+// in a dictionary another one. The row is not missing, but what it refers to may be.
+func (c *Column) At(row int) (*Column, int, error) {
+	if c.Field.dictionary == nil {
+		return c, row, nil
+	}
+	place, ends := c.Int(row), c.categories.ends
+	if len(ends) == 0 || place < 0 || place >= int64(ends[len(ends)-1]) {
+		return nil, 0, fmt.Errorf("%w: a value is of category %d, which its dictionary does not have", ErrInvalid, place)
+	}
+	of := sort.SearchInts(ends, int(place)+1)
+	if of > 0 {
+		place -= int64(ends[of-1])
+	}
+	return c.categories.columns[of], int(place), nil
+}

@@ -1,0 +1,155 @@
+package parquetfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// deltas are the numbers of 32 bits of a run of DELTA_BINARY_PACKED, one after the other.
+// (https://parquet.apache.org/docs/file-format/data-pages/encodings/#delta-encoding-delta_binary_packed--5)
+type deltas struct {
+	left   int    // numbers that were not read
+	behind []byte // what was not read; after the last number what is behind the run
+
+	parts, size int // of a block: its parts, and the numbers of each
+	number      int32
+	begun       bool
+	least       int32  // what is added to each difference of the block
+	widths      []byte // of the parts of the block that are to come
+	part        []byte // differences of the part, of which each has width bits
+	width, at   int    // at: of the next difference
+}
+
+var errDeltas = errors.New("its deltas are damaged")
+
+// deltasOf reads the head of a run that has most numbers at most.
+func deltasOf(data []byte, most int) (*deltas, error) {
+	var heads [3]uint64
+	for i := range heads {
+		value, n := binary.Uvarint(data)
+		if n <= 0 {
+			return nil, errShort
+		}
+		heads[i], data = value, data[n:]
+	}
+	first, n := binary.Varint(data)
+	if n <= 0 {
+		return nil, errShort
+	}
+	block, parts, count := heads[0], heads[1], heads[2]
+	if count > uint64(most) {
+		return nil, tooMany(most)
+	}
+	if block == 0 || block > 1<<16 || block%128 != 0 || parts == 0 || parts > block || block/parts%32 != 0 {
+		return nil, errDeltas
+	}
+	return &deltas{left: int(count), behind: data[n:], parts: int(parts), size: int(block / parts), number: int32(first)}, nil
+}
+
+// next returns the next number; there has to be one left.
+func (d *deltas) next() (int32, error) {
+	d.left--
+	if !d.begun { // the head has the first
+		d.begun = true
+		return d.number, nil
+	}
+	if d.at == 0 {
+		if err := d.begin(); err != nil {
+			return 0, err
+		}
+	}
+	var difference uint64 // of the up to five bytes that it is in
+	bit := d.at * d.width
+	for i := (bit + d.width - 1) / 8; d.width > 0 && i >= bit/8; i-- {
+		difference = difference<<8 | uint64(d.part[i])
+	}
+	difference = difference >> (bit % 8) & (1<<d.width - 1)
+	d.number += d.least + int32(difference)
+	d.at = (d.at + 1) % d.size
+	return d.number, nil
+}
+
+// begin begins a part, and a block if it is the first of one.
+func (d *deltas) begin() error {
+	if len(d.widths) == 0 {
+		least, n := binary.Varint(d.behind)
+		if n <= 0 || len(d.behind)-n < d.parts {
+			return errShort
+		}
+		d.least, d.widths, d.behind = int32(least), d.behind[n:n+d.parts], d.behind[n+d.parts:]
+	}
+	d.width, d.widths = int(d.widths[0]), d.widths[1:]
+	if d.width > 32 {
+		return errDeltas
+	}
+	length := d.size / 8 * d.width
+	if length > len(d.behind) {
+		return errShort
+	}
+	d.part, d.behind = d.behind[:length], d.behind[length:]
+	return nil
+}
+
+// checkLengths reports whether texts whose lengths are before them are within the page.
+func checkLengths(data []byte, values int) error {
+	lengths, err := deltasOf(data, values)
+	if err != nil {
+		return err
+	}
+	var all int64
+	for lengths.left > 0 {
+		length, err := lengths.next()
+		if err != nil {
+			return err
+		}
+		if all += int64(length); length < 0 || all > int64(len(data)) {
+			return errDeltas
+		}
+	}
+	if all > int64(len(lengths.behind)) {
+		return errShort
+	}
+	return nil
+}
+
+// checkShared reports whether texts of which each shares the beginning of the one before have
+// no more bytes than a page can have.
+func checkShared(data []byte, values int) error {
+	shared, err := deltasOf(data, values)
+	if err != nil {
+		return err
+	}
+	ahead := *shared
+	for ahead.left > 0 {
+		if _, err := ahead.next(); err != nil {
+			return err
+		}
+	}
+	own, err := deltasOf(ahead.behind, values)
+	if err != nil {
+		return err
+	}
+	if own.left != shared.left {
+		return errDeltas
+	}
+	var before, all, stored int64
+	for own.left > 0 {
+		same, sameErr := shared.next()
+		more, moreErr := own.next()
+		if err := errors.Join(sameErr, moreErr); err != nil {
+			return err
+		}
+		if same < 0 || more < 0 || int64(same) > before {
+			return errDeltas
+		}
+		before = int64(same) + int64(more)
+		if all, stored = all+before, stored+int64(more); all > maxPage {
+			return fmt.Errorf("its texts have more than %d bytes; write smaller pages", maxPage)
+		}
+	}
+	if stored != int64(len(own.behind)) { // the decoder counts from the end
+		return errDeltas
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// message is what a template sees of a message.
+func (r *renderer) message(m Message) *dict {
+	d := newDict()
+	d.set("role", checked(r, m.Role))
+	d.set("content", checked(r, m.Content))
+	if len(m.Calls) > 0 {
+		if m.Content == "" {
+			d.set("content", nil)
+		}
+		d.set("tool_calls", r.list("tool_calls", m.Calls))
+	}
+	if m.CallID != "" {
+		d.set("tool_call_id", checked(r, m.CallID))
+	}
+	if m.Name != "" {
+		d.set("name", checked(r, m.Name))
+	}
+	return d
+}
+
+// list is a list that is given as JSON, or nil for nothing.
+func (r *renderer) list(name string, raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	r.spend(len(raw))
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	value, err := r.decoded(decoder, 0)
+	if _, after := decoder.Token(); err == nil && !errors.Is(after, io.EOF) {
+		err = errors.New("something follows")
+	}
+	if _, isList := value.(*list); err != nil || !isList {
+		r.wrong("%s is no list in JSON (%v)", name, err)
+	}
+	return value
+}
+
+// decoded is the next value of a decoder. Objects keep the order of their keys.
+func (r *renderer) decoded(decoder *json.Decoder, depth int) (any, error) {
+	r.step(1)
+	if depth > maxNesting {
+		r.tooMuch("values nested deeper than %d", maxNesting)
+	}
+	token, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case string:
+		return checked(r, v), nil
+	case json.Number:
+		return r.number(v.String())
+	case json.Delim:
+		if v == '[' {
+			return r.decodedList(decoder, depth)
+		}
+		return r.decodedDict(decoder, depth)
+	}
+	return token, nil // nil, true or false
+}
+
+func (r *renderer) decodedList(decoder *json.Decoder, depth int) (any, error) {
+	all := &list{}
+	for decoder.More() {
+		item, err := r.decoded(decoder, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all.items = append(all.items, item)
+	}
+	_, err := decoder.Token()
+	return all, err
+}
+
+func (r *renderer) decodedDict(decoder *json.Decoder, depth int) (any, error) {
+	all := newDict()
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		value, err := r.decoded(decoder, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all.set(checked(r, key.(string)), value) // an object has no other keys
+	}
+	_, err := decoder.Token()
+	return all, err
+}
+
+// number is a number of JSON as Python reads it.
+func (r *renderer) number(text string) (any, error) {
+	if strings.ContainsAny(text, ".eE") {
+		value, err := strconv.ParseFloat(text, 64)
+		return value, err
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	return value, err
+}
+
+// eachString calls yield with every string of a JSON text, keys too.
+func eachString(raw json.RawMessage, yield func(text string) error) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(raw)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if text, isText := token.(string); isText && err == nil {
+			err = yield(text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

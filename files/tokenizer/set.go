@@ -1,0 +1,146 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxSets bounds how deep sets may be within sets.
+const maxSets = 8
+
+// set reads a bracketed set of characters. What the other syntax does not have, sets within
+// sets and what two of them have in common, becomes a choice of sets and look-aheads.
+func (t *translator) set() error {
+	read, err := t.readSet(0)
+	if err != nil {
+		return err
+	}
+	expression, err := read.expression()
+	t.write(expression)
+	return err
+}
+
+// charSet is a set of characters: what all of its operands have in common.
+type charSet struct {
+	negated  bool
+	operands []operand
+}
+
+// operand is the characters of a body, as between brackets, and those of expressions.
+type operand struct {
+	body        string
+	expressions []string
+}
+
+func (o operand) expression() (string, error) {
+	all := o.expressions
+	if o.body != "" {
+		all = append([]string{"[" + o.body + "]"}, all...)
+	}
+	switch len(all) {
+	case 0:
+		return "", errors.New("a set without characters")
+	case 1:
+		return all[0], nil
+	}
+	return "(?:" + strings.Join(all, "|") + ")", nil
+}
+
+// body returns a set as a part of the body of another one, if it is one.
+func (s charSet) body() (string, bool) {
+	only := s.operands[0]
+	plain := !s.negated && len(s.operands) == 1 && len(only.expressions) == 0 && only.body != ""
+	return only.body, plain && !strings.HasPrefix(only.body, "-") && !strings.HasSuffix(only.body, "-")
+}
+
+// expression matches a character of the set.
+func (s charSet) expression() (string, error) {
+	if only := s.operands[0]; s.negated && len(s.operands) == 1 && len(only.expressions) == 0 && only.body != "" {
+		return "[^" + only.body + "]", nil
+	}
+	parts := make([]string, len(s.operands))
+	for i, o := range s.operands {
+		var err error
+		if parts[i], err = o.expression(); err != nil {
+			return "", err
+		}
+	}
+	all := parts[len(parts)-1]
+	for _, part := range slices.Backward(parts[:len(parts)-1]) {
+		all = "(?=" + part + ")" + all
+	}
+	switch {
+	case s.negated:
+		all = `(?:(?!` + all + `)[\s\S])`
+	case len(parts) > 1:
+		all = "(?:" + all + ")"
+	}
+	return all, nil
+}
+
+// readSet reads a set that begins here. The output is where bodies are written, and is in the
+// end as it was.
+func (t *translator) readSet(depth int) (s charSet, err error) {
+	if depth > maxSets {
+		return s, fmt.Errorf("sets within sets, more than %d deep", maxSets)
+	}
+	start := len(t.out)
+	defer func() { t.out = t.out[:start] }()
+	t.rest = t.rest[1:]
+	if strings.HasPrefix(t.rest, "^") {
+		s.negated, t.rest = true, t.rest[1:]
+	}
+	var now operand
+	end := func() {
+		now.body = string(t.out[start:])
+		s.operands, now, t.out = append(s.operands, now), operand{}, t.out[:start]
+	}
+	dash, joint := false, false // before this, a bare - or something that has no place beside one
+	for first := true; ; first = false {
+		if joint && strings.HasPrefix(t.rest, "-") || dash && (strings.HasPrefix(t.rest, "[") || strings.HasPrefix(t.rest, "&&")) {
+			return s, errors.New("a - beside a set within a set")
+		}
+		dash, joint = strings.HasPrefix(t.rest, "-"), false
+		switch {
+		case t.rest == "":
+			return s, errors.New("a set without end")
+		case t.rest[0] == ']' && !first:
+			t.rest = t.rest[1:]
+			end()
+			return s, nil
+		case strings.HasPrefix(t.rest, "[:"):
+			return s, fmt.Errorf("the set %.10q is not known here", t.rest)
+		case strings.HasPrefix(t.rest, "&&"):
+			t.rest, joint = t.rest[2:], true
+			end()
+		case t.rest[0] == '[':
+			inner, err := t.readSet(depth + 1)
+			if err != nil {
+				return s, err
+			}
+			joint = true
+			if body, plain := inner.body(); plain {
+				t.write(body)
+				continue
+			}
+			expression, err := inner.expression()
+			if err != nil {
+				return s, err
+			}
+			now.expressions = append(now.expressions, expression)
+		case t.rest[0] == '\\':
+			if err := t.escape(true); err != nil {
+				return s, err
+			}
+		case t.rest[0] == ']' || t.rest[0] == '^':
+			t.write(`\`)
+			t.take(1)
+		default:
+			_, size := utf8.DecodeRuneInString(t.rest)
+			t.take(size)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// unigram is a model in which every token has a score: of all ways to write a word as tokens
+// the one of the highest sum is taken (Kudo, arXiv 1804.10959).
+type unigram struct {
+	scores  []float64 // by id
+	sorted  []int32   // ids in the order of their tokens
+	firsts  [257]int  // of sorted: where tokens begin that begin with a byte
+	missing float64   // score of a character that is no token
+}
+
+// missingPenalty is how much a character that is no token is worse than the worst token.
+const missingPenalty = 10
+
+// parseUnigram reads model, of the type Unigram.
+func (t *Tokenizer) parseUnigram(o *object) error {
+	o.want("type", `"Unigram"`)
+	m := &bpe{vocab: map[string]int32{}}
+	fallback := o.flag("byte_fallback", false)
+	unknown := o.count("unk_id", maxID)
+	pieces := o.list("vocab")
+	if err := o.done(); err != nil {
+		return err
+	}
+	if len(pieces) > maxVocab {
+		return fmt.Errorf("%w: %s has more than %d tokens", ErrUnsupported, o.path("vocab"), maxVocab)
+	}
+	if unknown >= len(pieces) {
+		return fmt.Errorf("%w: %s is %d, and there are %d tokens", ErrUnsupported, o.path("unk_id"), unknown, len(pieces))
+	}
+	u := &unigram{missing: math.Inf(1)}
+	for i, raw := range pieces {
+		var token string
+		var score float64
+		if !twoValues(raw, &token, &score) {
+			return fmt.Errorf("%w: %s[%d] is %s, want a token and its score", ErrUnsupported, o.path("vocab"), i, shorten(raw))
+		}
+		if _, twice := m.vocab[token]; twice {
+			return fmt.Errorf("%w: %s has %.80q twice", ErrUnsupported, o.path("vocab"), token)
+		}
+		if token == "" || len(token) > maxTokenBytes {
+			return fmt.Errorf("%w: %s[%d] is a token of %d bytes, want 1 to %d", ErrUnsupported, o.path("vocab"), i, len(token), maxTokenBytes)
+		}
+		m.vocab[token] = int32(i)
+		m.tokens = append(m.tokens, token)
+		u.scores = append(u.scores, score)
+		u.sorted = append(u.sorted, int32(i))
+		u.missing = min(u.missing, score)
+	}
+	u.missing -= missingPenalty
+	slices.SortFunc(u.sorted, func(a, b int32) int { return strings.Compare(m.tokens[a], m.tokens[b]) })
+	for b := range u.firsts {
+		u.firsts[b] = sort.Search(len(u.sorted), func(i int) bool { return int(m.tokens[u.sorted[i]][0]) >= b })
+	}
+	m.size, m.unknown, m.unigram = len(pieces), int32(unknown), u
+	if fallback {
+		m.useFallback()
+	}
+	t.model = m
+	return nil
+}
+
+// end is the best way to write a word up to a place: its sum, and its last token.
+type end struct {
+	score float64
+	start int32 // of the token; -1: there is no way yet
+	id    int32
+}
+
+// best appends the ids of the tokens of a word whose scores have the highest sum. Of equal sums
+// the first found counts, that of the longest last token.
+func (m *bpe) best(s *scratch, ids []int32, word []byte) []int32 {
+	if len(word) == 0 {
+		return ids
+	}
+	u := m.unigram
+	s.ends = slices.Grow(s.ends[:0], len(word)+1)[:len(word)+1]
+	for i := range s.ends {
+		s.ends[i] = end{start: -1}
+	}
+	for at := 0; at < len(word); {
+		_, size := utf8.DecodeRune(word[at:])
+		here, alone := s.ends[at].score, false
+		u.prefixes(m.tokens, word[at:], func(id int32, length int) {
+			s.ends[at+length].offer(here+u.scores[id], at, id)
+			alone = alone || length == size
+		})
+		if !alone {
+			s.ends[at+size].offer(here+u.missing, at, m.unknown)
+		}
+		at += size
+	}
+	// Backwards; what is missing is taken together.
+	first := len(ids)
+	missing := 0 // the end of what is
+	flush := func(start int) {
+		if missing == 0 {
+			return
+		}
+		from := len(ids)
+		if fallen, ok := m.fallBack(ids, word[start:missing]); ok {
+			ids = fallen
+			slices.Reverse(ids[from:])
+		} else {
+			ids = append(ids, m.unknown)
+		}
+		missing = 0
+	}
+	for at := len(word); at > 0; {
+		last := s.ends[at]
+		if last.id == m.unknown {
+			missing = max(missing, at)
+		} else {
+			flush(at)
+			ids = append(ids, last.id)
+		}
+		at = int(last.start)
+	}
+	flush(0)
+	slices.Reverse(ids[first:])
+	return ids
+}
+
+// offer is a way to write a word up to a place.
+func (e *end) offer(score float64, start int, id int32) {
+	if e.start < 0 || score > e.score {
+		*e = end{score, int32(start), id}
+	}
+}
+
+// prefixes calls yield with every token that a text begins with, and its length, the shortest first.
+func (u *unigram) prefixes(tokens []string, text []byte, yield func(id int32, length int)) {
+	low, high := u.firsts[text[0]], u.firsts[int(text[0])+1]
+	for length := 1; low < high; length++ {
+		if id := u.sorted[low]; len(tokens[id]) == length {
+			yield(id, length)
+			low++
+		}
+		if length == len(text) {
+			return
+		}
+		// Those between have this beginning, and are longer.
+		b := text[length]
+		low += sort.Search(high-low, func(i int) bool { return tokens[u.sorted[low+i]][length] >= b })
+		high = low + sort.Search(high-low, func(i int) bool { return tokens[u.sorted[low+i]][length] > b })
+	}
+}

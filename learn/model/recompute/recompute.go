@@ -1,0 +1,74 @@
+// Package recompute computes the gradient of a network without keeping what is inside its layers: of each
+// layer what goes into it is kept, and the layer is computed again in the backward pass (Chen et al., arXiv
+// 1604.06174).
+//
+// Network describes a model's parts; Gradient does the rest.
+package recompute
+
+import "github.com/psyche-go/psyche/learn/torch"
+
+// Network is layers one behind the other.
+type Network struct {
+	// Embed gives what goes into the first layer.
+	Embed func() *torch.Tensor
+	// Layers is how many there are.
+	Layers int
+	// Layer computes one of them, and a loss of its own; nil: it has none. Called again with the
+	// same input it computes the same.
+	Layer func(s *torch.Scope, number int, x *torch.Tensor) (y, loss *torch.Tensor)
+	// Loss is that of what the last layer gives.
+	Loss func(x *torch.Tensor) *torch.Tensor
+}
+
+// Gradient returns the loss, and adds share times the gradient of the sum of all losses to the gradients of
+// the parameters.
+func Gradient(s *torch.Scope, n Network, share float64) (loss *torch.Tensor) {
+	inputs := make([]*torch.Tensor, n.Layers+1)
+	forward := func() error {
+		inputs[0] = n.Embed()
+		for i := range n.Layers {
+			_ = s.Sub(func(s *torch.Scope) error {
+				y, _ := n.Layer(s, i, inputs[i])
+				inputs[i+1] = s.Lift(y)
+				return nil
+			})
+		}
+		return nil
+	}
+	_ = s.WithGrad(false, forward)
+
+	var slope *torch.Tensor // the gradient of what a layer gives
+	// back computes a part of the network again, and goes from the slope of what it gives to that of its input.
+	back := func(input *torch.Tensor, part func(s *torch.Scope, x *torch.Tensor) *torch.Tensor) {
+		_ = s.Sub(func(s *torch.Scope) error {
+			x := input.SetRequiresGrad(true)
+			part(s, x).Backward()
+			after := slope
+			if slope = s.Lift(x.Grad()); after != nil {
+				after.Free()
+			}
+			return nil
+		})
+		input.Free()
+	}
+	back(inputs[n.Layers], func(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+		l := n.Loss(x)
+		loss = s.Lift(l.Detach())
+		return l.MulScalar(share)
+	})
+	for i := n.Layers - 1; i >= 0; i-- {
+		back(inputs[i], func(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+			y, own := n.Layer(s, i, x)
+			sum := y.Mul(slope).Sum()
+			if own != nil {
+				sum = sum.To(torch.F32).Add(own.MulScalar(share))
+			}
+			return sum
+		})
+	}
+	_ = s.Sub(func(*torch.Scope) error {
+		n.Embed().Mul(slope).Sum().Backward()
+		return nil
+	})
+	return loss
+}
