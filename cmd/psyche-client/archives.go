@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -52,7 +53,7 @@ func (a *archives) close() error { return os.RemoveAll(a.reports.dir) }
 func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	switch {
 	case a.ModelPath != "" && from.Kind != coordinator.CheckpointDummy:
-		return checkpoint.ReadDir(a.ModelPath)
+		return readLogged(a.logger, a.ModelPath)
 	case a.wantsModelPath(from):
 		snapshot, err := a.hosted.initial(ctx)
 		if err != nil {
@@ -60,7 +61,7 @@ func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (ch
 		}
 		return snapshot, err
 	case from.Kind == coordinator.CheckpointLocal:
-		return checkpoint.ReadDir(from.Repo)
+		return readLogged(a.logger, from.Repo)
 	case from.Kind == coordinator.CheckpointDummy:
 		return dummy.Model(), nil
 	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
@@ -68,6 +69,11 @@ func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (ch
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}
+}
+
+// readLogged reads a model, and says to a log how far it is.
+func readLogged(logger *slog.Logger, dir string) (checkpoint.Snapshot, error) {
+	return checkpoint.ReadDirWatched(dir, meter.Logged(logger, "reading the model"))
 }
 
 // errPrivateRepo refuses what a stranger's run could use to have private models shared.
@@ -90,7 +96,7 @@ func (a *archives) download(ctx context.Context, place remote.HubRepo, step uint
 		}
 		return checkpoint.Snapshot{}, err
 	}
-	return checkpoint.ReadDir(dir)
+	return readLogged(a.logger, dir)
 }
 
 // fetchFrom gets a model from where a run says that it lies. Unless the user trusts the run,
@@ -123,12 +129,12 @@ func (a *archives) downloadBucket(ctx context.Context, bucket remote.Bucket, ste
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return checkpoint.ReadDir(dir)
+	return readLogged(a.logger, dir)
 }
 
 // arrives tells of the download of a step's model: the log now and then, and the event log.
 func (a *archives) arrives(step uint32) remote.Progress {
-	logged := logProgress(a.logger, "downloading the model")
+	logged := meter.Logged(a.logger, "downloading the model")
 	written := remote.InParts(func(done, all int64) {
 		transfer(a.events, a.logger, event.Transfer{What: event.TransferDownload, Step: step, Bytes: uint64(done), Total: uint64(all)})
 	})
@@ -156,7 +162,7 @@ func (a *archives) fromOthers(ctx context.Context, wanted coordinator.Checkpoint
 		}
 		if problem == nil {
 			var snapshot checkpoint.Snapshot
-			if snapshot, problem = readWanted(ctx, at, wanted); problem == nil {
+			if snapshot, problem = a.readWanted(ctx, at, wanted); problem == nil {
 				a.logger.Info("got the model from the folder of another member", "dir", at)
 				return snapshot, nil
 			}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/parcel"
 	"github.com/psyche-go/psyche/host/tcp"
@@ -48,7 +49,7 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find a folder for the model: %w", err)
 	}
 	dir := filepath.Join(cache, "psyche", "models", fmt.Sprintf("%x", h.run()))
-	if checkpoint.CheckDir(dir) != nil {
+	if _, err := checkpoint.CheckDir(dir); err != nil {
 		if err := h.fetch(ctx, dir); err != nil {
 			return "", err
 		}
@@ -71,7 +72,7 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for the model: %w", err)
 	}
-	progress, free := logProgress(h.logger, "getting the model from the run's server"), freeDisk(filepath.Dir(dir))
+	progress, free := meter.Logged(h.logger, "getting the model from the run's server"), freeDisk(filepath.Dir(dir))
 	tight := sync.OnceFunc(func() {
 		h.logger.Warn("the disk is too small for the model; it is tried all the same", "folder", filepath.Dir(dir), "free", bytesOf(free))
 	})
@@ -102,5 +103,5 @@ func (h *hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return checkpoint.ReadDir(dir)
+	return readLogged(h.logger, dir)
 }

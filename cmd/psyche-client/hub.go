@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -40,18 +39,6 @@ func (f hubFlags) client(logger *slog.Logger, withToken bool) (*hub.Client, erro
 	return hub.New(o)
 }
 
-// logProgress says from time to time how far a transfer is.
-func logProgress(logger *slog.Logger, label string) remote.Progress {
-	const period = 5 * time.Second
-	last := time.Now()
-	return func(done, all int64) {
-		if time.Since(last) >= period && all > 0 {
-			last = time.Now()
-			logger.Info(label, "percent", 100*done/all, "MiB", all>>20)
-		}
-	}
-}
-
 // downloadCommand puts a model into the Hub's cache.
 type downloadCommand struct {
 	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub, or gs://BUCKET/PREFIX."`
@@ -65,7 +52,7 @@ func (c *downloadCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkpoint.ReadDir(dir); err != nil {
+	if _, err := readFolder(t, dir); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(t.Out, dir)
@@ -101,7 +88,7 @@ type uploadCommand struct {
 
 // Run prints the commit.
 func (c *uploadCommand) Run(ctx context.Context, t terminal) error {
-	snapshot, err := checkpoint.ReadDir(c.Dir)
+	snapshot, err := readFolder(t, c.Dir)
 	if err != nil {
 		return err
 	}

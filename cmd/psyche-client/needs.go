@@ -6,32 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
-	"github.com/psyche-go/psyche/learn/train"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/required"
 )
 
-// needs is what taking part in a run takes of a machine, in bytes, as far as the run's definition says it.
+// needs is what taking part in a run takes of a machine, in bytes. Where the CPU computes, what a micro batch takes is
+// in the memory of the host.
 type needs struct {
-	model  uint64 // the weights, as they are sent and stored
-	memory uint64 // of the host: weights, gradient and momentum, and where the CPU computes what a micro batch takes
-	device uint64 // of a device that computes: weights, gradient, and what a micro batch takes
-	disk   uint64 // checkpoints that are kept, one that is written, and the optimizer's state
-	result uint64 // of a member in a round, about; 0: not known
+	required.Bytes
+	device uint64 // memory of a device that computes: weights, gradient, and what a micro batch takes
 }
-
-// f32 is the size of a parameter, a gradient and a momentum.
-const f32 = 4
 
 // step is how a micro batch is computed.
 type step struct {
@@ -57,38 +50,14 @@ func (s step) working(of model.Description, seqLen uint32) uint64 {
 	return tokens*uint64(kept)*s.size + min(tokens*row, max(most, 64*row))
 }
 
-// needsOf computes what a run needs. keep is how many checkpoints stay; 0: all, of which one is counted; −1: none is saved.
+// needsOf computes what a run needs. keep is as in required.Of.
 func needsOf(run config.Model, of model.Description, s step, keep int) needs {
-	weights, working := f32*uint64(of.NumParameters), s.working(of, run.MaxSeqLen)
-	n := needs{model: weights, memory: 3 * weights, device: 2*weights + working}
+	n, working := needs{Bytes: required.Of(run, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
+	n.device = 2*n.Model + working
 	if !s.device {
-		n.memory += working
-	}
-	if d := run.Optimizer.Distro; d != nil {
-		if d.Lag() == 1 && weights <= train.MaxForeseen { // members keep a copy, to go on before a round is decided
-			n.memory += weights
-		}
-		n.result = resultSize(*d, uint64(of.NumParameters))
-	}
-	if keep >= 0 {
-		n.disk = uint64(max(keep, 1)+1)*weights + weights
+		n.Memory += working
 	}
 	return n
-}
-
-// resultSize is about what a result has, in bytes: coefficients of whole chunks, each an index and a value or a sign.
-// Tensors whose sides chunks do not divide have somewhat more.
-func resultSize(d config.Distro, parameters uint64) uint64 {
-	chunk := uint64(d.CompressionChunk) * uint64(d.CompressionChunk)
-	if chunk == 0 {
-		return 0
-	}
-	value := uint64(8 * f32)
-	if d.Quantize1Bit {
-		value = 1
-	}
-	coefficients := (parameters + chunk - 1) / chunk * min(uint64(d.CompressionTopK), chunk)
-	return codec.HeaderSize + (coefficients*(uint64(bits.Len64(chunk-1))+value)+7)/8
 }
 
 // machine is what this machine has, in bytes; 0: nobody knows.
@@ -105,9 +74,9 @@ func (n needs) shortages(has machine) []string {
 		name, remedy string
 		wants, has   uint64
 	}{
-		{"memory", "end other programs, or the system may end this one", n.memory, has.memory},
+		{"memory", "end other programs, or the system may end this one", n.Memory, has.memory},
 		{"memory of the device that computes", "choose another --device", n.device, has.device},
-		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.disk, has.disk},
+		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, has.disk},
 	} {
 		if part.has > 0 && part.wants > part.has {
 			short = append(short, fmt.Sprintf("%s: it takes at least %s, there are %s; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
@@ -117,21 +86,21 @@ func (n needs) shortages(has machine) []string {
 }
 
 func (n needs) tell(has machine, logger *slog.Logger) {
-	attributes := []any{"model", bytesOf(n.model), "memory_at_least", bytesOf(n.memory)}
+	attributes := []any{"model", bytesOf(n.Model), "memory_at_least", bytesOf(n.Memory)}
 	if has.memory > 0 {
 		attributes = append(attributes, "memory_available", bytesOf(has.memory))
 	}
 	if has.device > 0 {
 		attributes = append(attributes, "device_memory_at_least", bytesOf(n.device), "device_memory", bytesOf(has.device))
 	}
-	if n.disk > 0 {
-		attributes = append(attributes, "disk", bytesOf(n.disk))
+	if n.Disk > 0 {
+		attributes = append(attributes, "disk", bytesOf(n.Disk))
 		if has.disk > 0 {
 			attributes = append(attributes, "disk_free", bytesOf(has.disk))
 		}
 	}
-	if n.result > 0 {
-		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.result))
+	if n.Result > 0 {
+		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.Result))
 	}
 	logger.Info("what the run needs, and what this machine has", attributes...)
 	for _, short := range n.shortages(has) {
@@ -163,7 +132,7 @@ func (t *trainers) tellNeeds(ctx context.Context, run config.Model, from coordin
 
 // step is how the command computes a micro batch. A type that is chosen later may be the smaller one.
 func (c *trainCommand) step(device bool) step {
-	s := step{microBatch: c.MicroBatchSize, size: f32, recompute: c.Recompute, device: device}
+	s := step{microBatch: c.MicroBatchSize, size: required.Value, recompute: c.Recompute, device: device}
 	if c.ComputeDtype != "f32" {
 		s.size = 2
 	}

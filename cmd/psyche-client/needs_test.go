@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 func quickstartModel(t *testing.T) ([]byte, model.Description) {
@@ -39,20 +40,20 @@ func TestNeeds(t *testing.T) {
 	const layer = 2*256 + 2*256 + 2*128 + 2*688
 	const kept = (3+1)*layer + 2*256
 	weights, working := 4*uint64(of.NumParameters), uint64(2*256*4*(kept+256))
-	if want := (needs{model: weights, memory: 4*weights + working, device: 2*weights + working, disk: 5 * weights, result: n.result}); n != want {
+	if want := (needs{required.Bytes{Model: weights, Memory: 4*weights + working, Disk: 5 * weights, Result: n.Result}, 2*weights + working}); n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
-	if n.result < 8334*8/10 || n.result > 8334*11/10 {
-		t.Errorf("a result is said to have about %d bytes, it has 8334", n.result)
+	if n.Result < 8334*8/10 || n.Result > 8334*11/10 {
+		t.Errorf("a result is said to have about %d bytes, it has 8334", n.Result)
 	}
 	lag := quickstartDistro
 	lag.ApplyLag = 2
 	run.Optimizer.Distro = &lag
-	if got := needsOf(run, of, two, -1); got.memory != n.memory-weights || got.disk != 0 {
+	if got := needsOf(run, of, two, -1); got.Memory != n.Memory-weights || got.Disk != 0 {
 		t.Errorf("where nothing is foreseen or saved: %+v", got)
 	}
 	lag.Quantize1Bit = false
-	if got := needsOf(run, of, two, 0); got.result < 3*n.result || got.disk != 3*weights {
+	if got := needsOf(run, of, two, 0); got.Result < 3*n.Result || got.Disk != 3*weights {
 		t.Errorf("with values in place of signs, and all checkpoints kept: %+v", got)
 	}
 }
@@ -70,7 +71,7 @@ func TestWorking(t *testing.T) {
 		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
 	}
 	all.device = true
-	if got := needsOf(run, of, all, -1); got.memory != 3*got.model || got.device != 2*got.model+all.working(of, 256) {
+	if got := needsOf(run, of, all, -1); got.Memory != 3*got.Model || got.device != 2*got.Model+all.working(of, 256) {
 		t.Errorf("on a device: %+v", got)
 	}
 	of.Activations, of.VocabSize = 0, 128<<10
@@ -81,7 +82,7 @@ func TestWorking(t *testing.T) {
 
 // TestShortages: what is short is said with a remedy, and what nobody knows is not short.
 func TestShortages(t *testing.T) {
-	n := needs{model: 4 << 30, memory: 16 << 30, device: 8 << 30, disk: 20 << 30, result: 5000}
+	n := needs{required.Bytes{Model: 4 << 30, Memory: 16 << 30, Disk: 20 << 30, Result: 5000}, 8 << 30}
 	if got := n.shortages(machine{}); len(got) != 0 {
 		t.Errorf("of a machine that nobody knows: %q", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -60,7 +61,7 @@ func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	snapshot, err := readWanted(ctx, dir, wanted)
+	snapshot, err := a.readWanted(ctx, dir, wanted)
 	if ctx.Err() != nil {
 		return checkpoint.Snapshot{}, err
 	}
@@ -125,15 +126,15 @@ func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
 }
 
 // readWanted reads a folder that has the wanted model, and nothing of any other.
-func readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	digest, err := checkpoint.DigestDir(ctx, dir)
+func (a *archives) readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(a.logger, "checking the model by its hash"))
 	if err == nil && digest != wanted.Digest {
 		err = fmt.Errorf("%w: the model has digest %x, wanted is %x", checkpoint.ErrInvalid, digest[:8], wanted.Digest[:8])
 	}
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return checkpoint.ReadDir(dir)
+	return readLogged(a.logger, dir)
 }
 
 const (

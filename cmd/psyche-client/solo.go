@@ -229,7 +229,7 @@ func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapsho
 		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s holds a training with --optimizer %s, not %s; give the same again, or begin a new training from that model with --model %s and another --save",
 			c.Save, state.Optimizer, c.Optimizer, c.Save)
 	}
-	s, err := checkpoint.ReadDir(c.Save)
+	s, err := readFolder(t, c.Save)
 	return s, &state, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/learn/model"
@@ -16,7 +17,14 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	return checkpoint.ReadDir(dir)
+	return readFolder(t, dir)
+}
+
+// readFolder reads a model, and says how far it is.
+func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
+	m := meter.New(t.Err, "psyche-client: reading the model")
+	defer m.Done()
+	return checkpoint.ReadDirWatched(dir, m.At)
 }
 
 // openData opens what is trained on, and what is only measured.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/chain/admin"
@@ -118,7 +119,7 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 // replayArchive verifies the archive of a run on a chain.
 func (c *runReplay) replayArchive(to console) error {
 	began := time.Now()
-	from, done, err := metered(c.File, c.meter(to))
+	from, done, err := metered(c.File, filepath.Base(c.File), c.meter(to))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
@@ -46,18 +46,20 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("export: %w", err)
 	}
 	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
-	err = tcp.ReadLog(ctx, o, partial)
+	m := meter.New(to.err, "psyche: getting the log of "+c.RunID)
+	err = tcp.ReadLog(ctx, o, partial, func(done, all uint64) { m.At(int64(done), int64(all)) })
+	m.Done()
 	if err = errors.Join(err, partial.Sync(), partial.Chmod(0o644), partial.Close()); err != nil {
 		return err
 	}
-	log, summary, err := server.Replay(partial.Name(), nil)
+	log, summary, err := replayMetered(partial.Name(), c.RunID, to.err)
 	if err != nil {
 		return fmt.Errorf("the server sent a log that does not verify: %w", err)
 	}
 	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
 	write := func() error { return os.Link(partial.Name(), c.Output) }
 	if c.HTML {
-		write = func() error { return savePage(c.Output, partial.Name(), "exported from "+c.ServerAddr) }
+		write = func() error { return savePage(c.Output, partial.Name(), "exported from "+c.ServerAddr, to.err) }
 	}
 	if err := write(); err != nil {
 		return fmt.Errorf("export: %w", err)

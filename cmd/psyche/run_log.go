@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
@@ -37,8 +38,8 @@ type logEnd struct {
 // first is the number of the first entry.
 func (l *logEnd) first() uint64 { return l.last + 1 - l.entries }
 
-// metered opens a log, and says how far its reading is.
-func metered(path string, to io.Writer) (from io.Reader, done func(), err error) {
+// metered opens a log, and says how far its reading is, of what it calls so.
+func metered(path, name string, to io.Writer) (from io.Reader, done func(), err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("replay: %w", err)
@@ -47,13 +48,23 @@ func metered(path string, to io.Writer) (from io.Reader, done func(), err error)
 	if info, err := file.Stat(); err == nil {
 		size = info.Size()
 	}
-	m := meter.New(to, "psyche: verifying "+filepath.Base(path))
+	m := meter.New(to, "psyche: verifying "+name)
 	return m.Reader(file, size), func() { m.Done(); _ = file.Close() }, nil
+}
+
+// replayMetered verifies the log of a run on a server, and says how far it is.
+func replayMetered(path, name string, to io.Writer) (*follow.Follower, journal.Summary, error) {
+	from, done, err := metered(path, name, to)
+	if err != nil {
+		return nil, journal.Summary{}, err
+	}
+	defer done()
+	return server.ReplayFrom(path, from, nil)
 }
 
 // readLog verifies the log of a run, and shows each entry and the state after it, which see must not keep.
 func readLog(path string, to io.Writer, see func(logEntry, *coordinator.State)) (logEnd, error) {
-	from, done, err := metered(path, to)
+	from, done, err := metered(path, filepath.Base(path), to)
 	if err != nil {
 		return logEnd{}, err
 	}

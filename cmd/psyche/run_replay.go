@@ -52,7 +52,7 @@ func (c *runReplay) Run(to console) error {
 		_, err := fmt.Fprintf(to.out, "%d %s %x\n", records-1, r, s.Hash())
 		return err
 	}
-	from, done, err := metered(c.File, c.meter(to))
+	from, done, err := metered(c.File, filepath.Base(c.File), c.meter(to))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *runReplay) Run(to console) error {
 		}
 	}
 	if c.HTML != "" {
-		if err := savePage(c.HTML, c.File, filepath.Base(c.File)); err != nil {
+		if err := savePage(c.HTML, c.File, filepath.Base(c.File), c.meter(to)); err != nil {
 			return err
 		}
 	}

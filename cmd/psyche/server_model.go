@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint/parcel"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 )
 
 // handOut lets a server hand out the model that a run begins with, if --model-path says so.
-func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, logger *slog.Logger) error {
+func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, page *serverPage, logger *slog.Logger) error {
 	if c.ModelPath == "" {
 		for _, run := range runs {
 			if at := run.Model.Checkpoint.Local; at != nil {
@@ -24,11 +25,12 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	if err != nil {
 		return err
 	}
-	model, err := parcel.Open(ctx, c.ModelPath)
+	model, err := parcel.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the model that is handed out"))
 	if err != nil {
 		return fmt.Errorf("--model-path: %w", err)
 	}
 	logger.Info("handing out the model that the run begins with to whoever connects", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
+	page.handsOut(run.RunID, model.Parameters())
 	o.Models = map[string]server.Model{run.RunID: model}
 	return nil
 }

@@ -22,6 +22,7 @@ type serverPage struct {
 	mu     sync.Mutex
 	join   dash.Join
 	states map[string]*coordinator.State // the newest of each run
+	sizes  map[string]uint64             // parameters of the model of a run that is handed out
 }
 
 // newPage adds the page to a server's options, if it has HTTP. The caller closes it, also when
@@ -33,7 +34,7 @@ func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.
 		}
 		return nil, nil
 	}
-	p := &serverPage{keeps: c.SaveStateDir != "", states: make(map[string]*coordinator.State)}
+	p := &serverPage{keeps: c.SaveStateDir != "", states: make(map[string]*coordinator.State), sizes: make(map[string]uint64)}
 	p.gatherer = gather.New(ctx, gather.Options{Keep: true, Events: c.MemberEvents, Logger: logger})
 	o.Pages = dash.New(p.runs, pageVerifier(logger))
 	ready, onState := o.Ready, o.OnState
@@ -91,6 +92,16 @@ func joinHost(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// handsOut notes how many parameters the model of a run has; without a page nobody is told.
+func (p *serverPage) handsOut(runID string, parameters uint64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sizes[runID] = parameters
+}
+
 // see notes the newest state of a run. The server gives it away.
 func (p *serverPage) see(state *coordinator.State) {
 	p.mu.Lock()
@@ -116,6 +127,7 @@ func (p *serverPage) runs() []dash.Run {
 	defer p.mu.Unlock()
 	for i := range list {
 		list[i].Join = p.join
+		list[i].Join.Parameters = p.sizes[list[i].Key]
 	}
 	return list
 }

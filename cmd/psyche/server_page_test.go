@@ -43,6 +43,10 @@ func TestMovingIsReported(t *testing.T) {
 	}
 	defer page.close()
 	o.OnState(&coordinator.State{RunID: "quickstart"})
+	page.handsOut("quickstart", 1<<20)
+	if runs := page.runs(); len(runs) != 1 || runs[0].Join.Parameters != 1<<20 {
+		t.Errorf("who looks is told of %+v", runs)
+	}
 	want := map[string][]tui.Moving{"quickstart": {{Member: "member", Transfer: arrives}, {Member: "member", Transfer: uploads}}}
 	var got map[string][]tui.Moving
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

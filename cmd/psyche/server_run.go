@@ -148,7 +148,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
-	if err := errors.Join(c.invite(&o, logger), c.handOut(ctx, runs, &o, logger)); err != nil {
+	if err := errors.Join(c.invite(&o, logger), c.handOut(ctx, runs, &o, page, logger)); err != nil {
 		return errors.Join(err, stopData(), events.close())
 	}
 	shown.start(ctx, c, &o, page)

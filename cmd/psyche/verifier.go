@@ -11,7 +11,6 @@ import (
 
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/verify"
-	"github.com/psyche-go/psyche/host/server"
 )
 
 // pageVerifier returns the verifier that a page gives to browsers, nil if there is none.
@@ -37,7 +36,7 @@ func verifierLine() string {
 }
 
 // savePage writes the log of a run as a page that verifies itself. A file that is there is not overwritten.
-func savePage(output, logFile, source string) error {
+func savePage(output, logFile, source string, to io.Writer) error {
 	if _, err := os.Lstat(output); err == nil {
 		return fmt.Errorf("%s is there already and is not overwritten: choose another name", output)
 	}
@@ -45,7 +44,7 @@ func savePage(output, logFile, source string) error {
 	if err != nil {
 		return err
 	}
-	log, summary, err := server.Replay(logFile, nil)
+	log, summary, err := replayMetered(logFile, filepath.Base(logFile), to)
 	if err != nil {
 		return err
 	}

@@ -215,6 +215,9 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("after sorting: %s", got)
 		}
 	})
+	close := `[...document.querySelectorAll(".tools")].filter((t) => {
+	  const gap = t.closest("figure").nextElementSibling?.getBoundingClientRect().top - t.getBoundingClientRect().bottom;
+	  return gap > -1 && gap < 6; }).map((t) => t.textContent).join("; ")`
 	for _, theme := range []string{"light", "dark"} {
 		for name, size := range map[string][2]int64{"wide": {1400, 1000}, "small": {360, 740}} {
 			t.Run(theme+" "+name, func(t *testing.T) {
@@ -222,6 +225,9 @@ func TestBrowser(t *testing.T) {
 					b.show(t, web.URL, run, theme, size[0], size[1])
 					if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
 						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
+					}
+					if got := b.text(t, close); got != "" {
+						t.Errorf("buttons touch what stands below them: %s", got)
 					}
 					b.axe(t)
 				}
@@ -291,7 +297,7 @@ func (b *browser) progress(t *testing.T) {
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
-		f.Join.Server, f.Source = dash.HostPlaceholder+":39405", "a run that the tests make"
+		f.Join, f.Source = dash.Join{Server: dash.HostPlaceholder + ":39405", Parameters: 1 << 30}, "a run that the tests make"
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -317,6 +323,13 @@ func (b *browser) progress(t *testing.T) {
 	}
 	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
+	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory12 GiBat least, and what a batch takesDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
+		t.Errorf("of what taking part takes it says %q", got)
+	}
+	if *pictures != "" {
+		b.text(t, `document.querySelector("#needs").closest("section").scrollIntoView(), ""`)
+		b.window(t, "take-part")
+	}
 	left := `(async () => { const m = await import("/progress.js"), w = (ms) => [0, 0, 0, ms, 0, 0, 0, 0];
 	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };
 	  return JSON.stringify(m.left(data)); })()`

@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/face/qrcode"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/invite"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // hostile is a run's name that wants to be something else.
@@ -220,6 +221,35 @@ func TestJoinCommand(t *testing.T) {
 				t.Errorf("%q, %q", shown.Join, shown.Note)
 			}
 		})
+	}
+}
+
+// TestJoinNeeds: what taking part takes is said where the size of the model is known, and nowhere else.
+func TestJoinNeeds(t *testing.T) {
+	state, err := dashtest.Begin(dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		parameters uint64
+		phase      coordinator.RunState
+		want       uint64
+	}{{0, state.RunState, 0}, {1 << 20, state.RunState, 4 << 20}, {1 << 20, coordinator.Finished, 0}} {
+		state.RunState = test.phase
+		page := dash.New(func() []dash.Run {
+			return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Server: "host:39405", Parameters: test.parameters}}}
+		}, nil)
+		answer := httptest.NewRecorder()
+		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
+		var shown struct {
+			Needs required.Bytes `json:"join_needs"`
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if n := shown.Needs; n.Model != test.want || n.Memory < 3*test.want || (n.Result > 0) != (test.want > 0) {
+			t.Errorf("of %d parameters: %+v, want a model of %d bytes", test.parameters, n, test.want)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/invite"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // maxPoints bounds a curve of what members report.
@@ -40,6 +41,8 @@ type Join struct {
 	Server string            // address of the run's server, host:port; HostPlaceholder may stand for the host
 	Flags  []string          // that lead to a run on a chain
 	Chain  *invite.ChainLink // to the run, where it names nodes that anybody may know; nil: the flags say it
+
+	Parameters uint64 // of the run's model; 0: not known
 }
 
 // HostPlaceholder stands, in Join.Server, for the host that the browser found the page at.
@@ -58,6 +61,7 @@ type shownRun struct {
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
 	Link     bool            `json:"join_link"` // the command has a link, of which there is a QR code
+	Needs    *required.Bytes `json:"join_needs,omitempty"`
 }
 
 // state returns the newest state of a run, or nil.
@@ -84,12 +88,23 @@ func (r *Run) show(last uint32) shownRun {
 	if state != nil {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
 		told.Link = told.Join != "" && r.link(state, view.Run) != ""
+		told.Needs = r.needs(state)
 	}
 	if r.Reported != nil {
 		reports := r.Reported.Show(maxPoints)
 		told.Reported = &reports
 	}
 	return told
+}
+
+// needs returns what taking part takes of a machine, or nil where that is not known or the run is over.
+func (r *Run) needs(s *coordinator.State) *required.Bytes {
+	model, err := config.DecodeModel(s.Model.Definition)
+	if err != nil || r.Join.Parameters == 0 || s.RunState == coordinator.Finished {
+		return nil
+	}
+	needs := required.Of(model, r.Join.Parameters, required.Kept)
+	return &needs
 }
 
 // link returns the link to a run, on a server with HostPlaceholder in it; empty: there is none.

@@ -36,6 +36,11 @@ func invalid(param, code, format string, args ...any) *problem {
 	return &problem{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf(format, args...), param: param, code: code}
 }
 
+// busy is a problem of the server, which has too much to do.
+func busy(format string, args ...any) *problem {
+	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "queue_full", message: fmt.Sprintf(format, args...)}
+}
+
 var (
 	closing = &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "closing", message: "the server is ending"}
 	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client went away"} // which nobody reads

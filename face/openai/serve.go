@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/psyche-go/psyche/net/admission"
 )
 
 // How long answers go on, and are then waited for, when the server ends.
@@ -18,7 +18,7 @@ const (
 	cutTimeout   = 10 * time.Second
 )
 
-const maxConnections = 256
+const maxConnections = 256 // that are not being answered
 
 // Serve answers requests until ctx ends, and closes the listener. Requests that wait are refused
 // then, and answers that are being written have some time left, after which they are cut. When Serve
@@ -33,9 +33,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			defer answering.Done()
 			s.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, visitorKey{}, conn)
+		},
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -49,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			_ = web.Close()
 		}
 	})
-	err := web.Serve(netutil.LimitListener(listener, maxConnections))
+	err := web.Serve(door{listener, admission.NewLastingLobby(maxConnections)})
 	if stop() { // it ended by itself
 		cut(errClosing)
 		_ = web.Close()

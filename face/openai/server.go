@@ -6,10 +6,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"mime"
 	"net"
 	"net/http"
 	"strconv"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
+	"github.com/psyche-go/psyche/net/admission"
 )
 
 // Model is what answers.
@@ -54,14 +53,18 @@ type Limits struct {
 // Bounds of requests, and how long peers may take.
 const (
 	maxBody      = 4 << 20
+	maxBodies    = 64 // that are read at once
 	maxHeader    = 16 << 10
-	readTimeout  = 30 * time.Second // for a body
+	readTimeout  = 5 * time.Second // for the next bytesInTime of a body, or its rest
+	bytesInTime  = 16 << 10
+	headerTime   = 30 * time.Second
 	writeTimeout = 30 * time.Second // for the reader to take a piece of an answer
 	idleTimeout  = time.Minute
 )
 
-// Reasons why an answer ends early.
+// Reasons why a request ends early.
 var (
+	errGaveWay = errors.New("others have fewer requests")
 	errTime    = errors.New("the time of a request is over")
 	errClosing = errors.New("the server is ending")
 )
@@ -77,8 +80,9 @@ type Server struct {
 	grace   time.Duration // for answers that are being written when the server ends
 	mux     *http.ServeMux
 
-	places  chan struct{} // of those that run and wait
-	slots   chan struct{} // of those that run
+	bodies  *admission.Lobby // requests whose bodies are being read
+	places  chan struct{}    // of those that run and wait
+	slots   chan struct{}    // of those that run
 	closing chan struct{}
 
 	mu   sync.Mutex
@@ -92,6 +96,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
+		bodies: admission.NewLastingLobby(maxBodies),
 		places: make(chan struct{}, l.Running+l.Waiting), slots: make(chan struct{}, l.Running), closing: make(chan struct{}),
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))
@@ -134,7 +139,9 @@ func (s *Server) named(name string) *problem {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(readTimeout + writeTimeout)) // until an answer has its own
+	control := http.NewResponseController(w) // all connections of net/http have deadlines
+	_ = control.SetReadDeadline(time.Now().Add(readTimeout))
+	_ = control.SetWriteDeadline(time.Now().Add(readTimeout + writeTimeout)) // until an answer has its own
 	if problem := s.admit(r); problem != nil {
 		if problem.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -195,26 +202,20 @@ func (s *Server) complete(inChat bool) http.HandlerFunc {
 	}
 }
 
-// serve takes a place, reads the request, waits for its turn and writes the answer.
-func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) *problem {
+// serve reads the request, takes a place, waits for its turn and writes the answer. Who has no place
+// yet has cost no more than its bytes.
+func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem *problem) {
+	if a.request, problem = s.read(ctx, r, a); problem != nil {
+		return problem
+	}
 	select {
 	case <-s.closing:
 		return closing
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
+		defer whileAnswered(r.Context())()
 	default:
-		return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "queue_full",
-			message: fmt.Sprintf("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)}
-	}
-	body, problem := readBody(r, a)
-	if problem != nil {
-		return problem
-	}
-	if a.request, problem = decode(body, a.inChat); problem != nil {
-		return problem
-	}
-	if problem = s.named(a.request.model); problem != nil {
-		return problem
+		return busy("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)
 	}
 	if problem = a.encode(); problem != nil {
 		return problem
@@ -235,29 +236,22 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) *problem
 	return problem
 }
 
+// read reads a request and checks what can be checked before it is encoded.
+func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request, *problem) {
+	text, problem := s.readBody(ctx, r, a)
+	if problem != nil {
+		return request{}, problem
+	}
+	asked, problem := decode(text, a.inChat)
+	if problem == nil {
+		problem = s.named(asked.model)
+	}
+	return asked, problem
+}
+
 // retryAfter is how many seconds it is worth to wait before asking again.
 func (s *Server) retryAfter() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int(math.Ceil(min(max(s.took.Seconds()*float64(s.limits.Waiting+1)/float64(s.limits.Running), 1), 60)))
-}
-
-func readBody(r *http.Request, a *answer) ([]byte, *problem) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		wrong := invalid("", "", "the Content-Type is %.60q: want application/json", r.Header.Get("Content-Type"))
-		wrong.status = http.StatusUnsupportedMediaType
-		return nil, wrong
-	}
-	_ = a.control.SetReadDeadline(time.Now().Add(readTimeout)) // all connections of net/http have deadlines
-	body, err := io.ReadAll(http.MaxBytesReader(a.w, r.Body, maxBody))
-	_ = a.control.SetReadDeadline(time.Time{})
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		wrong := invalid("", "", "the body has more than %d bytes", maxBody)
-		wrong.status = http.StatusRequestEntityTooLarge
-		return nil, wrong
-	}
-	if err != nil {
-		return nil, invalid("", "", "the body cannot be read: %v", err)
-	}
-	return body, nil
 }

@@ -18,16 +18,16 @@ import (
 // DigestDir returns the digest of the manifest that the snapshot of a model folder has. It
 // holds no tensor in memory. A folder that has the digest of a model has that model's tensors
 // and files and no more bytes in them, so that ReadDir needs no more memory than the model;
-// everything else that is wrong with a folder is left for ReadDir to find.
-func DigestDir(ctx context.Context, dir string) ([32]byte, error) {
-	m, err := manifestOf(ctx, dir)
+// everything else that is wrong with a folder is left for ReadDir to find. watch may be nil.
+func DigestDir(ctx context.Context, dir string, watch Watch) ([32]byte, error) {
+	m, err := manifestOf(ctx, dir, count(dir, watch))
 	if err != nil {
 		return [32]byte{}, fmt.Errorf("digest of checkpoint %s: %w", dir, err)
 	}
 	return m.Digest(), nil
 }
 
-func manifestOf(ctx context.Context, dir string) (m Manifest, err error) {
+func manifestOf(ctx context.Context, dir string, counting *counter) (m Manifest, err error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
 		return m, err
@@ -48,7 +48,7 @@ func manifestOf(ctx context.Context, dir string) (m Manifest, err error) {
 	}
 	for i, name := range names {
 		path := filepath.Join(dir, name)
-		tensors, step, err := hashTensors(ctx, path)
+		tensors, step, err := hashTensors(ctx, path, counting)
 		switch {
 		case err != nil:
 			return m, fmt.Errorf("%s: %w", path, err)
@@ -82,7 +82,7 @@ const pieceSize = 1 << 20
 
 // hashTensors reads a file of tensors in pieces. The sizes of the tensors that it returns add
 // up to that of the file's data.
-func hashTensors(ctx context.Context, path string) (tensors []TensorEntry, step uint32, err error) {
+func hashTensors(ctx context.Context, path string, counting *counter) (tensors []TensorEntry, step uint32, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
@@ -102,11 +102,12 @@ func hashTensors(ctx context.Context, path string) (tensors []TensorEntry, step 
 	if step, err = parseStep(path, header.Metadata); err != nil {
 		return nil, 0, err
 	}
+	counting.add(info.Size() - header.DataSize)
 	piece := make([]byte, pieceSize)
 	for _, e := range header.Tensors {
 		h := blake3.New(32, nil)
 		data := io.NewSectionReader(file, info.Size()-header.DataSize+e.Begin, e.End-e.Begin)
-		if _, err := io.CopyBuffer(h, interruptible{ctx, data}, piece); err != nil {
+		if _, err := io.CopyBuffer(h, interruptible{ctx, counting.through(data)}, piece); err != nil {
 			return nil, 0, err
 		}
 		tensors = append(tensors, TensorEntry{Name: e.Name, DType: e.DType, Shape: e.Shape, Hash: [32]byte(h.Sum(nil))})

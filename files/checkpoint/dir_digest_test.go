@@ -20,13 +20,13 @@ func TestDigestDir(t *testing.T) {
 			if err := writeDir(dir, s, shardSize, []Extra{extra}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := DigestDir(t.Context(), dir); err != nil || got != s.Manifest().Digest() {
+			if got, err := DigestDir(t.Context(), dir, nil); err != nil || got != s.Manifest().Digest() {
 				t.Errorf("digest %x, %v, want that of the snapshot", got[:8], err)
 			}
 			ended, end := context.WithCancelCause(t.Context())
 			cause := errors.New("ended")
 			end(cause)
-			if _, err := DigestDir(ended, dir); !errors.Is(err, cause) {
+			if _, err := DigestDir(ended, dir, nil); !errors.Is(err, cause) {
 				t.Errorf("after its context: %v", err)
 			}
 		})
@@ -51,7 +51,7 @@ func TestDigestDirHoldsNoTensor(t *testing.T) {
 	tensorFile(t, filepath.Join(dir, singleFile), fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, size, size), size)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := DigestDir(t.Context(), dir); err != nil {
+	if _, err := DigestDir(t.Context(), dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -87,7 +87,7 @@ func TestDigestDirRejects(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, ConfigFile, config)
 			tensorFile(t, filepath.Join(dir, singleFile), test.header, test.data)
-			if _, err := DigestDir(t.Context(), dir); !errors.Is(err, ErrInvalid) {
+			if _, err := DigestDir(t.Context(), dir, nil); !errors.Is(err, ErrInvalid) {
 				t.Errorf("error = %v, want ErrInvalid", err)
 			}
 		})
@@ -97,7 +97,7 @@ func TestDigestDirRejects(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, ConfigFile, config)
 			write(t, dir, singleFile, content)
-			if _, err := DigestDir(t.Context(), dir); !errors.Is(err, ErrInvalid) {
+			if _, err := DigestDir(t.Context(), dir, nil); !errors.Is(err, ErrInvalid) {
 				t.Errorf("error = %v, want ErrInvalid", err)
 			}
 		})

@@ -18,8 +18,14 @@ import (
 // ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known
 // files, and the tensors of model.safetensors or of the shards that the index names.
 // The tensors are checked against config.json as far as every architecture allows.
-func ReadDir(dir string) (Snapshot, error) {
-	s, err := readDir(dir, safetensors.Read)
+func ReadDir(dir string) (Snapshot, error) { return ReadDirWatched(dir, nil) }
+
+// ReadDirWatched is ReadDir, and says how far it is.
+func ReadDirWatched(dir string, watch Watch) (Snapshot, error) {
+	counting := count(dir, watch)
+	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {
+		return safetensors.ReadThrough(path, counting.through)
+	})
 	if err == nil {
 		err = s.Validate()
 	}
@@ -29,17 +35,25 @@ func ReadDir(dir string) (Snapshot, error) {
 	return s, nil
 }
 
-// CheckDir returns what would keep ReadDir from reading a folder. It reads of the tensors what their files begin
-// with.
-func CheckDir(dir string) error {
+// CheckDir returns what would keep ReadDir from reading a folder, and the number of values that its tensors have. It
+// reads of the tensors what their files begin with.
+func CheckDir(dir string) (values uint64, err error) {
 	s, err := readDir(dir, readHeader)
+	m := s.manifestWithout()
 	if err == nil {
-		err = s.manifestWithout().Validate()
+		err = m.Validate()
 	}
 	if err != nil {
-		return fmt.Errorf("check checkpoint %s: %w", dir, err)
+		return 0, fmt.Errorf("check checkpoint %s: %w", dir, err)
 	}
-	return nil
+	for _, tensor := range m.Tensors {
+		n := uint64(1)
+		for _, side := range tensor.Shape {
+			n *= uint64(side)
+		}
+		values += n
+	}
+	return values, nil
 }
 
 // tensorReader reads a file of tensors, and its metadata.

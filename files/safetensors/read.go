@@ -39,6 +39,11 @@ type Entry struct {
 // Read returns the tensors of a file sorted by name, and its metadata (nil when it
 // has none). Errors wrap ErrInvalid when the content is at fault.
 func Read(path string) ([]Tensor, map[string]string, error) {
+	return ReadThrough(path, func(r io.Reader) io.Reader { return r })
+}
+
+// ReadThrough is Read of what a reader makes of the file, such as one that counts.
+func ReadThrough(path string, through func(io.Reader) io.Reader) ([]Tensor, map[string]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read safetensors: %w", err)
@@ -51,7 +56,7 @@ func Read(path string) ([]Tensor, map[string]string, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("read safetensors %s: not a regular file", path)
 	}
-	tensors, metadata, err := readFrom(file, info.Size())
+	tensors, metadata, err := readFrom(through(file), info.Size())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read safetensors %s: %w", path, err)
 	}

@@ -196,13 +196,17 @@ func TestReadLog(t *testing.T) {
 		submit(t, a, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1).ID())})
 	}
 	var log bytes.Buffer
+	var here, whole uint64
 	o := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
-	if err := tcp.ReadLog(t.Context(), o, &log); err != nil {
+	if err := tcp.ReadLog(t.Context(), o, &log, func(done, all uint64) { here, whole = done, all }); err != nil {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile(server.JournalPath(dir, runID))
 	if err != nil || !bytes.Equal(want, log.Bytes()) {
 		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
+	}
+	if here != whole || whole != uint64(len(want)) {
+		t.Errorf("it says that %d of %d bytes are here, the journal has %d", here, whole, len(want))
 	}
 	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil || log.Len() != len(want) {
 		t.Fatalf("what is new of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
@@ -219,7 +223,7 @@ func TestReadLog(t *testing.T) {
 	}
 	memory := servertest.Start(t, options(""))
 	o.Addr = memory.Address
-	if err := tcp.ReadLog(t.Context(), o, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
+	if err := tcp.ReadLog(t.Context(), o, io.Discard, func(_, _ uint64) {}); !errors.Is(err, tcp.ErrNoLog) {
 		t.Fatalf("error %v, want ErrNoLog", err)
 	}
 }

@@ -92,11 +92,17 @@ func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, 
 // ErrNoModel says that a server does not hand out the model that a run begins with.
 var ErrNoModel = errors.New("the server hands out no model")
 
-// ReadLog writes the run's journal, as the server has it now, to w. There is one attempt.
-func ReadLog(ctx context.Context, o Options, w io.Writer) error { return ReadLogFrom(ctx, o, 0, w) }
+// ReadLog writes the run's journal, as the server has it now, to w. There is one attempt. Arrives is told how much is here.
+func ReadLog(ctx context.Context, o Options, w io.Writer, arrives func(done, all uint64)) error {
+	return readLog(ctx, o, 0, w, arrives)
+}
 
 // ReadLogFrom is ReadLog for what lies behind the first bytes, which the caller has.
 func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error {
+	return readLog(ctx, o, from, w, func(_, _ uint64) {})
+}
+
+func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives func(done, all uint64)) error {
 	err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error {
 		size, err := uint64(0), error(nil)
 		for offset := from; offset == from || offset < size; {
@@ -121,6 +127,7 @@ func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error
 				return err
 			}
 			offset += uint64(len(part.Part))
+			arrives(offset, size)
 		}
 		return nil
 	})

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-)
 
-// MaxForeseen bounds the weights of which Foresee keeps a copy, in bytes.
-const MaxForeseen = 1 << 30
+	"github.com/psyche-go/psyche/record/required"
+)
 
 // foreseen are the results of a step that moved the weights before it was decided that they count.
 type foreseen struct {
@@ -68,7 +67,7 @@ func (f *foresight) fulfilled() error {
 // optimizer whose training moves the weights itself, and for a model of more than a GiB in f32, of which there is
 // no room for a copy.
 func (m *member) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
-	if !m.by.foresees() || 4*m.Elements() > MaxForeseen {
+	if !m.by.foresees() || 4*m.Elements() > required.MaxForeseen {
 		return false, nil
 	}
 	results, err := m.by.decodeAll(step, payloads)

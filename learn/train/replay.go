@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/localsteps"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // A round of local steps is audited as a step of DisTrO is (examine.go), with how far the weights came in the
@@ -207,7 +208,7 @@ func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (e
 // pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
 // which there is no room for copies it keeps nothing.
 func (t *LocalTrainer) pause(r *replay) {
-	if 4*t.Elements() > MaxForeseen {
+	if 4*t.Elements() > required.MaxForeseen {
 		return
 	}
 	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates

@@ -74,7 +74,7 @@ func dieWithTheirReports(t *testing.T, epoch uint32, p promise, written bool) {
 	config := epochs(4)
 	config.TotalSteps = 36
 	w := p.world(t, config)
-	step := epoch * uint32(config.RoundsPerEpoch)
+	step := epoch * config.RoundsPerEpoch
 	saving := func(i int, more func(o *options)) func(o *options) {
 		return func(o *options) {
 			o.CheckpointDir, o.KeepCheckpoints = filepath.Join(w.dir, fmt.Sprint("disk", i)), 1

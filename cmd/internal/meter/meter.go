@@ -5,12 +5,13 @@
 //	m.Done()
 //
 // Work that is over within two seconds says nothing. A terminal has one line, which is overwritten and taken away
-// at the end; a file has a line every ten seconds.
+// at the end; a file has a line every ten seconds. Logged does the same for a log.
 package meter
 
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -52,15 +53,11 @@ func (m *Meter) Note(text func() string) { m.note = text }
 // At says that so much of all is done, in any unit. It writes now and then only.
 func (m *Meter) At(done, all int64) {
 	now := m.now()
-	if !m.started {
-		m.started, m.from, m.begun = true, done, now
-	}
-	if now.Before(m.next) || all <= 0 {
+	if !m.due(now, done, all) {
 		return
 	}
 	line := fmt.Sprintf("%s: %d %%", m.label, 100*min(done, all)/all)
-	if moved := done - m.from; moved > 0 && done < all {
-		left := time.Duration(float64(now.Sub(m.begun)) / float64(moved) * float64(all-done))
+	if left, known := m.left(now, done, all); known {
 		line += ", " + Span(left) + " left"
 	}
 	if m.note != nil {
@@ -73,6 +70,44 @@ func (m *Meter) At(done, all int64) {
 	}
 	m.next, m.shown = now.Add(everyScreen), true
 	_, _ = fmt.Fprintf(m.w, "\r\x1b[K%s", line)
+}
+
+// due reports whether it is time to say something.
+func (m *Meter) due(now time.Time, done, all int64) bool {
+	if !m.started {
+		m.started, m.from, m.begun = true, done, now
+	}
+	return !now.Before(m.next) && all > 0
+}
+
+// left is how long it still takes, by what was done since it began.
+func (m *Meter) left(now time.Time, done, all int64) (left time.Duration, known bool) {
+	moved := done - m.from
+	if moved <= 0 || done >= all {
+		return 0, false
+	}
+	return time.Duration(float64(now.Sub(m.begun)) / float64(moved) * float64(all-done)), true
+}
+
+// Logged returns a function that says to a log every ten seconds how far something of so many bytes is.
+func Logged(logger *slog.Logger, label string) func(done, all int64) {
+	return New(io.Discard, label).logged(logger)
+}
+
+func (m *Meter) logged(logger *slog.Logger) func(done, all int64) {
+	m.next = m.begun.Add(everyFile)
+	return func(done, all int64) {
+		now := m.now()
+		if !m.due(now, done, all) {
+			return
+		}
+		m.next = now.Add(everyFile)
+		attributes := []any{"percent", 100 * min(done, all) / all, "MiB", all >> 20}
+		if left, known := m.left(now, done, all); known {
+			attributes = append(attributes, "left", Span(left))
+		}
+		logger.Info(m.label, attributes...)
+	}
 }
 
 // Done takes the line away.

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,23 @@ func TestMeter(t *testing.T) {
 		if screen != strings.HasSuffix(out.String(), "\r\x1b[K") {
 			t.Errorf("screen %v: it ends with %q", screen, out.String())
 		}
+	}
+}
+
+// TestLogged: a log gets a line every ten seconds, with what is left.
+func TestLogged(t *testing.T) {
+	var out strings.Builder
+	m := New(io.Discard, "hashing")
+	at := m.begun
+	m.now = func() time.Time { return at }
+	tell := m.logged(slog.New(slog.NewTextHandler(&out, nil)))
+	for second := range int64(26) {
+		tell(second<<20, 100<<20)
+		at = at.Add(time.Second)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], `msg=hashing percent=10 MiB=100 left="2 min"`) || !strings.Contains(lines[1], "percent=20") {
+		t.Errorf("%q", lines)
 	}
 }
 

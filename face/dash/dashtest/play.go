@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/wire"
@@ -97,7 +98,17 @@ func configOf(o Options) coordinator.Config {
 }
 
 func modelOf() coordinator.Model {
-	return coordinator.Model{MaxSeqLen: 2048, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}}
+	definition, err := config.EncodeModel(config.Model{
+		Architecture: config.HfLlama, DataType: config.Pretraining, MaxSeqLen: 2048,
+		DataLocations: []config.DataLocation{{Preprocessed: &config.PreprocessedData{Path: "example/tiny-stories"}}},
+		Checkpoint:    config.Checkpoint{Hub: &config.HubRepo{RepoID: "example/tiny-llama", Revision: "main"}},
+		LRSchedule:    config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 4e-4, WarmupSteps: 10}},
+		Optimizer:     config.Optimizer{Distro: &config.Distro{CompressionDecay: 0.999, CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return coordinator.Model{MaxSeqLen: 2048, Definition: definition, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}}
 }
 
 // draws are what the run's rounds begin with.

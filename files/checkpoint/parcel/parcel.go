@@ -40,31 +40,41 @@ type Parcel struct {
 	head  []byte
 	files []file
 	size  int64
+
+	parameters uint64
 }
 
 // Open makes a parcel of a folder. All of the folder is read once: it has to be a model that can be read, and
-// the parcel says by which hashes its files are known.
-func Open(ctx context.Context, dir string) (*Parcel, error) {
+// the parcel says by which hashes its files are known. watch is told how much of it is read; it may be nil.
+func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
 	}
-	if err := checkpoint.CheckDir(dir); err != nil {
+	parameters, err := checkpoint.CheckDir(dir)
+	if err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(dir) // ascending by name
 	if err != nil {
 		return nil, err
 	}
-	p := &Parcel{dir: dir}
+	entries = slices.DeleteFunc(entries, func(entry os.DirEntry) bool {
+		return !checkpoint.IsPart(entry.Name()) || entry.Name() == checkpoint.FactsFile
+	})
+	p := &Parcel{dir: dir, parameters: parameters}
+	reading := reader{ctx: ctx, watch: watch}
 	for _, entry := range entries {
-		if name := entry.Name(); checkpoint.IsPart(name) && name != checkpoint.FactsFile {
-			one, err := describe(ctx, dir, name)
-			if err != nil {
-				return nil, err
-			}
-			p.files = append(p.files, one)
-			p.size += one.size
+		if info, err := entry.Info(); err == nil { // if not, opening it says so
+			reading.all += info.Size()
 		}
+	}
+	for _, entry := range entries {
+		one, err := reading.describe(dir, entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		p.files = append(p.files, one)
+		p.size += one.size
 	}
 	p.head = p.appendHead(nil)
 	if p.size += int64(len(p.head)); p.size > MaxSize || len(p.files) > maxFiles {
@@ -74,32 +84,39 @@ func Open(ctx context.Context, dir string) (*Parcel, error) {
 }
 
 // describe hashes a file.
-func describe(ctx context.Context, dir, name string) (file, error) {
+func (r *reader) describe(dir, name string) (file, error) {
 	content, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return file{}, err
 	}
 	defer func() { _ = content.Close() }()
 	hash := blake3.New(hashSize, nil)
-	size, err := io.Copy(hash, untilDone{ctx, content})
+	r.Reader = content
+	size, err := io.Copy(hash, r)
 	if err != nil {
 		return file{}, fmt.Errorf("read %s: %w", content.Name(), err)
 	}
 	return file{name, size, [hashSize]byte(hash.Sum(nil))}, nil
 }
 
-// untilDone stops reading when a context ends.
-type untilDone struct {
-	ctx context.Context
+// reader reads files one after the other until a context ends, and says how much it read.
+type reader struct {
 	io.Reader
+	ctx       context.Context
+	watch     checkpoint.Watch // may be nil
+	done, all int64
 }
 
 // Read implements io.Reader.
-func (r untilDone) Read(b []byte) (int, error) {
+func (r *reader) Read(b []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
-	return r.Reader.Read(b)
+	n, err := r.Reader.Read(b)
+	if r.done += int64(n); r.watch != nil {
+		r.watch(r.done, r.all)
+	}
+	return n, err
 }
 
 func (p *Parcel) appendHead(b []byte) []byte {
@@ -116,6 +133,9 @@ func (p *Parcel) appendHead(b []byte) []byte {
 
 // Size returns the bytes of the parcel.
 func (p *Parcel) Size() int64 { return p.size }
+
+// Parameters returns how many parameters the model has.
+func (p *Parcel) Parameters() uint64 { return p.parameters }
 
 // ReadAt implements io.ReaderAt.
 func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
@@ -164,7 +184,7 @@ func Unpack(r io.Reader, dir string) error {
 		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("%w: it goes on behind its last file", ErrParcel), err)
 		}
-		if err := checkpoint.CheckDir(temporary); err != nil {
+		if _, err := checkpoint.CheckDir(temporary); err != nil {
 			return fmt.Errorf("%w: %w", ErrParcel, err)
 		}
 		return nil

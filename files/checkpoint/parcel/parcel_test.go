@@ -43,9 +43,16 @@ func model(t testing.TB) string {
 
 func pack(t testing.TB, dir string) []byte {
 	t.Helper()
-	p, err := Open(t.Context(), dir)
+	var done, whole int64
+	p, err := Open(t.Context(), dir, func(d, a int64) { done, whole = d, a })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if done != whole || whole != p.Size()-int64(len(p.head)) {
+		t.Errorf("it says that %d of %d bytes are hashed", done, whole)
+	}
+	if p.Parameters() != 2*3+1 {
+		t.Errorf("a model of %d parameters", p.Parameters())
 	}
 	all, err := io.ReadAll(io.NewSectionReader(p, 0, p.Size()))
 	if err != nil || int64(len(all)) != p.Size() {
@@ -60,11 +67,11 @@ func TestUnpackMakesTheSameModel(t *testing.T) {
 	if err := Unpack(iotest.HalfReader(bytes.NewReader(packed)), got); err != nil {
 		t.Fatal(err)
 	}
-	want, err := checkpoint.DigestDir(t.Context(), dir)
+	want, err := checkpoint.DigestDir(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if digest, err := checkpoint.DigestDir(t.Context(), got); err != nil || digest != want {
+	if digest, err := checkpoint.DigestDir(t.Context(), got, nil); err != nil || digest != want {
 		t.Errorf("digest %x, %v; want %x", digest, err, want)
 	}
 	if bytes.Contains(packed, []byte("secret")) || bytes.Contains(packed, []byte(checkpoint.FactsFile)) {
@@ -79,7 +86,7 @@ func TestUnpackMakesTheSameModel(t *testing.T) {
 func TestEveryPartCanBeReadAlone(t *testing.T) {
 	dir := model(t)
 	whole := pack(t, dir)
-	p, err := Open(t.Context(), dir)
+	p, err := Open(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +133,7 @@ func TestUnpackRefuses(t *testing.T) {
 }
 
 func TestOpenWantsAModel(t *testing.T) {
-	if _, err := Open(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "config.json") {
+	if _, err := Open(t.Context(), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("error %v", err)
 	}
 }

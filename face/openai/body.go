@@ -1,0 +1,81 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// readBody reads the body of a request. Few bodies are read at once: when they are too many, the oldest
+// one of the address that has the most gives way to an address that has fewer. None that stands still
+// is waited for.
+func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]byte, *problem) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		wrong := invalid("", "", "the Content-Type is %.60q: want application/json", r.Header.Get("Content-Type"))
+		wrong.status = http.StatusUnsupportedMediaType
+		return nil, wrong
+	}
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	guest := s.bodies.Enter(net.TCPAddrFromAddrPort(address), func() { cancel(errGaveWay) })
+	if guest == nil {
+		return nil, busy("%d other requests are being sent: ask again later", maxBodies)
+	}
+	defer s.bodies.Leave(guest)
+	text, err := readInTime(reading, a.control, http.MaxBytesReader(a.w, r.Body, maxBody))
+	if err == nil {
+		return text, nil
+	}
+	a.w.Header().Set("Connection", "close") // or the rest of the body would be waited for
+	wrong := invalid("", "", "the body cannot be read: %v", err)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		wrong = invalid("", "", "the body has more than %d bytes", maxBody)
+		wrong.status = http.StatusRequestEntityTooLarge
+	} else if errors.Is(context.Cause(reading), errGaveWay) {
+		wrong = busy("%d other requests are being sent, and this one took its time: ask again later", maxBodies)
+	} else if ctx.Err() != nil {
+		wrong = early(ctx)
+	} else if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
+		wrong = invalid("", "", "the body came too slowly: want %d bytes of it, or its rest, in %v", bytesInTime, readTimeout)
+		wrong.status = http.StatusRequestTimeout
+	}
+	return nil, wrong
+}
+
+// readInTime reads a body in pieces that have to come in time, until ctx ends. Nothing is read from the
+// connection after an error.
+func readInTime(ctx context.Context, control *http.ResponseController, from io.Reader) ([]byte, error) {
+	var mu sync.Mutex
+	over := false // no deadline is set any more
+	wait := func(until time.Time, last bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			over = last
+			_ = control.SetReadDeadline(until)
+		}
+	}
+	past, none := time.Unix(1, 0), time.Time{}
+	defer context.AfterFunc(ctx, func() { wait(past, true) })()
+	var text bytes.Buffer
+	for {
+		wait(time.Now().Add(readTimeout), false)
+		_, err := io.CopyN(&text, from, bytesInTime)
+		switch {
+		case errors.Is(err, io.EOF):
+			wait(none, true)
+			return text.Bytes(), nil
+		case err != nil:
+			wait(past, true)
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package checkpoint
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Watch is told how many bytes of a folder's tensors were read, and how many there are.
+type Watch func(done, all int64)
+
+// counter counts what is read of the files of tensors.
+type counter struct {
+	watch     Watch // may be nil
+	done, all int64
+}
+
+// count begins to count for a folder. What is wrong with it is for others to find.
+func count(dir string, watch Watch) *counter {
+	c := &counter{watch: watch}
+	if watch == nil {
+		return c
+	}
+	names, _ := tensorFiles(dir)
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			c.all += info.Size()
+		}
+	}
+	return c
+}
+
+// through counts what is read through it.
+func (c *counter) through(r io.Reader) io.Reader {
+	if c.watch == nil {
+		return r
+	}
+	return counted{r, c}
+}
+
+func (c *counter) add(n int64) {
+	if c.done += n; c.watch != nil {
+		c.watch(c.done, c.all)
+	}
+}
+
+type counted struct {
+	io.Reader
+	counter *counter
+}
+
+// Read implements io.Reader. It reads a piece at a time, however much is asked for.
+func (r counted) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p[:min(len(p), pieceSize)])
+	r.counter.add(int64(n))
+	return n, err
+}

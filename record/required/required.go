@@ -1,0 +1,60 @@
+package required
+
+import (
+	"math/bits"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+const (
+	// Value is the size of a parameter, a gradient and a momentum in bytes.
+	Value = 4
+
+	// MaxForeseen bounds the weights of which members keep a copy, to go on before a round is decided, in
+	// bytes.
+	MaxForeseen = 1 << 30
+
+	// Kept is how many checkpoints a member keeps if it says nothing else.
+	Kept = 3
+)
+
+// Bytes is what taking part takes, in bytes, as far as the definition of a run says it.
+type Bytes struct {
+	Model  uint64 `json:"model"`  // the weights, as they are sent and stored
+	Memory uint64 `json:"memory"` // weights, gradient, momentum and the copy, without what a micro batch takes
+	Disk   uint64 `json:"disk"`   // checkpoints that are kept, one that is written, and the optimizer's state
+	Result uint64 `json:"result"` // of a member in a round, about; 0: not known
+}
+
+// Of works it out for a model of so many parameters. keep is how many checkpoints stay; 0: all, of which
+// one is counted; −1: none is saved.
+func Of(run config.Model, parameters uint64, keep int) Bytes {
+	weights := Value * parameters
+	b := Bytes{Model: weights, Memory: 3 * weights}
+	if d := run.Optimizer.Distro; d != nil {
+		if d.Lag() == 1 && weights <= MaxForeseen {
+			b.Memory += weights
+		}
+		b.Result = resultSize(*d, parameters)
+	}
+	if keep >= 0 {
+		b.Disk = uint64(max(keep, 1)+1)*weights + weights
+	}
+	return b
+}
+
+// resultSize is about what a result has, in bytes: coefficients of whole chunks, each an index and a value or a sign.
+// Tensors whose sides chunks do not divide have somewhat more.
+func resultSize(d config.Distro, parameters uint64) uint64 {
+	chunk := uint64(d.CompressionChunk) * uint64(d.CompressionChunk)
+	if chunk == 0 {
+		return 0
+	}
+	value := uint64(8 * Value)
+	if d.Quantize1Bit {
+		value = 1
+	}
+	coefficients := (parameters + chunk - 1) / chunk * min(uint64(d.CompressionTopK), chunk)
+	return codec.HeaderSize + (coefficients*(uint64(bits.Len64(chunk-1))+value)+7)/8
+}

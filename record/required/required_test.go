@@ -1,0 +1,32 @@
+package required
+
+import (
+	"testing"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// TestOf: models of one value a weight, by the optimizer and by how many checkpoints are kept.
+func TestOf(t *testing.T) {
+	distro := func(lag uint8, signs bool) config.Optimizer {
+		return config.Optimizer{Distro: &config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: signs, ApplyLag: lag}}
+	}
+	const weights = 4 << 20
+	for name, test := range map[string]struct {
+		optimizer  config.Optimizer
+		parameters uint64
+		keep       int
+		want       Bytes
+	}{
+		"signs":             {distro(1, true), 1 << 20, Kept, Bytes{Model: weights, Memory: 4 * weights, Disk: 5 * weights, Result: (1<<20)/4096*8*13/8 + codec.HeaderSize}},
+		"nothing foreseen":  {distro(2, true), 1 << 20, Kept, Bytes{Model: weights, Memory: 3 * weights, Disk: 5 * weights, Result: (1<<20)/4096*8*13/8 + codec.HeaderSize}},
+		"no copy that big":  {distro(1, true), 1 << 30, -1, Bytes{Model: 4 << 30, Memory: 12 << 30, Result: (1<<30)/4096*8*13/8 + codec.HeaderSize}},
+		"values":            {distro(1, false), 1 << 20, 0, Bytes{Model: weights, Memory: 4 * weights, Disk: 3 * weights, Result: (1<<20)/4096*8*44/8 + codec.HeaderSize}},
+		"another optimizer": {config.Optimizer{}, 1 << 20, 1, Bytes{Model: weights, Memory: 3 * weights, Disk: 3 * weights}},
+	} {
+		if got := Of(config.Model{Optimizer: test.optimizer}, test.parameters, test.keep); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
