@@ -25,11 +25,11 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
-	guest := s.bodies.Enter(net.TCPAddrFromAddrPort(address), func() { cancel(errGaveWay) })
-	if guest == nil {
+	place := s.bodies.Enter(net.TCPAddrFromAddrPort(address), func() { cancel(errGaveWay) })
+	if place == nil {
 		return nil, busy("%d other requests are being sent: ask again later", maxBodies)
 	}
-	defer s.bodies.Leave(guest)
+	defer s.bodies.Leave(place)
 	text, err := readInTime(reading, a.control, http.MaxBytesReader(a.w, r.Body, maxBody))
 	if err == nil {
 		return text, nil

@@ -175,15 +175,15 @@ func TestSilentConnections(t *testing.T) {
 	})
 }
 
-// TestAnswerNeedsNoPlaceInTheLobby: a connection that is being answered is none that gives way.
-func TestAnswerNeedsNoPlaceInTheLobby(t *testing.T) {
-	d := door{lobby: admission.NewLastingLobby(1)}
+// TestAnswerNeedsNoPlace: a connection that is being answered is none that gives way.
+func TestAnswerNeedsNoPlace(t *testing.T) {
+	d := limitedListener{limiter: admission.NewLastingLimiter(1)}
 	near, far := net.Pipe()
-	v := &visitor{Conn: far, lobby: d.lobby}
-	v.guest = d.lobby.Enter(far.RemoteAddr(), v.evict)
+	v := &visitor{Conn: far, limiter: d.limiter}
+	v.place = d.limiter.Enter(far.RemoteAddr(), v.evict)
 	answered := v.answering()
-	if d.lobby.Enter(far.RemoteAddr(), func() { t.Error("the newer one gives way") }) == nil {
-		t.Error("the lobby is full while its only guest is being answered")
+	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer one gives way") }) == nil {
+		t.Error("no place is free while the only connection is being answered")
 	}
 	answered()
 	_ = v.Close()
@@ -192,7 +192,7 @@ func TestAnswerNeedsNoPlaceInTheLobby(t *testing.T) {
 	}
 	v.answering()() // of a connection that was closed meanwhile
 	other := &net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)}
-	if d.lobby.Enter(other, func() {}) != nil {
+	if d.limiter.Enter(other, func() {}) != nil {
 		t.Error("there is room for two")
 	}
 }

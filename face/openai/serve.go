@@ -52,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			_ = web.Close()
 		}
 	})
-	err := web.Serve(door{listener, admission.NewLastingLobby(maxConnections)})
+	err := web.Serve(limitedListener{listener, admission.NewLastingLimiter(maxConnections)})
 	if stop() { // it ended by itself
 		cut(errClosing)
 		_ = web.Close()

@@ -80,9 +80,9 @@ type Server struct {
 	grace   time.Duration // for answers that are being written when the server ends
 	mux     *http.ServeMux
 
-	bodies  *admission.Lobby // requests whose bodies are being read
-	places  chan struct{}    // of those that run and wait
-	slots   chan struct{}    // of those that run
+	bodies  *admission.Limiter // requests whose bodies are being read
+	places  chan struct{}      // of those that run and wait
+	slots   chan struct{}      // of those that run
 	closing chan struct{}
 
 	mu   sync.Mutex
@@ -96,7 +96,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
-		bodies: admission.NewLastingLobby(maxBodies),
+		bodies: admission.NewLastingLimiter(maxBodies),
 		places: make(chan struct{}, l.Running+l.Waiting), slots: make(chan struct{}, l.Running), closing: make(chan struct{}),
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))

@@ -8,35 +8,35 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// door is a listener that lets in as many connections as its lobby has room for, besides those that
+// limitedListener is a listener that lets in as many connections as its limiter has places for, besides those that
 // are being answered. When it is full, the oldest connection of the address that has the most is closed
 // for one of an address that has fewer; another one is not let in.
-type door struct {
+type limitedListener struct {
 	net.Listener
-	lobby *admission.Lobby
+	limiter *admission.Limiter
 }
 
 // visitor is a connection that was let in.
 type visitor struct {
 	net.Conn
-	lobby *admission.Lobby
+	limiter *admission.Limiter
 
 	mu     sync.Mutex
-	guest  *admission.Guest
+	place  *admission.Place
 	closed bool
 }
 
 type visitorKey struct{} // of the visitor in the context of its requests
 
 // Accept implements net.Listener.
-func (d door) Accept() (net.Conn, error) {
+func (d limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		v := &visitor{Conn: conn, lobby: d.lobby}
-		if v.guest = d.lobby.Enter(conn.RemoteAddr(), v.evict); v.guest != nil {
+		v := &visitor{Conn: conn, limiter: d.limiter}
+		if v.place = d.limiter.Enter(conn.RemoteAddr(), v.evict); v.place != nil {
 			return v, nil
 		}
 		_ = conn.Close()
@@ -50,26 +50,26 @@ func (v *visitor) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closed = true
-	v.lobby.Leave(v.guest)
+	v.limiter.Leave(v.place)
 	return v.Conn.Close()
 }
 
-// answering gives its place in the lobby back until the returned function is called.
+// answering gives its place back until the returned function is called.
 func (v *visitor) answering() (answered func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.lobby.Leave(v.guest)
+	v.limiter.Leave(v.place)
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !v.closed {
-			v.guest = v.lobby.Admit(v.RemoteAddr(), v.evict)
+			v.place = v.limiter.Admit(v.RemoteAddr(), v.evict)
 		}
 	}
 }
 
 // whileAnswered is for a request that has a place in the queue: its connection, if it came through a
-// door, needs none of the lobby.
+// limitedListener, needs no place there.
 func whileAnswered(ctx context.Context) (answered func()) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		return v.answering()
