@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	maxRejoins     = 5 // attempts to find the way into a running epoch from its first model
-	maxCommitTries = 6 // attempts to begin from a commit point, before; each one is tried twice
-	askedHolders   = 3 // members that are asked for one: each that has it reads and hashes a model
+	maxRejoins     = 5                     // attempts to find the way into a running epoch from its first model
+	maxCommitTries = 2 * len(commitPauses) // attempts to begin from a commit point, before; each one is tried twice
+	askedHolders   = 3                     // members that are asked for one: each that has it reads and hashes a model
 
-	// commitPause is after the first attempt to get a commit point; it doubles from one to the next. Whoever
-	// holds it may have to read it from its disk.
-	commitPause = 300 * time.Millisecond
 	// commitTimeout is how long who is asked for it first may take to answer; it grows likewise, and with a
 	// liar that is silent beside members that need a moment no attempt is lost.
 	commitTimeout = time.Second
 )
+
+// commitPauses are between the two attempts to get a commit point. Whoever holds it may have to read it from its disk,
+// or has a newer one by now and shares that, so that nobody gets the one that was asked for.
+var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
 // rejoin is a client's way back into the rounds of an epoch: from its newest commit point or, if there
 // is none or it is not to be had, from the model that the epoch began with, by what was counted since.
@@ -196,8 +197,8 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 	switch {
 	case cancelled:
 	case err != nil:
-		if r.tries++; r.tries < maxCommitTries {
-			r.notBefore = r.engine.tasks.Now().Add(commitPause << (r.tries - 1))
+		if r.tries++; r.tries%2 == 1 { // those that were asked make it ready; another one is asked for at once
+			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
 		r.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
 	default:
