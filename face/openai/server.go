@@ -202,8 +202,8 @@ func (s *Server) complete(inChat bool) http.HandlerFunc {
 	}
 }
 
-// serve reads the request, takes a place, waits for its turn and writes the answer. Who has no place
-// yet has cost no more than its bytes.
+// serve reads the request, takes a place, waits for its turn and writes the answer. A request
+// without a place has cost no more than its bytes.
 func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem *problem) {
 	if a.request, problem = s.read(ctx, r, a); problem != nil {
 		return problem

@@ -15,7 +15,7 @@ type counter struct {
 	done, all int64
 }
 
-// count begins to count for a folder. What is wrong with it is for others to find.
+// count begins to count for a folder. Faults of the folder are for others to find.
 func count(dir string, watch Watch) *counter {
 	c := &counter{watch: watch}
 	if watch == nil {

@@ -1,7 +1,10 @@
 package generate_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
@@ -12,17 +15,22 @@ import (
 const benchConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":2048,"hidden_size":256,"intermediate_size":688,
 "num_hidden_layers":4,"num_attention_heads":8,"num_key_value_heads":4,"max_position_embeddings":512}`
 
-// BenchmarkText writes 250 tokens after a prompt of 250, with the cache and without.
-func BenchmarkText(b *testing.B) {
-	e := torchtest.Engine(b)
+func benchModel(b *testing.B) model.Model {
+	b.Helper()
 	tensors, err := model.Init([]byte(benchConfig), 1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := model.New(b.Context(), e, []byte(benchConfig), model.Options{}, tensors)
+	m, err := model.New(b.Context(), torchtest.Engine(b), []byte(benchConfig), model.Options{}, tensors)
 	if err != nil {
 		b.Fatal(err)
 	}
+	return m
+}
+
+// BenchmarkText writes 250 tokens after a prompt of 250, with the cache and without.
+func BenchmarkText(b *testing.B) {
+	m := benchModel(b)
 	prompt := make([]int32, 250)
 	o := greedy
 	o.MaxTokens = 250
@@ -36,11 +44,44 @@ func BenchmarkText(b *testing.B) {
 	b.Run("whole", func(b *testing.B) {
 		for b.Loop() {
 			for n := range int64(o.MaxTokens) {
-				torchtest.Do(b, e, false, func(s *torch.Scope) error {
+				torchtest.Do(b, m.Engine(), false, func(s *torch.Scope) error {
 					m.Forward(s, s.Zeros(torch.I64, 1, int64(len(prompt))+n))
 					return nil
 				})
 			}
 		}
 	})
+}
+
+// BenchmarkTogether writes texts of 100 tokens together; in turn is what as many take one after the other.
+func BenchmarkTogether(b *testing.B) {
+	m := benchModel(b)
+	o := greedy
+	o.MaxTokens = 100
+	one := func(g *generate.Together) {
+		if err := g.Tokens(b.Context(), []int32{1, 2, 3}, o, func(int32) error { return nil }); err != nil {
+			b.Error(err)
+		}
+	}
+	for _, texts := range []int{2, 4, 8} {
+		b.Run(fmt.Sprint(texts), func(b *testing.B) {
+			var inTurn, together time.Duration
+			for b.Loop() {
+				began := time.Now()
+				for range texts {
+					one(generate.NewTogether(m))
+				}
+				inTurn += time.Since(began)
+				began = time.Now()
+				g := generate.NewTogether(m)
+				var wait sync.WaitGroup
+				for range texts {
+					wait.Go(func() { one(g) })
+				}
+				wait.Wait()
+				together += time.Since(began)
+			}
+			b.ReportMetric(float64(inTurn)/float64(together), "times-in-turn")
+		})
+	}
 }

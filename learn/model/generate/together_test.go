@@ -3,12 +3,10 @@ package generate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/model/generate"
@@ -147,45 +145,4 @@ func TestSlowReader(t *testing.T) {
 	}
 	close(free)
 	wait.Wait()
-}
-
-// BenchmarkTogether writes texts of 100 tokens together; in turn is what as many take one after the other.
-func BenchmarkTogether(b *testing.B) {
-	e := torchtest.Engine(b)
-	tensors, err := model.Init([]byte(benchConfig), 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := model.New(b.Context(), e, []byte(benchConfig), model.Options{}, tensors)
-	if err != nil {
-		b.Fatal(err)
-	}
-	o := greedy
-	o.MaxTokens = 100
-	one := func(g *generate.Together) {
-		if err := g.Tokens(b.Context(), []int32{1, 2, 3}, o, func(int32) error { return nil }); err != nil {
-			b.Error(err)
-		}
-	}
-	for _, texts := range []int{2, 4, 8} {
-		b.Run(fmt.Sprint(texts), func(b *testing.B) {
-			var inTurn, together time.Duration
-			for b.Loop() {
-				began := time.Now()
-				for range texts {
-					one(generate.NewTogether(m))
-				}
-				inTurn += time.Since(began)
-				began = time.Now()
-				g := generate.NewTogether(m)
-				var wait sync.WaitGroup
-				for range texts {
-					wait.Go(func() { one(g) })
-				}
-				wait.Wait()
-				together += time.Since(began)
-			}
-			b.ReportMetric(float64(inTurn)/float64(together), "times-in-turn")
-		})
-	}
 }
