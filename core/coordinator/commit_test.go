@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -174,6 +175,55 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 		if c := r.Model.Checkpoint; c.Step != 2 || !c.FromPeers() {
 			t.Errorf("%d liars: the run goes on from %s", liars, r.String())
 		}
+	}
+}
+
+// TestTheWaitFitsTheLoss has a member come back without the run's model, or with an earlier one. The more
+// steps are to be lost, the longer those that have the model may stay away.
+func TestTheWaitFitsTheLoss(t *testing.T) {
+	const hour = 3600 * second
+	for name, test := range map[string]struct {
+		step      uint32 // of the run's checkpoint
+		roundTime uint64 // max_round_train_time
+		change    func(r *run)
+		wait      uint64
+	}{
+		"nothing to lose but two steps": {2, 30 * second, nil, 0},
+		"a thousand steps":              {1000, 30 * second, nil, 1000 * 30 * second / 16},
+		"a large run":                   {1_000_000, hour, nil, 24 * hour},
+		"the longest rounds":            {math.MaxUint32 - 2, 366 * 24 * hour, nil, 24 * hour},
+		"a member has an earlier model": {1000, 30 * second, func(r *run) {
+			r.Earlier = []Recorded{{Step: 900, Digest: clientID("y")}}
+			r.must("a", Join{Epoch: r.Progress.Epoch, Holds: clientID("y")})
+		}, 100 * 30 * second / 16},
+		"a newcomer has an earlier model": {1000, 30 * second, func(r *run) {
+			r.Earlier = []Recorded{{Step: 900, Digest: clientID("y")}}
+			r.must("stranger0", Join{Epoch: r.Progress.Epoch, Holds: clientID("y")})
+		}, 1000 * 30 * second / 16},
+		"an earlier model was uploaded": {1000, 30 * second, func(r *run) {
+			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 800, Digest: clientID("y")}}
+		}, 200 * 30 * second / 16},
+		"the upload was tried in vain": {1000, 30 * second, func(r *run) {
+			r.Uploads = []Upload{{Reporter: clientID("b"), Step: 800, Digest: clientID("y"), Tries: MaxUploadTries}}
+		}, 1000 * 30 * second / 16},
+		"the model was named at step 701": {1000, 30 * second, func(r *run) { r.OriginStep = 701 }, 300 * 30 * second / 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := membersAway(t)
+			r.Config.MaxRoundTrainTime = test.roundTime
+			r.Model.Checkpoint.Step, r.Progress.Step = test.step, test.step+1
+			r.join("a")
+			for i := range 8 {
+				r.must("stranger"+strconv.Itoa(i), Join{Epoch: r.Progress.Epoch})
+			}
+			if test.change != nil {
+				test.change(r)
+			}
+			r.Tick(r.now, r.testDraw(r.now))
+			if want := max(test.wait, r.Config.WarmupTime); r.PhaseTime() != want {
+				t.Errorf("it waits for %d ms, not %d", r.PhaseTime(), want)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,11 @@ import (
 	"strings"
 )
 
+const (
+	waitForModelShare = 16             // an epoch waits for a model for this part of the time that its steps took at most
+	mostWaitForModel  = 24 * 3_600_000 // milliseconds
+)
+
 // reportUpload enters where a copy of a recorded checkpoint lies. Each reporter has one
 // place in the list, so that it can take back nobody's statement but its own. When all
 // places are taken, uploadInTheWay says whose makes room.
@@ -144,16 +149,55 @@ func printable(text string) bool {
 
 // membersTime returns for how many milliseconds an epoch still waits for others once enough clients are
 // there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
-// load one: the run would go on from an older model, while those that hold the newest may be starting
-// again. A newcomer's word that it holds the model shortens nothing: it may be false, and the newcomer may get no seat.
+// load one, and longer the more there is to lose: the run would go on from an older model, while those that
+// hold the newest may be starting again. That is a sixteenth of the longest time that the steps to be lost
+// may have taken, a day at most. A newcomer's word that it holds a model shortens nothing: it may be
+// false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
+	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint
-	if checkpoint.Kind.isOrigin() ||
-		slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel && !c.isNew() }) ||
-		slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Digest == checkpoint.Digest && u.Tries < MaxUploadTries }) {
-		return s.Config.WaitingForMembersExtraTime
+	if checkpoint.Kind.isOrigin() {
+		return wait
 	}
-	return max(s.Config.WaitingForMembersExtraTime, s.Config.WarmupTime)
+	members := slices.DeleteFunc(slices.Clone(s.Pending), func(c Client) bool { return c.isNew() })
+	if slices.ContainsFunc(members, func(c Client) bool { return c.HoldsModel }) {
+		return wait
+	}
+	newest := s.newestAtHand(members)
+	if newest.Step >= checkpoint.Step {
+		return wait
+	}
+	first := max(s.OriginStep, newest.Step+1)
+	lost := uint64(max(checkpoint.Step+1, first) - first)
+	return max(wait, s.Config.WarmupTime, min(lost*min(s.Config.MaxRoundTrainTime, mostWaitForModel)/waitForModelShare, mostWaitForModel))
+}
+
+// AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
+// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then.
+func (s *State) AwaitsModelUntil() uint64 {
+	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
+		return 0
+	}
+	return s.MinimumSince + s.membersTime()
+}
+
+// newestAtHand returns the newest recorded model that one of clients said it holds, or of which there is an
+// upload that was not tried in vain; step 0 for none.
+func (s *State) newestAtHand(clients []Client) Recorded {
+	var newest Recorded
+	for _, u := range s.Uploads {
+		if u.Step > newest.Step && u.Tries < MaxUploadTries {
+			newest = Recorded{Step: u.Step, Digest: u.Digest}
+		}
+	}
+	for _, c := range clients {
+		for _, r := range s.Earlier {
+			if r.Step == c.HoldsEarlier && r.Step > newest.Step {
+				newest = r
+			}
+		}
+	}
+	return newest
 }
 
 // WaitsForMember reports whether no epoch may begin, however many wait, since no model of the run was uploaded,
@@ -192,19 +236,7 @@ func (s *State) fallBackIfModelIsGone(members []Client) {
 	}
 	s.ColdStart = true
 	s.Uploads = slices.DeleteFunc(s.Uploads, func(u Upload) bool { return u.Tries >= MaxUploadTries })
-	var newest Recorded
-	for _, u := range s.Uploads {
-		if u.Step > newest.Step {
-			newest = Recorded{Step: u.Step, Digest: u.Digest}
-		}
-	}
-	for i := range members {
-		for _, r := range s.Earlier {
-			if r.Step == members[i].HoldsEarlier && r.Step > newest.Step {
-				newest = r
-			}
-		}
-	}
+	newest := s.newestAtHand(members)
 	if newest.Step == 0 {
 		*checkpoint = checkpoint.origin()
 		s.Earlier = nil

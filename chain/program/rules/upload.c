@@ -2,6 +2,11 @@
 
 #include "coordinator.h"
 
+enum {
+	WAIT_FOR_MODEL_SHARE = 16, // see State.membersTime
+	MOST_WAIT_FOR_MODEL = 24 * 3600000, // milliseconds
+};
+
 // printable is Go's of this name.
 static bool printable(const uint8_t *text, uint32_t length) {
 	for (uint32_t i = 0; i < length; i++)
@@ -96,16 +101,38 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
+// state_newest_at_hand is State.newestAtHand. With only_members newcomers among clients do not count.
+static void state_newest_at_hand(const struct state *s, const struct clients *clients, bool only_members, struct recorded *newest) {
+	host_zero(newest, sizeof *newest);
+	for (uint32_t i = 0; i < s->upload_count; i++)
+		if (s->uploads[i].step > newest->step && s->uploads[i].tries < MAX_UPLOAD_TRIES) {
+			newest->step = s->uploads[i].step;
+			newest->digest = s->uploads[i].digest;
+		}
+	for (uint32_t i = 0; i < clients->count; i++)
+		for (uint32_t e = 0; e < s->earlier_count; e++)
+			if (s->earlier[e].step == clients->list[i].holds_earlier && s->earlier[e].step > newest->step &&
+			    !(only_members && client_is_new(&clients->list[i])))
+				*newest = s->earlier[e];
+}
+
 // state_members_time is State.membersTime.
 uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
-	uint64_t extra = s->config.waiting_for_members_extra_time, warmup = s->config.warmup_time;
-	bool there = is_origin(checkpoint->kind);
-	for (uint32_t i = 0; i < s->pending.count && !there; i++)
-		there = s->pending.list[i].holds_model && !client_is_new(&s->pending.list[i]);
-	for (uint32_t i = 0; i < s->upload_count; i++)
-		there |= key_equal(&s->uploads[i].digest, &checkpoint->digest) && s->uploads[i].tries < MAX_UPLOAD_TRIES;
-	return there || extra > warmup ? extra : warmup;
+	uint64_t wait = s->config.waiting_for_members_extra_time, most = s->config.max_round_train_time;
+	if (is_origin(checkpoint->kind)) return wait;
+	for (uint32_t i = 0; i < s->pending.count; i++)
+		if (s->pending.list[i].holds_model && !client_is_new(&s->pending.list[i])) return wait;
+	struct recorded newest;
+	state_newest_at_hand(s, &s->pending, true, &newest);
+	if (newest.step >= checkpoint->step) return wait;
+	uint32_t first = newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step;
+	uint64_t lost = checkpoint->step + 1 > first ? checkpoint->step + 1 - first : 0;
+	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
+	most = lost * most / WAIT_FOR_MODEL_SHARE;
+	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
+	if (wait < s->config.warmup_time) wait = s->config.warmup_time;
+	return wait > most ? wait : most;
 }
 
 // state_enough_wait is State.enoughWait.
@@ -116,19 +143,6 @@ bool state_enough_wait(const struct state *s) {
 	for (uint32_t i = 0; i < s->pending.count && !enough; i++)
 		enough = s->pending.list[i].holds_model || !client_is_new(&s->pending.list[i]);
 	return enough;
-}
-
-// state_newest_at_hand finds the newest model that was uploaded or that a member holds: step 0 for none.
-static void state_newest_at_hand(const struct state *s, struct recorded *newest) {
-	host_zero(newest, sizeof *newest);
-	for (uint32_t i = 0; i < s->upload_count; i++)
-		if (s->uploads[i].step > newest->step) {
-			newest->step = s->uploads[i].step;
-			newest->digest = s->uploads[i].digest;
-		}
-	for (uint32_t i = 0; i < s->epoch.clients.count; i++)
-		for (uint32_t e = 0; e < s->earlier_count; e++)
-			if (s->earlier[e].step == s->epoch.clients.list[i].holds_earlier && s->earlier[e].step > newest->step) *newest = s->earlier[e];
 }
 
 // state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
@@ -151,7 +165,7 @@ void state_fall_back_if_model_is_gone(struct state *s) {
 		else
 			i++;
 	struct recorded newest;
-	state_newest_at_hand(s, &newest);
+	state_newest_at_hand(s, &s->epoch.clients, false, &newest);
 	if (newest.step == 0) {
 		struct checkpoint origin;
 		checkpoint_origin(checkpoint, &origin);

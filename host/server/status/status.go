@@ -35,7 +35,8 @@ type Run struct {
 	Members    []Client       `json:"members"`
 	Exited     []Client       `json:"exited"`
 	Pending    []string       `json:"pending"`
-	WaitsFor   bool           `json:"waits_for_member,omitempty"` // no epoch begins until somebody comes who was a member or has the model
+	WaitsFor   bool           `json:"waits_for_member,omitempty"`   // no epoch begins until somebody comes who was a member or has the model
+	Awaits     float64        `json:"awaits_model_until,omitempty"` // Unix seconds; the epoch that could begin waits until then for somebody who has the model
 	Round      *Round         `json:"round,omitempty"`
 	Claimed    *event.Claimed `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
 	Checkpoint Checkpoint     `json:"checkpoint"`
@@ -142,7 +143,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	run := Run{
 		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
-		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{}, WaitsFor: s.WaitsForMember(),
+		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{}, WaitsFor: s.WaitsForMember(), Awaits: seconds(s.AwaitsModelUntil()),
 		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
@@ -285,6 +286,10 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	}
 	if r.WaitsFor {
 		line("waits for", "somebody who was a member before, or has the model of step %d", r.Checkpoint.Step)
+	}
+	if r.Awaits > 0 {
+		line("waits for", "somebody who has the model of step %d, until %s; the run goes on from an older one then",
+			r.Checkpoint.Step, time.UnixMilli(int64(r.Awaits*1000)).UTC().Format(time.DateTime+" MST"))
 	}
 	return w.Flush()
 }
