@@ -44,6 +44,7 @@ func suites(operations int) []suite {
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
 		{"back to an upload", backToUpload},
+		{"awaited model", awaitedModel},
 		{"accused too late", accusedTooLate},
 		{"one of two is late", oneOfTwoIsLate},
 		{"slow witnesses", slowWitnesses},

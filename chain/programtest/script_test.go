@@ -164,6 +164,60 @@ func backToUpload(r *pair) error {
 	return c.err
 }
 
+// awaitedModel has a member wait without the model of a long run, among newcomers one of whom says to have an
+// earlier one, and there are uploads that were tried in vain: the longer the way back, the longer the wait.
+func awaitedModel(r *pair) error {
+	c := &crowd{r: r, now: 100 * second}
+	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Step: 1001}}
+	genesis.Config.TotalSteps = 1 << 31
+	if _, err := r.genesis(genesis); err != nil {
+		return err
+	}
+	c.change(func(s *coordinator.State) {
+		checkpoint := &s.Model.Checkpoint
+		checkpoint.Kind, checkpoint.Origin, checkpoint.Step, checkpoint.Digest = coordinator.CheckpointP2P, checkpoint.Kind, 1000, clientID(107)
+		s.Earlier = []coordinator.Recorded{{Step: 500, Digest: clientID(105)}, {Step: 900, Digest: clientID(106)}}
+		s.OriginStep = 101
+	})
+	for i := range 3 {
+		c.must(clientID(i), coordinator.Join{})
+	}
+	c.must(clientID(3), coordinator.Join{Holds: clientID(106)})
+	c.change(func(s *coordinator.State) { s.Pending[0].ProbationUntil = 8 })
+	c.tick(0, coordinator.WaitingForMembers)
+	base := r.s.Clone()
+	upload := func(step uint32, digest int, tries uint8) coordinator.Upload {
+		return coordinator.Upload{Reporter: clientID(9), Step: step, Digest: clientID(digest), Tries: tries, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+	}
+	for i, change := range []func(s *coordinator.State){
+		func(*coordinator.State) {},
+		func(s *coordinator.State) { s.OriginStep = 1001 },
+		func(s *coordinator.State) { s.Pending[3].ProbationUntil = 8 },
+		func(s *coordinator.State) { s.Uploads = []coordinator.Upload{upload(500, 105, 2)} },
+		func(s *coordinator.State) {
+			s.Uploads = []coordinator.Upload{upload(500, 105, coordinator.MaxUploadTries)}
+		},
+		func(s *coordinator.State) { s.Uploads = []coordinator.Upload{upload(1000, 107, 0)} },
+		func(s *coordinator.State) { s.Config.MaxRoundTrainTime = 3600 * second },
+		func(s *coordinator.State) { s.Config.MaxRoundTrainTime = 200 * 24 * 3600 * second },
+		func(s *coordinator.State) {
+			s.Config.MaxRoundTrainTime, s.OriginStep = 200*24*3600*second, 996
+		},
+	} {
+		before := base.Clone()
+		before.MinimumSince = 0
+		change(&before)
+		if err := errors.Join(before.Check(), c.r.load(before)); err != nil {
+			return fmt.Errorf("change %d: %w", i, err)
+		}
+		c.tick(0, coordinator.WaitingForMembers)
+		wait := r.s.PhaseTime()
+		c.tick(wait-1, coordinator.WaitingForMembers)
+		c.tick(1, coordinator.Warmup)
+	}
+	return c.err
+}
+
 // accusedTooLate accuses of a round after the next one has ended.
 func accusedTooLate(r *pair) error {
 	c := begun(r, 4, false)
