@@ -147,23 +147,26 @@ func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
 }
 
 // TestFallingBackWaits has all members crash in Warmup and come back without their model, which nobody has
-// then. A run that goes on from an older one has waited as long as a Warmup lasts. A host that does so at
-// once is found.
+// then. A run that goes on from an older one has waited for those that might have it, the longer the more
+// it loses. A host that does so at once, or after a Warmup's time, is found.
 func TestFallingBackWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
 	}
-	found := 0
+	atOnce, tooSoon := 0, 0
 	for seed := uint64(1); seed <= 8; seed++ {
 		if lost, violation := fallBack(seed, rules{reports: true}); violation != nil || !lost {
 			t.Errorf("seed %d: fell back: %t, %v", seed, lost, violation)
 		}
 		if _, violation := fallBack(seed, fallsAtOnce()); violation != nil && violation.Assertion == check.CommitKept {
-			found++
+			atOnce++
+		}
+		if _, violation := fallBack(seed, fallsTooSoon()); violation != nil && violation.Assertion == check.CommitKept {
+			tooSoon++
 		}
 	}
-	if found == 0 { // it may begin with so few that nobody crashes
-		t.Error("a host that falls back at once is not found")
+	if atOnce == 0 || tooSoon == 0 { // it may begin with so few that nobody crashes
+		t.Errorf("of 8 hosts that fall back at once %d are found, of 8 that do it after a Warmup's time %d", atOnce, tooSoon)
 	}
 }
 
@@ -196,7 +199,7 @@ func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 	w.plan.Faults = scenario.Crash
 	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = 4, 0, 12, 0
-	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 60_000, 15_000, 10_000, 1000, 3000
+	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 60_000, 15_000, 600_000, 1000, 3000
 	k.InitMinClients, k.MinClients, k.WitnessNodes = 1, 1, 0
 	w.begin()
 	w.loop()
@@ -210,4 +213,16 @@ func fallsAtOnce() rules {
 			s.MinimumSince = 1
 		}
 	})
+}
+
+// fallsTooSoon waits for the time of a Warmup, whatever there is to lose.
+func fallsTooSoon() rules {
+	return rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		waits := s.MinimumSince != 0
+		changed := s.Tick(now, draw)
+		if s.MinimumSince == now && !waits {
+			s.MinimumSince -= max(s.PhaseTime(), s.Config.WarmupTime) - s.Config.WarmupTime
+		}
+		return changed
+	}}
 }

@@ -387,7 +387,8 @@ func (c *Checker) Deadline() int64 {
 	k := c.run.Plan.Config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
 	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
-	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
+	awaited := uint64(k.TotalSteps) * k.MaxRoundTrainTime / 16 // where the model is gone
+	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime+awaited) + 20_000
 	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second/1000
 }
 

@@ -112,7 +112,12 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	if after == before.checkpoint {
 		return
 	}
-	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < s.Config.WarmupTime {
+	lost := before.checkpoint.Step - after.Step
+	if !after.FromPeers() {
+		lost = before.checkpoint.Step + 1 - s.OriginStep
+	}
+	awaited := max(s.Config.WarmupTime, min(uint64(lost)*s.Config.MaxRoundTrainTime/16, 24*3600*1000))
+	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < awaited {
 		c.Violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
 	}
 	if !slices.ContainsFunc(before.waited, func(m coordinator.Client) bool { return m.ProbationUntil != 0 || m.HoldsModel }) &&
