@@ -148,9 +148,15 @@ func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
 	return err
 }
 
-func (t *trainer) ResetOptimizer(context.Context) error { return nil }
+func (t *trainer) ResetOptimizer(context.Context) error {
+	t.takeBack()
+	return nil
+}
 
-func (t *trainer) SetColdStart(context.Context, uint32, uint32) error { return nil }
+func (t *trainer) SetColdStart(context.Context, uint32, uint32) error {
+	t.takeBack()
+	return nil
+}
 
 func (t *trainer) MaxResultSize() int { return 2 * model.ResultSize }
 
