@@ -85,6 +85,9 @@ func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 // Advance counts the tokens that were appended to all layers.
 func (c *Cache) Advance(tokens int64) { c.length += tokens }
 
+// Shorten forgets the tokens behind the first so many.
+func (c *Cache) Shorten(tokens int64) { c.length = min(c.length, tokens) }
+
 // Reset forgets all tokens, also those that were expected, and keeps the memory.
 func (c *Cache) Reset() { c.length, c.expected = 0, 0 }
 
