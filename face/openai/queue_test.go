@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -65,6 +67,42 @@ func TestOneAddressOfMany(t *testing.T) {
 		}
 	}
 	inTheQueue(t, url, 0, 0)
+}
+
+// TestLargeRequests: while one is encoded another one waits, and small ones do not.
+func TestLargeRequests(t *testing.T) {
+	m := described(t, says("a"))
+	m.Context = 2 * largeBody
+	s, err := New(m, Limits{Running: 2, Waiting: 4, Time: limits.Time}, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	t.Cleanup(web.Close)
+	s.large <- struct{}{}
+	large := make(chan int, 1)
+	go func() {
+		r, err := http.Post(web.URL+"/v1/completions", "application/json", strings.NewReader(`{"model":"toy","prompt":"`+strings.Repeat("a", largeBody)+`"}`))
+		if err != nil {
+			large <- 0
+			return
+		}
+		_ = r.Body.Close()
+		large <- r.StatusCode
+	}()
+	inTheQueue(t, web.URL, 0, 1)
+	if r := ask(t, "POST", web.URL+"/v1/chat/completions", `{`+hello+`}`); r.StatusCode != http.StatusOK {
+		t.Errorf("a small one got %d", r.StatusCode)
+	}
+	select {
+	case status := <-large:
+		t.Fatalf("a large one did not wait, and got %d", status)
+	default:
+	}
+	<-s.large
+	if status := <-large; status != http.StatusOK {
+		t.Errorf("a large one got %d", status)
+	}
 }
 
 // TestQueueShares: however requests come and go, no more than there is room for run and wait, nobody waits while there

@@ -53,7 +53,8 @@ type Limits struct {
 // Bounds of requests, and how long peers may take.
 const (
 	maxBody      = 4 << 20
-	maxBodies    = 64 // that are read at once
+	largeBody    = 64 << 10 // from which on requests are encoded one after the other
+	maxBodies    = 64       // that are read at once
 	maxHeader    = 16 << 10
 	readTimeout  = 5 * time.Second // for the next bytesInTime of a body, or its rest
 	bytesInTime  = 16 << 10
@@ -82,6 +83,7 @@ type Server struct {
 
 	bodies  *admission.Limiter // requests whose bodies are being read
 	queue   *queue
+	large   chan struct{} // a large request is being encoded
 	closing chan struct{}
 
 	mu   sync.Mutex
@@ -96,7 +98,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	s := &Server{
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
 		bodies: admission.NewLastingLimiter(maxBodies),
-		queue:  newQueue(l.Running, l.Waiting), closing: make(chan struct{}),
+		queue:  newQueue(l.Running, l.Waiting), large: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))
 	s.mux.HandleFunc("POST /v1/completions", s.complete(false))
@@ -220,7 +222,7 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	}
 	defer s.queue.leave(turn)
 	defer whileAnswered(r.Context())()
-	if problem = a.encode(); problem != nil {
+	if problem = s.encode(waiting, a); problem != nil {
 		return problem
 	}
 	s.queue.await(turn)
@@ -239,12 +241,29 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	return problem
 }
 
+// encode has one large request encoded at a time: it may take a second of a CPU, and the answers that are being written
+// need them.
+func (s *Server) encode(ctx context.Context, a *answer) *problem {
+	if a.size > largeBody {
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		case <-s.closing:
+			return closing
+		case <-ctx.Done():
+			return early(ctx)
+		}
+	}
+	return a.encode()
+}
+
 // read reads a request and checks what can be checked before it is encoded.
 func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request, *problem) {
 	text, problem := s.readBody(ctx, r, a)
 	if problem != nil {
 		return request{}, problem
 	}
+	a.size = len(text)
 	asked, problem := decode(text, a.inChat)
 	if problem == nil {
 		problem = s.named(asked.model)
