@@ -27,6 +27,7 @@ type answer struct {
 	control *http.ResponseController
 	inChat  bool
 	request request
+	size    int     // of its body in bytes
 	ids     []int32 // of the prompt
 	most    int     // tokens
 	count   int     // of tokens that the model wrote

@@ -24,8 +24,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	}
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	address, _ := netip.ParseAddrPort(r.RemoteAddr)
-	place := s.bodies.Enter(net.TCPAddrFromAddrPort(address), func() { cancel(errGaveWay) })
+	place := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
 	if place == nil {
 		return nil, busy("%d other requests are being sent: ask again later", maxBodies)
 	}
@@ -48,6 +47,12 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 		wrong.status = http.StatusRequestTimeout
 	}
 	return nil, wrong
+}
+
+// asker is the address that a request comes from.
+func asker(r *http.Request) net.Addr {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return net.TCPAddrFromAddrPort(address)
 }
 
 // readInTime reads a body in pieces that have to come in time, until ctx ends. Nothing is read from the

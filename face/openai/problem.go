@@ -51,6 +51,8 @@ func early(ctx context.Context) *problem {
 	switch why := context.Cause(ctx); {
 	case errors.Is(why, errClosing):
 		return closing
+	case errors.Is(why, errGaveWay):
+		return busy("this request was the newest of those that wait of an address that has the most, and gave way to one of another: ask again later")
 	case errors.Is(why, errTime):
 		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the time that the server gives a request was over before the answer began"}
 	}

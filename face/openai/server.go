@@ -53,7 +53,8 @@ type Limits struct {
 // Bounds of requests, and how long peers may take.
 const (
 	maxBody      = 4 << 20
-	maxBodies    = 64 // that are read at once
+	largeBody    = 64 << 10 // from which on requests are encoded one after the other
+	maxBodies    = 64       // that are read at once
 	maxHeader    = 16 << 10
 	readTimeout  = 5 * time.Second // for the next bytesInTime of a body, or its rest
 	bytesInTime  = 16 << 10
@@ -81,8 +82,8 @@ type Server struct {
 	mux     *http.ServeMux
 
 	bodies  *admission.Limiter // requests whose bodies are being read
-	places  chan struct{}      // of those that run and wait
-	slots   chan struct{}      // of those that run
+	queue   *queue
+	large   chan struct{} // a large request is being encoded
 	closing chan struct{}
 
 	mu   sync.Mutex
@@ -97,7 +98,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	s := &Server{
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
 		bodies: admission.NewLastingLimiter(maxBodies),
-		places: make(chan struct{}, l.Running+l.Waiting), slots: make(chan struct{}, l.Running), closing: make(chan struct{}),
+		queue:  newQueue(l.Running, l.Waiting), large: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))
 	s.mux.HandleFunc("POST /v1/completions", s.complete(false))
@@ -112,8 +113,8 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 		writeJSON(w, http.StatusOK, s.described())
 	})
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		running := len(s.slots)
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "running": running, "waiting": max(0, len(s.places)-running)})
+		running, waiting := s.queue.counts()
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "running": running, "waiting": waiting})
 	})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		missing := invalid("", "", "there is no %s %.200s here, but POST /v1/chat/completions and /v1/completions, GET /v1/models and /healthz", r.Method, r.URL.Path)
@@ -211,22 +212,26 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	select {
 	case <-s.closing:
 		return closing
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-		defer whileAnswered(r.Context())()
 	default:
+	}
+	waiting, giveWay := context.WithCancelCause(ctx)
+	defer giveWay(nil)
+	turn := s.queue.enter(admission.Network(asker(r)), func() { giveWay(errGaveWay) })
+	if turn == nil {
 		return busy("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)
 	}
-	if problem = a.encode(); problem != nil {
+	defer s.queue.leave(turn)
+	defer whileAnswered(r.Context())()
+	if problem = s.encode(waiting, a); problem != nil {
 		return problem
 	}
+	s.queue.await(turn)
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case <-turn.begun:
 	case <-s.closing:
 		return closing
-	case <-ctx.Done():
-		return early(ctx)
+	case <-waiting.Done():
+		return early(waiting)
 	}
 	began := time.Now()
 	problem = a.write(ctx)
@@ -236,12 +241,29 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	return problem
 }
 
+// encode has one large request encoded at a time: it may take a second of a CPU, and the answers that are being written
+// need them.
+func (s *Server) encode(ctx context.Context, a *answer) *problem {
+	if a.size > largeBody {
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		case <-s.closing:
+			return closing
+		case <-ctx.Done():
+			return early(ctx)
+		}
+	}
+	return a.encode()
+}
+
 // read reads a request and checks what can be checked before it is encoded.
 func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request, *problem) {
 	text, problem := s.readBody(ctx, r, a)
 	if problem != nil {
 		return request{}, problem
 	}
+	a.size = len(text)
 	asked, problem := decode(text, a.inChat)
 	if problem == nil {
 		problem = s.named(asked.model)

@@ -98,7 +98,7 @@ func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
 }
 
 func newPlace(remote net.Addr, evict func()) *Place {
-	return &Place{from: network(remote), since: time.Now(), evict: evict}
+	return &Place{from: Network(remote), since: time.Now(), evict: evict}
 }
 
 func (l *Limiter) add(p *Place) {
@@ -140,9 +140,9 @@ func (l *Limiter) remove(p *Place) {
 	}
 }
 
-// network returns what counts as one address: an IPv4 address, or the IPv6 network of one
+// Network returns what counts as one address: an IPv4 address, or the IPv6 network of one
 // site. It is the zero Prefix for what is no IP address.
-func network(remote net.Addr) netip.Prefix {
+func Network(remote net.Addr) netip.Prefix {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}

@@ -30,7 +30,7 @@ func NewBudget(perSecond float64, burst int) *Budget {
 // Take waits until there are n for a connection; n is at most the burst. The error is why ctx
 // ended.
 func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
-	if err := b.waitForTurn(ctx, network(remote)); err != nil {
+	if err := b.waitForTurn(ctx, Network(remote)); err != nil {
 		return err
 	}
 	defer b.pass()

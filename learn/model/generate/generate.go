@@ -132,6 +132,9 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 
 // next returns the logits of the token that follows ids, which follow the cache.
 func (w *writer) next(ctx context.Context, ids []int32) (logits []float32, err error) {
+	if w.cache.Len() == 0 {
+		w.cache.Expect(int64(len(ids)))
+	}
 	for piece := range slices.Chunk(ids, maxPiece) {
 		if logits, err = w.together.next(ctx, kvcache.Text{IDs: piece, Cache: w.cache}); err != nil {
 			return nil, err

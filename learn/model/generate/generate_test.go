@@ -24,6 +24,13 @@ var greedy = generate.Options{MaxTokens: 40, TopP: 1, RepetitionPenalty: 1}
 // read makes the model of a folder of reference values, with a shorter context than it has.
 func read(t *testing.T, e *torch.Engine, folder, context, shorter string, o model.Options) model.Model {
 	t.Helper()
+	const field = `"max_position_embeddings": `
+	return readWith(t, e, folder, o, field+context, field+shorter)
+}
+
+// readWith makes the model of a folder of reference values, with other words in its config, each behind what it stands for.
+func readWith(t *testing.T, e *torch.Engine, folder string, o model.Options, words ...string) model.Model {
+	t.Helper()
 	config, err := os.ReadFile(filepath.Join("..", folder, "config.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +46,9 @@ func read(t *testing.T, e *torch.Engine, folder, context, shorter string, o mode
 			weights = append(weights, tensor)
 		}
 	}
-	text := strings.Replace(string(config), `"max_position_embeddings": `+context, `"max_position_embeddings": `+shorter, 1)
+	text := strings.NewReplacer(words...).Replace(string(config))
 	if text == string(config) {
-		t.Fatal("the context is another one")
+		t.Fatal("the config is another one")
 	}
 	m, err := model.New(t.Context(), e, []byte(text), o, weights)
 	if err != nil {

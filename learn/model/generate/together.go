@@ -102,22 +102,15 @@ func (g *Together) start() {
 	go g.step(batch) // which those in it wait for
 }
 
-// step computes what a batch asks for. Nothing cancels it: what one text's reader does is nothing to the others.
+// step computes what a batch asks for. Nothing cancels it: what one text's reader does is nothing to the others. If that
+// fails, as for want of memory, each text is computed alone, so that one with which it always fails fails alone.
 func (g *Together) step(batch []*ask) {
 	began := time.Now()
-	row := make([]kvcache.Text, len(batch))
-	for i, a := range batch {
-		row[i] = a.text
-	}
-	var logits []float32
-	err := g.model.Engine().Do(context.Background(), false, func(s *torch.Scope) error {
-		logits = g.model.Next(s, row...).CopyFloat32s()
-		return nil
-	})
-	size := len(logits) / len(batch)
-	for i, a := range batch {
-		if a.err = err; err == nil {
-			a.logits = logits[i*size : (i+1)*size]
+	if err := g.compute(batch); err != nil {
+		for _, a := range batch {
+			if a.err = err; len(batch) > 1 {
+				a.err = g.compute([]*ask{a})
+			}
 		}
 	}
 	g.mu.Lock()
@@ -135,4 +128,26 @@ func (g *Together) step(batch []*ask) {
 			g.start()
 		}
 	})
+}
+
+// compute gives asks their logits, or leaves their texts as they were.
+func (g *Together) compute(batch []*ask) error {
+	row, lengths := make([]kvcache.Text, len(batch)), make([]int64, len(batch))
+	for i, a := range batch {
+		row[i], lengths[i] = a.text, a.text.Cache.Len()
+	}
+	var logits []float32
+	err := g.model.Engine().Do(context.Background(), false, func(s *torch.Scope) error {
+		logits = g.model.Next(s, row...).CopyFloat32s()
+		return nil
+	})
+	size := len(logits) / len(batch)
+	for i, a := range batch {
+		if err != nil {
+			a.text.Cache.Shorten(lengths[i])
+			continue
+		}
+		a.logits = logits[i*size : (i+1)*size]
+	}
+	return err
 }

@@ -146,3 +146,77 @@ func TestSlowReader(t *testing.T) {
 	close(free)
 	wait.Wait()
 }
+
+// fragile is a model that fails where a text has a certain token, before or after its caches have the tokens of a pass.
+type fragile struct {
+	model.Model
+	token int32
+	late  bool
+}
+
+func (f *fragile) Next(s *torch.Scope, texts ...kvcache.Text) (logits *torch.Tensor) {
+	if f.late {
+		logits = f.Model.Next(s, texts...)
+	}
+	for _, t := range texts {
+		if slices.Contains(t.IDs, f.token) {
+			panic(&torch.Error{Op: "fragile", Message: "no memory"})
+		}
+	}
+	if !f.late {
+		logits = f.Model.Next(s, texts...)
+	}
+	return logits
+}
+
+// TestOneFails: a text with which a pass fails is the only one that does.
+func TestOneFails(t *testing.T) {
+	e := torchtest.Engine(t)
+	m := read(t, e, "llama/testdata/tied", "256", "64", model.Options{})
+	prompts := [][]int32{{3, 1, 4}, {1, 5, 9, 2, 6, 5, 3, 5, 8, 9}, {7}}
+	o := greedy
+	o.MaxTokens = 120
+	want := make([][]int32, len(prompts))
+	known := make(map[int32]bool)
+	for i, prompt := range prompts {
+		want[i] = write(t, m, prompt, o)
+		for _, id := range slices.Concat(prompt, want[i]) {
+			known[id] = true
+		}
+	}
+	bad := int32(0)
+	for known[bad] {
+		bad++
+	}
+	for _, late := range []bool{false, true} {
+		before := torch.LiveTensors()
+		together := generate.NewTogether(&fragile{Model: m, token: bad, late: late})
+		got, errs := make([][]int32, len(prompts)), make([]error, len(prompts))
+		var wait sync.WaitGroup
+		for i, prompt := range prompts {
+			wait.Go(func() {
+				errs[i] = together.Tokens(t.Context(), prompt, o, func(id int32) error {
+					got[i] = append(got[i], id)
+					return nil
+				})
+			})
+		}
+		for range 10 {
+			wait.Go(func() {
+				err := together.Tokens(t.Context(), []int32{2, bad}, o, func(int32) error { return nil })
+				if _, ok := errors.AsType[*torch.Error](err); !ok {
+					t.Errorf("the text that cannot be computed: %v", err)
+				}
+			})
+		}
+		wait.Wait()
+		for i := range prompts {
+			if errs[i] != nil || !slices.Equal(got[i], want[i]) {
+				t.Errorf("late %v, text %d: %v\ngot  %v\nwant %v", late, i, errs[i], got[i], want[i])
+			}
+		}
+		if live := torch.LiveTensors(); live != before {
+			t.Errorf("%d tensors are left", live-before)
+		}
+	}
+}

@@ -13,9 +13,10 @@ type Cache struct {
 	// what the cache holds of it is of no use any more; 0: there is none.
 	Border int64
 
-	layers [][]*torch.Tensor // with room for more tokens than there are
-	most   int64
-	length int64
+	layers   [][]*torch.Tensor // with room for more tokens than there are
+	most     int64
+	length   int64
+	expected int64
 }
 
 // least is the number of tokens there is room for at first.
@@ -29,9 +30,18 @@ func New(layers int, most int64) *Cache {
 // Len is the number of tokens in the cache.
 func (c *Cache) Len() int64 { return c.length }
 
+// Expect says of a text that begins how many tokens it has, where they come in pieces: if that is beyond the border, so
+// are all pieces, the first too.
+func (c *Cache) Expect(tokens int64) { c.expected = tokens }
+
+// Beyond tells whether so many tokens more are of a text beyond the border.
+func (c *Cache) Beyond(tokens int64) bool {
+	return c.Border > 0 && max(c.expected, c.length+tokens) > c.Border
+}
+
 // Crosses tells whether so many tokens more take what is in the cache beyond the border.
 func (c *Cache) Crosses(tokens int64) bool {
-	return c.Border > 0 && c.length > 0 && c.length <= c.Border && c.length+tokens > c.Border
+	return c.length > 0 && !c.Beyond(0) && c.Beyond(tokens)
 }
 
 // Append adds what a layer keeps of tokens, each tensor [B,T,…], behind the tokens of the
@@ -75,8 +85,11 @@ func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 // Advance counts the tokens that were appended to all layers.
 func (c *Cache) Advance(tokens int64) { c.length += tokens }
 
-// Reset forgets all tokens and keeps the memory.
-func (c *Cache) Reset() { c.length = 0 }
+// Shorten forgets the tokens behind the first so many.
+func (c *Cache) Shorten(tokens int64) { c.length = min(c.length, tokens) }
+
+// Reset forgets all tokens, also those that were expected, and keeps the memory.
+func (c *Cache) Reset() { c.length, c.expected = 0, 0 }
 
 // Free gives back the memory. The cache is empty then, and may be used again.
 func (c *Cache) Free() {
@@ -88,5 +101,5 @@ func (c *Cache) Free() {
 		}
 		c.layers[i] = nil
 	}
-	c.length = 0
+	c.Reset()
 }

@@ -227,7 +227,7 @@ func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			positions, m.config.MaxPositionEmbeddings)})
 	}
-	return m.rotations(s, 0, positions)
+	return m.rotations(s, 0, positions, m.long(positions))
 }
 
 // hidden is the network up to the head: [B,T] to [B,T,HiddenSize].

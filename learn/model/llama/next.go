@@ -50,7 +50,7 @@ func (m *Llama) checkNext(t kvcache.Text) {
 func (m *Llama) rowRotations(s *torch.Scope, row kvcache.Row) turned {
 	of := make(map[*kvcache.Cache]turned, len(row))
 	for _, t := range row {
-		of[t.Cache] = m.rotations(s, t.Cache.Len(), int64(len(t.IDs)))
+		of[t.Cache] = m.rotations(s, t.Cache.Len(), int64(len(t.IDs)), t.Cache.Beyond(int64(len(t.IDs))))
 	}
 	all := func(choose func(turned) *torch.Tensor) *torch.Tensor {
 		return row.Each(s, 0, func(t kvcache.Text, _, _ int64) *torch.Tensor { return choose(of[t.Cache]) })

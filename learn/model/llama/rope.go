@@ -19,15 +19,21 @@ func (t turned) of(l Layer) rotation {
 	return t.global
 }
 
-// rotations gives the cosines and sines for count positions from first on.
-func (m *Llama) rotations(s *torch.Scope, first, count int64) turned {
+// long tells whether a text of so many tokens turns otherwise, as it has more than the model was first trained with.
+func (m *Llama) long(tokens int64) bool {
+	long := m.config.Rope.Long
+	return long != nil && tokens > long.OriginalContext
+}
+
+// rotations gives the cosines and sines for count positions from first on, of a text that is long or not.
+func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned {
 	c := m.config
 	rows := func(table *rotary.Table, rope rotary.Rope) (r rotation) {
 		r.cos, r.sin = table.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns { return rope.Turns(c.Turning) })
 		return r
 	}
 	var at turned
-	if c.Rope.Long != nil && first+count > c.Rope.Long.OriginalContext {
+	if long {
 		at.global = rows(&m.longRotation, c.Rope.Lengthened())
 	} else {
 		at.global = rows(&m.rotation, c.Rope)

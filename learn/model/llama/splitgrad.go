@@ -71,7 +71,7 @@ func (a *pass) forward(ctx context.Context, h int) error {
 		in := scope.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
 		x, out := in.To(s.model.options.Compute), (*torch.Tensor)(nil)
 		if h%2 == 0 {
-			out = s.model.attention(scope, &s.model.blocks[h/2], x, s.model.rotations(scope, 0, x.Dim(1)))
+			out = s.model.attention(scope, &s.model.blocks[h/2], x, s.model.rotations(scope, 0, x.Dim(1), s.model.long(x.Dim(1))))
 		} else {
 			out = s.model.feedForward(scope, &s.model.blocks[h/2], x)
 		}

@@ -39,6 +39,10 @@ const (
 	// alternative, has loneTime.
 	stallTime = 3 * time.Second
 	loneTime  = 10 * time.Second
+	// lackPause is the time after which one that did not have a payload is asked whether it has it by now, while somebody
+	// else is waited for; it doubles up to maxLackPause.
+	lackPause    = 2 * time.Second
+	maxLackPause = 8 * time.Second
 	// crawlRate is what no honest member with a working line is below.
 	crawlRate = 1 << 10 // bytes per second
 )
@@ -53,7 +57,8 @@ type download struct {
 	holders  []*holderState
 	active   map[*attempt]struct{}
 	results  chan *attempt
-	attempts sync.WaitGroup
+	looks    chan look
+	attempts sync.WaitGroup // and looks
 	failures []HolderError
 }
 
@@ -68,6 +73,16 @@ type holderState struct {
 	slow      bool      // lost a range by being slow: asked when nobody else is left
 	ready     time.Time // not asked before
 	out       bool      // asked no more
+	lacks     bool      // as it did not have the payload
+	looking   bool      // it is asked whether it has it by now
+	looks     int       // that it was
+	later     bool      // it had it then
+}
+
+// look is whether a holder that did not have the payload has it by now.
+type look struct {
+	holder *holderState
+	found  bool
 }
 
 // attempt is one range asked of one holder.
@@ -96,6 +111,7 @@ func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *d
 	for _, id := range eligible(n, holders) {
 		d.holders = append(d.holders, &holderState{id: id})
 	}
+	d.looks = make(chan look, len(d.holders))
 	return d
 }
 
@@ -124,9 +140,12 @@ func (d *download) run(ctx context.Context) error {
 			return ctx.Err()
 		case a := <-d.results:
 			d.finish(a)
+		case l := <-d.looks:
+			l.holder.looked(l.found)
 		case <-freed:
 		case <-tick.C:
 			d.watch()
+			d.lookAgain(ctx)
 		}
 	}
 	return nil
@@ -274,7 +293,8 @@ func (d *download) lose(h *holderState, err error) {
 	if h.out {
 		return
 	}
-	h.out = true
+	h.out, h.lacks = true, errors.Is(err, ErrNotHeld)
+	h.ready = time.Now().Add(lackPause)
 	if errors.Is(err, errPreempted) {
 		err = ErrSlow
 	}
@@ -284,6 +304,34 @@ func (d *download) lose(h *holderState, err error) {
 			a.cancel(err)
 		}
 	}
+}
+
+// lookAgain asks holders that did not have the payload whether they have it by now, while others are waited for: those
+// may be slow, or give it to some members only, who then have it.
+func (d *download) lookAgain(ctx context.Context) {
+	now := time.Now()
+	for _, h := range d.holders {
+		if !h.lacks || h.looking || now.Before(h.ready) || !d.s.holders.acquire(d.node, h.id) {
+			continue
+		}
+		h.looking = true
+		from := source{node: d.node, holder: h.id, hash: d.into.key.hash}
+		d.attempts.Go(func() {
+			size, err := probe(ctx, from)
+			d.s.holders.release(d.node, h.id, delivery{})
+			d.looks <- look{h, err == nil && size == d.into.key.size} // never blocks: it has room for every holder
+		})
+	}
+}
+
+func (h *holderState) looked(found bool) {
+	h.looking = false
+	if found {
+		h.out, h.lacks, h.later, h.strikes = false, false, true, 0
+		return
+	}
+	h.looks++
+	h.ready = time.Now().Add(min(lackPause<<min(h.looks, 8), maxLackPause))
 }
 
 // errPreempted is why an attempt was cancelled whose range somebody else gets faster.
@@ -311,6 +359,8 @@ func (d *download) watch() {
 		rate := float64(a.seen) / age.Seconds()
 		other := d.fastest(a.holder)
 		switch {
+		case other != nil && other.later && still >= slowGrace:
+			a.cancel(errPreempted) // it may send to many
 		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
 			if d.node.Reaches(a.holder.id) { // else it may be the relay that stands still, or the member has gone
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())

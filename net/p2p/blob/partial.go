@@ -117,15 +117,19 @@ func (s *Store) complete(p *partial) []byte {
 		if err == nil {
 			err = os.Rename(p.path, s.folder.path(p.key.hash))
 		}
-		if err != nil {
-			// The caller has it; others get it elsewhere.
-			s.logger.Warn("blob: a payload could not be kept", "blob", p.key.hash.Short(), "bytes", p.key.size, "err", err)
-			s.discard(p)
+		if err == nil {
+			_ = os.Remove(spansPath(p.path))
+			s.insert(s.onDisk(p.key))
 			return p.data
 		}
-		_ = os.Remove(spansPath(p.path))
-		s.insert(s.onDisk(p.key))
-		return p.data
+		fits := s.memory.makeRoom(cost(p.key.size))
+		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.Short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
+		s.discard(p)
+		if !fits { // the caller has it; others get it elsewhere
+			return p.data
+		}
+		p.room = &s.memory
+		p.room.used += cost(p.key.size)
 	}
 	data := memory(p.data)
 	s.insert(&entry{

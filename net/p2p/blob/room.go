@@ -47,8 +47,8 @@ func (r *room) makeRoom(need int64) bool {
 }
 
 // GiveWay frees the disk for what is worth more: what may be removed from the folder is, what is retained
-// moves into memory as far as it fits there, and nothing more goes to the folder. It returns the bytes
-// that it freed.
+// moves into memory as far as it fits there, and from then on nothing goes to the folder that fits into memory. It
+// returns the bytes that it freed.
 func (s *Store) GiveWay() (freed int64) {
 	if s.folder == nil {
 		return 0
@@ -64,7 +64,7 @@ func (s *Store) GiveWay() (freed int64) {
 			retained = append(retained, e)
 		}
 	}
-	s.disk.max = 0
+	s.spare = true
 	s.mu.Unlock()
 	for _, e := range retained {
 		s.moveToMemory(e)

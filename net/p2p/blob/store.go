@@ -58,6 +58,7 @@ type Store struct {
 	memory   room
 	disk     room
 	folder   *folder // nil: memory only
+	spare    bool    // the disk is needed: the memory comes first
 	blobs    map[Hash]*entry
 	partials map[flightKey]*partial
 	flights  map[flightKey]*flight
@@ -168,12 +169,12 @@ func made(outboard []byte) func() ([]byte, error) {
 	return func() ([]byte, error) { return outboard, nil }
 }
 
-// roomFor makes room for a payload and says where: large ones go to the disk and small ones
+// roomFor makes room for a payload and says where: large ones go to the disk, unless that is to be spared, and small ones
 // to the memory, and where that has no room, to the other. It is nil when neither has.
 // s.mu is held.
 func (s *Store) roomFor(size uint64) *room {
 	first, second := &s.memory, &s.disk
-	if size >= spillSize {
+	if size >= spillSize && !s.spare {
 		first, second = second, first
 	}
 	for _, r := range []*room{first, second} {

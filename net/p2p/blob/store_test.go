@@ -214,6 +214,38 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
+// A store whose folder is gone, or whose disk is full, keeps what was fetched in memory, as far as there is room, and
+// serves it.
+func TestFolderIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	s := openStore(t, dir)
+	s.memory.max = 3 << 20
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		data := payload(spillSize + i)
+		h, err := s.loosely(data)
+		if err == nil {
+			err = s.Retain(h)
+		}
+		if fits := i < 2; fits != (err == nil) {
+			t.Fatalf("payload %d of 1 MiB, in a memory of 3 MiB: %v", i, err)
+		} else if !fits {
+			continue
+		}
+		if got, held := s.Get(h); !held || !bytes.Equal(got, data) {
+			t.Errorf("payload %d is gone", i)
+		}
+		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
+			t.Errorf("payload %d cannot be served: %v", i, err)
+		}
+	}
+	if usage := s.Usage(); usage.Disk != 0 || usage.Memory > 3<<20 || usage.Blobs != 2 || len(s.partials) != 0 {
+		t.Errorf("usage %+v, %d partials", usage, len(s.partials))
+	}
+}
+
 // Opening a folder removes what an interrupted process left and cannot be used, and never
 // what is not the store's.
 func TestFolderIsCleaned(t *testing.T) {
@@ -256,8 +288,8 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	}
 }
 
-// A store whose disk is needed moves what is retained into memory as far as it fits there, drops the
-// rest, and puts nothing more on the disk.
+// A store whose disk is needed moves what is retained into memory as far as it fits there, drops what is not, and puts
+// nothing more on the disk but what finds no room in memory: results of rounds, without which a client cannot go on.
 func TestGiveWay(t *testing.T) {
 	s, err := OpenStore(Options{MaxMemory: 3 << 20, Dir: t.TempDir(), MaxDisk: 16 << 20})
 	if err != nil {
@@ -297,8 +329,26 @@ func TestGiveWay(t *testing.T) {
 			held.close()
 		}
 	}
-	s.Put(payload(spillSize + 4))
-	if now := s.Usage(); now.Disk > after.Disk {
+	s.Drop(hashes[0])
+	s.Drop(hashes[1])
+	s.Drop(hashes[2])
+	large, err := s.loosely(payload(spillSize + 4))
+	if now := s.Usage(); err != nil || now.Disk != 0 || now.Memory != cost(spillSize+4) {
+		t.Errorf("what fits into memory: %v, %+v", err, now)
+	}
+	if err := s.Retain(large); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		h, err := s.loosely(payload(300_000 + i))
+		if err == nil {
+			err = s.Retain(h)
+		}
+		if err != nil {
+			t.Fatalf("result %d: %v", i, err)
+		}
+	}
+	if now := s.Usage(); now.Memory > 3<<20 || now.Disk > cost(14*300_020) {
 		t.Errorf("afterwards: %+v", now)
 	}
 	if again := NewStore(1 << 20).GiveWay(); again != 0 {

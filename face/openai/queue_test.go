@@ -1,0 +1,149 @@
+package openai
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// from is a client that asks from another address of this machine.
+func from(t *testing.T, address string) *http.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// TestOneAddressOfMany: when one address has taken all places, another one still gets an answer, and as the next.
+func TestOneAddressOfMany(t *testing.T) {
+	tokens, began, release, _ := blocked()
+	url := start(t, described(t, tokens), Limits{Running: 1, Waiting: 4, Time: limits.Time}, "")
+	send := func(address, prompt string) chan string {
+		client, done := from(t, address), make(chan string, 1)
+		go func() {
+			r, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"model":"toy","prompt":"`+prompt+`"}`))
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			_ = r.Body.Close()
+			done <- r.Status[:3]
+		}()
+		return done
+	}
+	many := []chan string{send("127.0.0.1", "a")}
+	<-began
+	for i := range 4 {
+		many = append(many, send("127.0.0.1", "a"))
+		inTheQueue(t, url, 1, i+1)
+	}
+	if status := <-send("127.0.0.1", "a"); status != "429" {
+		t.Fatalf("the sixth of one address got %s", status)
+	}
+	one := send("127.0.0.2", "b")
+	if status := <-many[4]; status != "429" {
+		t.Errorf("the newest that waited of the address with five places got %s, want 429", status)
+	}
+	release <- struct{}{}
+	if status := <-many[0]; status != "200" {
+		t.Errorf("what was being written got %s", status)
+	}
+	<-began
+	release <- struct{}{}
+	if status := <-one; status != "200" {
+		t.Errorf("the one of another address got %s", status)
+	}
+	close(release)
+	for _, answered := range many[1:4] {
+		if status := <-answered; status != "200" {
+			t.Errorf("one that waited got %s", status)
+		}
+	}
+	inTheQueue(t, url, 0, 0)
+}
+
+// TestLargeRequests: while one is encoded another one waits, and small ones do not.
+func TestLargeRequests(t *testing.T) {
+	m := described(t, says("a"))
+	m.Context = 2 * largeBody
+	s, err := New(m, Limits{Running: 2, Waiting: 4, Time: limits.Time}, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	t.Cleanup(web.Close)
+	s.large <- struct{}{}
+	large := make(chan int, 1)
+	go func() {
+		r, err := http.Post(web.URL+"/v1/completions", "application/json", strings.NewReader(`{"model":"toy","prompt":"`+strings.Repeat("a", largeBody)+`"}`))
+		if err != nil {
+			large <- 0
+			return
+		}
+		_ = r.Body.Close()
+		large <- r.StatusCode
+	}()
+	inTheQueue(t, web.URL, 0, 1)
+	if r := ask(t, "POST", web.URL+"/v1/chat/completions", `{`+hello+`}`); r.StatusCode != http.StatusOK {
+		t.Errorf("a small one got %d", r.StatusCode)
+	}
+	select {
+	case status := <-large:
+		t.Fatalf("a large one did not wait, and got %d", status)
+	default:
+	}
+	<-s.large
+	if status := <-large; status != http.StatusOK {
+		t.Errorf("a large one got %d", status)
+	}
+}
+
+// TestQueueShares: however requests come and go, no more than there is room for run and wait, nobody waits while there
+// is room, nobody who runs gives way, and no address gives way to one that has as much.
+func TestQueueShares(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		q := newQueue(rapid.IntRange(1, 3).Draw(r, "running"), rapid.IntRange(0, 4).Draw(r, "waiting"))
+		var here []*turn
+		evicted, given := 0, 0 // requests that were told to give way, and that lost their places
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			switch i := rapid.IntRange(0, 2*q.places).Draw(r, "what"); {
+			case i < len(here) && here[i].ready:
+				q.leave(here[i])
+				here = slices.Delete(here, i, i+1)
+			case i < len(here):
+				q.await(here[i])
+			default:
+				address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(1, 3).Draw(r, "address"))}), 32)
+				had := q.count(address)
+				mine := q.enter(address, func() { evicted++ })
+				gone := slices.IndexFunc(here, func(t *turn) bool { return !slices.Contains(q.all, t) })
+				if gone >= 0 {
+					if v := here[gone]; v.runs || mine == nil || q.count(v.from) <= had {
+						r.Fatalf("%+v gave way to an address with %d", v, had)
+					}
+					here, given = slices.Delete(here, gone, gone+1), given+1
+				}
+				if mine != nil {
+					here = append(here, mine)
+				}
+			}
+			running, waiting := q.counts()
+			ready := 0
+			for _, t := range here {
+				if t.ready && !t.runs {
+					ready++
+				}
+			}
+			if evicted != given || running > q.running || running+waiting > q.places || running+waiting != len(here) || ready > 0 && running < q.running {
+				r.Fatalf("%d run and %d wait, of %d, %d of them ready", running, waiting, len(here), ready)
+			}
+		}
+	})
+}
