@@ -194,6 +194,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
 	t.Run("progress", func(t *testing.T) { b.progress(t) })
 	t.Run("verifies", func(t *testing.T) { b.verifies(t, web.URL) })
+	t.Run("verifies a chain's archive", func(t *testing.T) { b.verifiesChain(t) })
 	t.Run("a saved page verifies itself", func(t *testing.T) { b.saved(t) })
 	t.Run("keyboard", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
@@ -407,10 +408,18 @@ func (b *browser) saved(t *testing.T) {
 	}
 	forged := slices.Clone(log)
 	forged[len(forged)/2] ^= 1
+	chainPath := filepath.Join(t.TempDir(), "archive")
+	if _, err := dashtest.WriteArchive(chainPath, chainRun); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := os.ReadFile(chainPath)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		log  []byte
 		says string
-	}{"sound": {log, "Verified by your browser. "}, "forged": {forged, "Not verified. the log does not verify: entry "}} {
+	}{"sound": {log, "Verified by your browser. "}, "chain": {chain, "Verified by your browser. "}, "forged": {forged, "Not verified. the log does not verify: entry "}} {
 		var page strings.Builder
 		if err := verifier.Save(&page, test.log, verify.Told{}, "</script><img src=x>"); err != nil {
 			t.Fatal(err)
@@ -426,7 +435,7 @@ func (b *browser) saved(t *testing.T) {
 		if name == "forged" {
 			continue
 		}
-		for _, heading := range []string{"Learning", "Members", "Trials", "What happened"} {
+		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "What happened"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("there is no section %s", heading)
 			}

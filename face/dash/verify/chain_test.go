@@ -43,6 +43,14 @@ func TestSoundArchive(t *testing.T) {
 	if r.Signatures != r.Records-1 { // each transaction of such a run has one
 		t.Errorf("%d signatures of %d entries", r.Signatures, r.Records)
 	}
+	if got := v.Event(r.Chain.Head); got != r.Chain.Event {
+		t.Errorf("the newest head is said to be of event %d, not %d", got, r.Chain.Event)
+	}
+	for _, head := range []string{"", "zz", r.Chain.Head[2:], strings.Repeat("00", 32)} {
+		if got := v.Event(head); got != 0 {
+			t.Errorf("head %q is said to be of event %d", head, got)
+		}
+	}
 	shown := v.Show(0)
 	if shown.Status.State != "Finished" || shown.Status.StateHash != r.State || len(shown.History.Members) != *members || shown.Status.RunHash != "" {
 		t.Errorf("it shows %+v", shown.Status)

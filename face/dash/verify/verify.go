@@ -44,6 +44,7 @@ type Report struct {
 type Chain struct {
 	Program string `json:"program"` // keys in base58
 	Account string `json:"account"`
+	Began   string `json:"began"`   // key of the main authority that began the run
 	Genesis string `json:"genesis"` // hash that names the chain, as whoever made the archive says
 	Event   uint64 `json:"event"`   // number of the newest
 	Head    string `json:"head"`    // of the chain of hashes over all events, which the account has too
@@ -75,6 +76,8 @@ type log interface {
 	run() [32]byte
 	// costs is what a chain was paid; nil on a server.
 	costs() *history.Costs
+	// event returns the number of the event of a chain with a head; 0: there is none.
+	event(head [32]byte) uint64
 }
 
 // logOf returns the kind of log that begins with a record.
@@ -173,6 +176,16 @@ func (v *Verifier) Show(last uint32) shown.Run {
 	run := shown.Of(state, v.log.run(), &v.history, last)
 	run.Costs = v.log.costs()
 	return run
+}
+
+// Event returns the number of the event after which a chain's log had a head, in hex; 0: it never had it. If the
+// account of the run has this head, everything up to that event happened on the chain, and nothing else did.
+func (v *Verifier) Event(head string) uint64 {
+	var wanted [32]byte
+	if n, err := hex.Decode(wanted[:], []byte(head)); err != nil || n != len(wanted) || v.log == nil {
+		return 0
+	}
+	return v.log.event(wanted)
 }
 
 // Events returns what happened before the newest events: see shown.Events.
