@@ -254,6 +254,11 @@ func (b *browser) trials(t *testing.T, address string) {
 	if got := b.text(t, `document.querySelector("#s-members").textContent`); !strings.Contains(got, "2 passed, 1 unclear") {
 		t.Errorf("the members' table does not say what one of them claims: %q", got)
 	}
+	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
+	if got := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].map(r => r.cells[1].textContent.split(":")[0]).join(" ")`); got != "ejected ejected" {
+		t.Errorf("of those that are ejected the table shows %q", got)
+	}
+	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
 	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
 	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
 		if !strings.Contains(past, want) {
@@ -445,38 +450,6 @@ func (b *browser) saved(t *testing.T) {
 	}
 }
 
-// TestPictures takes pictures of a run that somebody has trained, for the documentation.
-func TestPictures(t *testing.T) {
-	if *ofFolder == "" || *pictures == "" {
-		t.Skip("no run to take pictures of: -dash.of and -dash.pictures name one, and where to put them")
-	}
-	b := open(t)
-	g := gather.New(t.Context(), gather.Options{})
-	defer g.Close()
-	if err := g.Watch([]string{*ofFolder}, nil); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(3 * time.Second) // until everything there is has been read
-	runs := g.Runs()
-	if len(runs) == 0 {
-		t.Fatalf("%s has no runs", *ofFolder)
-	}
-	for i := range runs {
-		runs[i].Source = "a testnet on one machine"
-	}
-	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }, nil))
-	defer web.Close()
-	for _, p := range []struct {
-		name, theme   string
-		width, height int64
-		at            string
-	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
-		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
-		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
-		b.window(t, p.name)
-	}
-}
-
 // window keeps a screenshot of the window where -dash.pictures says.
 func (b *browser) window(t *testing.T, name string) {
 	t.Helper()
@@ -484,7 +457,7 @@ func (b *browser) window(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), fewColours(t, image), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

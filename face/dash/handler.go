@@ -128,6 +128,13 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 			if state != nil {
 				l.RunID, l.State, l.Closed, l.Epoch, l.Step, l.Total = state.RunID, state.RunState.String(), state.Closed, state.Progress.Epoch, state.Progress.Step, state.Config.TotalSteps
 				l.Waiting = len(state.Pending)
+				if run.Log != nil {
+					run.Log.History(func(h *history.History) {
+						if len(h.Rounds.List) == 0 {
+							l.Step = 0 // the first one is not over
+						}
+					})
+				}
 				for i := range state.Epoch.Clients {
 					if state.Epoch.Clients[i].State == coordinator.Healthy {
 						l.Members++

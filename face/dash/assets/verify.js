@@ -129,9 +129,9 @@ function found(report, runID) {
       good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each done again by the rules, and the state after them is the one that is shown.` + (c ? " That they happened on the chain, so and in this order, the head of the log shows, to who compares it with that of the run's account." : "")
         : [report.problem, `. The ${whole(report.records)} entries before that do verify.`],
       report.torn ? ` ${whole(report.torn)} bytes after them are an unfinished write.` : ""),
-    el("dl", {}, fact(c ? "this run (hash of its program and account)" : "this run (hash of its genesis)", report.run), fact("host", report.host), c ? [fact("account", c.account), fact("program", c.program), fact("began by", c.began)] : null,
+    el("dl", { class: "facts" }, fact(c ? "this run (hash of its program and account)" : "this run (hash of its genesis)", report.run), fact("host", report.host), c ? [fact("account", c.account), fact("program", c.program), fact("began by", c.began)] : null,
       fact("main authority", report.authority), fact("state", report.state), c ? [fact(`head, after event ${whole(c.event)}`, c.head), fact("chain, as who made the archive says", c.genesis)] : null),
-    el("label", { for: "verify-told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else" + (c ? ", or the head that psyche run status tells of its account" : ""),
+    el("label", { for: "verify-told", class: "told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else" + (c ? ", or the head that psyche run status tells of its account" : ""),
       el("input", { id: "verify-told", type: "text", value: check.told, autocomplete: "off", oninput: (e) => told(e.target.value, report) })),
     judged(report, runID),
   ];
