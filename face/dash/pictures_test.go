@@ -35,9 +35,9 @@ func TestPictures(t *testing.T) {
 	t.Run("crowd", func(t *testing.T) {
 		crowd := dashtest.Options{RunID: "crowd", Members: 160, Rounds: 60, RoundsPerEpoch: 20, Silent: 4, Hang: 9, Eject: 5, Wrong: 3, Boast: 2, Audits: 10, Cheat: 11, Slander: 12}
 		web := page(t, crowd)
-		b.shoot(t, web.URL, crowd.RunID, []shot{{"dashboard-crowd", "light", 1440, 900}})
+		b.show(t, web.URL, crowd.RunID, "light", 1440, 900)
 		b.text(t, `document.querySelector("#s-members").closest("section").scrollIntoView(), ""`)
-		b.window(t, "dashboard-crowd-members")
+		b.window(t, "dashboard-crowd")
 	})
 	if *ofFolder == "" {
 		t.Log("-dash.of names no folder with a run: there are no pictures of one")

@@ -161,7 +161,7 @@ function time() {
   if (!h) return section("Time", el("p", { class: "muted" }, "The server keeps no journal (--save-state-dir), so there is no history."));
   const at = places(h), total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
   return section("Time", el("div", { class: "pair" },
-    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.length ? tools("Newest phases") : null),
+    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.some((p) => p.t || p.u) ? tools("Newest phases") : null),
     lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
   el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
     { name: "Phase", value: (r) => r.name, left: true },

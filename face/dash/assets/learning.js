@@ -13,8 +13,8 @@ const nothing = { x: 0, y: 0, z: 0 };
 export function lossTile(status) {
   const c = status.claimed;
   if (!c || !c.loss.claims) return null;
-  return tile("Loss, claimed", `${short(c.loss.median, 4)} ± ${short(c.loss.spread, 2)}`,
-    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`);
+  return tile("Loss, claimed", short(c.loss.median, 4),
+    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`, `± ${short(c.loss.spread, 2)}`);
 }
 
 // learning has the curves of what is claimed, and who is far from the others.
