@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -198,14 +199,23 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered:
 			rest = max(rest, status.RetryAfter)
 		}
-		message := "the Hub did not answer as it should: trying again"
-		if errors.Is(err, ErrUnreachable) {
-			message = "the Hub cannot be reached: trying again"
-		}
-		c.Logger.Warn(message, "in", rest.Round(time.Millisecond), "err", err)
+		c.tellRetry(tries, rest, err)
 		if ended := pause.For(ctx, rest); ended != nil {
 			return errors.Join(ended, err)
 		}
+	}
+}
+
+// tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once.
+func (c *Client) tellRetry(tries int, rest time.Duration, err error) {
+	again := slog.Group("again", "attempt", tries+1, "of", c.Attempts, "in", rest.Round(time.Millisecond))
+	switch unreachable := errors.Is(err, ErrUnreachable); {
+	case unreachable && tries > 1:
+		c.Logger.Warn("the Hub still cannot be reached", again)
+	case unreachable:
+		c.Logger.Warn("trying again", again, "err", err)
+	default:
+		c.Logger.Warn("the Hub did not answer as it should: trying again", again, "err", err)
 	}
 }
 
