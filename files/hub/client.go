@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -208,14 +207,14 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 
 // tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once.
 func (c *Client) tellRetry(tries int, rest time.Duration, err error) {
-	again := slog.Group("again", "attempt", tries+1, "of", c.Attempts, "in", rest.Round(time.Millisecond))
+	again := c.Logger.With("in", rest.Round(time.Millisecond), "attempt", tries+1, "of", c.Attempts)
 	switch unreachable := errors.Is(err, ErrUnreachable); {
 	case unreachable && tries > 1:
-		c.Logger.Warn("the Hub still cannot be reached", again)
+		again.Warn("the Hub still cannot be reached")
 	case unreachable:
-		c.Logger.Warn("trying again", again, "err", err)
+		again.Warn("trying again", "err", err)
 	default:
-		c.Logger.Warn("the Hub did not answer as it should: trying again", again, "err", err)
+		again.Warn("the Hub did not answer as it should: trying again", "err", err)
 	}
 }
 
