@@ -86,7 +86,7 @@ func TestDeployGoesOn(t *testing.T) {
 	endpoint.SetFaults(localnet.Faults{})
 	left, err := c.Balance(t.Context(), c.Payer())
 	// Pieces that landed without anybody noticing may have been written twice.
-	if paid := 2*LamportsPerSOL - left; err != nil || paid < total || paid > total+uint64(whole)*signatureFee {
+	if paid := 2*LamportsPerSOL - left; err != nil || paid < total || paid > total+uint64(whole)*transaction.SignatureFee {
 		t.Errorf("paid %d, planned %d, %v", paid, total, err)
 	}
 	if plan, err = c.PlanDeploy(t.Context(), program.ELF); err != nil || !plan.Done() || plan.Cost.Total() != 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/archive/fetch"
 	"github.com/psyche-go/psyche/chain/rpc"
 	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -85,11 +86,11 @@ func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 	return first, nil
 }
 
-// FetchInto adds what the nodes have of a run to its archive; see archive.Archive.Fetch. The next
+// FetchInto adds what the nodes have of a run to its archive; see fetch.Into. The next
 // node is asked where one fails.
 func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Commitment) (added int, err error) {
 	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (struct{}, error) {
-		more, err := a.Fetch(ctx, e, commitment)
+		more, err := fetch.Into(ctx, a, e, commitment)
 		added += more
 		return struct{}{}, err
 	})

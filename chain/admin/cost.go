@@ -3,13 +3,12 @@ package admin
 import (
 	"fmt"
 	"strings"
+
+	"github.com/psyche-go/psyche/chain/transaction"
 )
 
 // LamportsPerSOL is how many lamports are one SOL.
 const LamportsPerSOL = 1_000_000_000
-
-// signatureFee is what a signature costs, in lamports.
-const signatureFee = 5_000
 
 // Cost is what something costs that is not done yet, in lamports.
 type Cost struct {
@@ -35,7 +34,9 @@ func (c Cost) String() string {
 }
 
 // Transactions returns the cost of so many transactions that one key signs.
-func Transactions(n int) Cost { return Cost{Fees: uint64(n) * signatureFee, Transactions: n} }
+func Transactions(n int) Cost {
+	return Cost{Fees: uint64(n) * transaction.SignatureFee, Transactions: n}
+}
 
 // SOL writes lamports as SOL, exactly.
 func SOL(lamports uint64) string {

@@ -58,7 +58,7 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 			return nil, err
 		}
 		p.missing = missing(p.Cost.Rent, found)
-		p.Cost = Cost{Rent: p.Cost.Rent, Fees: signatureFee, Transactions: 1}
+		p.Cost = Cost{Rent: p.Cost.Rent, Fees: transaction.SignatureFee, Transactions: 1}
 	}
 	if genesis != nil {
 		staged := len(layout.AppendGenesis(nil, *genesis))

@@ -82,7 +82,7 @@ func (c *Chain) PlanDeploy(ctx context.Context, image []byte) (*Deployment, erro
 	if !d.begun {
 		n++
 	}
-	d.Cost.Fees, d.Cost.Transactions = uint64(n)*signatureFee, n
+	d.Cost.Fees, d.Cost.Transactions = uint64(n)*transaction.SignatureFee, n
 	return d, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/archive/fetch"
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/localnet"
 	"github.com/psyche-go/psyche/chain/program"
@@ -113,7 +114,7 @@ func (w *world) fetch(path string, run transaction.PublicKey) archive.Summary {
 	w.ok(err)
 	for {
 		time.Sleep(30 * time.Millisecond) // until it is confirmed
-		_, err := a.Fetch(w.t.Context(), w.pool.Endpoints()[0], rpc.Confirmed)
+		_, err := fetch.Into(w.t.Context(), a, w.pool.Endpoints()[0], rpc.Confirmed)
 		w.ok(err)
 		account, err := w.chain.Summary(w.t.Context(), run, rpc.Confirmed)
 		w.ok(err)

@@ -2,7 +2,7 @@
 // again: nodes of a chain forget.
 //
 //	a, err := archive.Open(path, archive.Header{Program: program, Run: address, Genesis: genesis})
-//	added, err := a.Fetch(ctx, endpoint, rpc.Finalized)
+//	added, err := fetch.Into(ctx, a, endpoint, rpc.Finalized)
 //	state, summary, err := archive.Replay(path, nil)
 //
 // The file is a journal (package record/journal): a header, then every transaction that changed

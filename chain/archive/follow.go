@@ -14,7 +14,7 @@ import (
 // ended.
 type Follower struct {
 	at   journal.Position
-	r    replayer
+	r    Replayer
 	read atomic.Int64 // bytes, while Read reads
 }
 
@@ -22,20 +22,13 @@ type Follower struct {
 func (f *Follower) ReadUntil() int64 { return f.read.Load() }
 
 // State returns the state after the newest event; nobody modifies it. ok is false before the first.
-func (f *Follower) State() (state *coordinator.State, ok bool) {
-	if f.r.run == nil || f.r.run.Sequence == 0 {
-		return nil, false
-	}
-	return &f.r.run.State, true
-}
+func (f *Follower) State() (state *coordinator.State, ok bool) { return f.r.State() }
 
 // Summary says what was read so far.
-func (f *Follower) Summary() Summary {
-	if f.r.run == nil {
-		return Summary{}
-	}
-	return f.r.summary()
-}
+func (f *Follower) Summary() Summary { return f.r.Summary() }
+
+// Position returns up to which entry of the file everything was verified.
+func (f *Follower) Position() journal.Position { return f.at }
 
 // Read reads what is new, verifies it as Replay does, and passes each event and the state after it
 // to visit, which must keep neither. After an error the follower is of no use any more.
@@ -45,7 +38,7 @@ func (f *Follower) Read(path string, visit func(Step, *coordinator.State) error)
 		return fmt.Errorf("follow: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	f.r.visit = visit
+	f.r.Visit = visit
 	records := 0
 	summary, err := journal.ReadFrom(file, f.at, func(payload []byte) error {
 		if records++; records%256 == 0 {
@@ -53,7 +46,7 @@ func (f *Follower) Read(path string, visit func(Step, *coordinator.State) error)
 				f.read.Store(until)
 			}
 		}
-		return f.r.take(payload)
+		return f.r.Take(payload)
 	})
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", path, err)

@@ -53,19 +53,24 @@ func (s *Step) Action() coordinator.Action {
 // RunHash is the hash that names the run.
 func (h *Header) RunHash() [32]byte { return wire.ChainRun(h.Program, h.Run) }
 
-// replayer does again what the records of an archive did.
-type replayer struct {
+// Replayer does again what the records of an archive did, one by one. The zero value is before the first. It belongs to
+// one goroutine.
+type Replayer struct {
+	// Visit, which may be nil, sees each event and the state after it, and keeps neither.
+	Visit func(Step, *coordinator.State) error
+
 	header  Header
 	begun   bool // the header was read
 	run     *replay.Run
 	count   int
+	signed  int
 	newest  transaction.Signature
-	visit   func(Step, *coordinator.State) error
-	visited error
+	visited error // by Visit
 }
 
-// take reads the next record of the file.
-func (r *replayer) take(payload []byte) error {
+// Take verifies the next record of an archive, the payload of an entry of its journal, and does it again. After an error
+// the Replayer is of no use any more; ErrArchive says that the record does not verify.
+func (r *Replayer) Take(payload []byte) error {
 	if !r.begun {
 		var err error
 		r.header, err = readHeader(payload)
@@ -83,7 +88,7 @@ func (r *replayer) take(payload []byte) error {
 
 // follow does what a transaction did to the run, and returns the events that it explains. Lenient
 // is for what a node tells: a transaction may have events of other runs too.
-func (r *replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
+func (r *Replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
 	name := record.Transaction.Name()
 	if err := record.Transaction.Verify(); err != nil {
 		return nil, fmt.Errorf("%w: transaction %s: %w", ErrArchive, name, err)
@@ -107,17 +112,17 @@ func (r *replayer) follow(record *Record, lenient bool) (used []event.Event, err
 	if unexplained := len(record.Events) - len(used); unexplained > 0 && (!lenient || !others) {
 		return nil, fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, unexplained)
 	}
-	r.count, r.newest = r.count+1, name
+	r.count, r.signed, r.newest = r.count+1, r.signed+len(record.Transaction.Signatures), name
 	return used, r.visited
 }
 
 // concerns reports whether an instruction is the program's and of this run.
-func (r *replayer) concerns(in *transaction.Instruction) bool {
+func (r *Replayer) concerns(in *transaction.Instruction) bool {
 	return in.Program == r.header.Program && len(in.Accounts) > 0 && in.Accounts[0].Key == r.header.Run && len(in.Data) > 0
 }
 
 // instruction does what one did, and returns the place of the event that it logged, or -1.
-func (r *replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) (int, error) {
+func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) (int, error) {
 	var signer transaction.PublicKey
 	kind := in.Data[0]
 	if kind != transaction.RunTick {
@@ -138,8 +143,8 @@ func (r *replayer) instruction(in transaction.Instruction, left []event.Event, r
 			refused = err // unless it is another run's
 			continue
 		}
-		if r.visit != nil && r.visited == nil {
-			r.visited = r.visit(Step{
+		if r.Visit != nil && r.visited == nil {
+			r.visited = r.Visit(Step{
 				Header: r.header, Event: e, Signer: record.Transaction.Message.Keys[0], Transaction: record.Transaction.Name(),
 				Actor: signer, Data: in.Data, Signatures: len(record.Transaction.Signatures),
 			}, &r.run.State)
@@ -153,8 +158,29 @@ func (r *replayer) instruction(in transaction.Instruction, left []event.Event, r
 	return -1, nil
 }
 
-func (r *replayer) summary() Summary {
+// State returns the state after the newest event; nobody modifies it. ok is false before the first.
+func (r *Replayer) State() (state *coordinator.State, ok bool) {
+	if r.run == nil || r.run.Sequence == 0 {
+		return nil, false
+	}
+	return &r.run.State, true
+}
+
+// Signatures returns how many signatures were verified, of all transactions.
+func (r *Replayer) Signatures() int { return r.signed }
+
+// Summary says what was taken so far, but for what is torn.
+func (r *Replayer) Summary() Summary {
+	if r.run == nil {
+		return Summary{}
+	}
 	return Summary{Header: r.header, Main: r.run.Main, Transactions: r.count, Sequence: r.run.Sequence, Head: r.run.Head}
+}
+
+// IsHeader reports whether the first record of a log is that of an archive.
+func IsHeader(payload []byte) bool {
+	_, err := readHeader(payload)
+	return err == nil
 }
 
 // Is reports whether a file begins as an archive does.
@@ -166,8 +192,7 @@ func Is(path string) bool {
 	defer func() { _ = file.Close() }()
 	found := false
 	_, _ = journal.Read(file, func(payload []byte) error {
-		_, err := readHeader(payload)
-		found = err == nil
+		found = IsHeader(payload)
 		return errStop
 	})
 	return found
@@ -190,15 +215,16 @@ func Replay(path string, visit func(Step, *coordinator.State) error) (coordinato
 
 // ReplayFrom is Replay of a reader. Errors name it.
 func ReplayFrom(name string, from io.Reader, visit func(Step, *coordinator.State) error) (coordinator.State, Summary, error) {
-	r := replayer{visit: visit}
-	read, err := journal.Read(from, r.take)
+	r := Replayer{Visit: visit}
+	read, err := journal.Read(from, r.Take)
 	if err != nil {
 		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w", name, err)
 	}
-	if !r.begun || r.run.Sequence == 0 {
+	state, begun := r.State()
+	if !begun {
 		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: it has no genesis", name, ErrArchive)
 	}
-	summary := r.summary()
+	summary := r.Summary()
 	summary.Torn = read.Torn
-	return r.run.State, summary, nil
+	return *state, summary, nil
 }

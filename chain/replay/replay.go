@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -89,6 +90,9 @@ func (r *Run) silent(signer [32]byte, data []byte) error {
 		if len(data) < 5 {
 			return fmt.Errorf("%w: a piece of %d bytes", ErrDiffers, len(data))
 		}
+		if signer != r.Main {
+			return fmt.Errorf("%w: %x stages for a run of %x", ErrDiffers, signer, r.Main)
+		}
 		at, part := int64(le.Uint32(data[1:])), data[5:]
 		end := at + int64(len(part))
 		if end > layout.StageSize {
@@ -133,7 +137,25 @@ func (r *Run) genesis(signer [32]byte, named []byte, e *event.Event) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDiffers, err)
 	}
+	if err := r.checkOwner(signer, &s); err != nil {
+		return err
+	}
 	r.State, r.stage = s, nil
+	return nil
+}
+
+// checkOwner wants the main authority to have begun the run, and the run to be at the address that the program, this
+// authority and the run's id name: nobody else can begin another one there, also not in a file.
+func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
+	address, err := transaction.Program(r.program).RunAddress(r.Main, s.RunID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrDiffers, err)
+	case signer != r.Main || s.Authority.Main != coordinator.ClientID(r.Main):
+		return fmt.Errorf("%w: %x begins a run of %x whose main authority is %x", ErrDiffers, signer, r.Main, s.Authority.Main)
+	case s.Host != coordinator.ClientID(r.address) || address != r.address:
+		return fmt.Errorf("%w: the run %q of %x has the address %x, not %x", ErrDiffers, s.RunID, r.Main, address, r.address)
+	}
 	return nil
 }
 

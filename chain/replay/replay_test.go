@@ -8,11 +8,21 @@ import (
 
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-var program, address, mainKey = [32]byte{1}, [32]byte{2}, [32]byte{3}
+var program, mainKey = [32]byte{1}, [32]byte{3}
+
+// address is that of the run.
+var address = func() [32]byte {
+	address, err := transaction.Program(program).RunAddress(mainKey, "replay")
+	if err != nil {
+		panic(err)
+	}
+	return address
+}()
 
 // entry is an instruction as the chain keeps it.
 type entry struct {
@@ -23,9 +33,15 @@ type entry struct {
 
 // archive is a run of four changes, put together by hand: package programtest has what the program
 // makes of real ones.
-func archive() []entry {
+func archive() []entry { return begun(coordinator.ClientID(address), mainKey) }
+
+// begun is that run, with another host or main authority in its genesis.
+func begun(host, main coordinator.ClientID) []entry { return begunBy(mainKey, host, main) }
+
+// begunBy is the run as somebody who signs its beginning makes it.
+func begunBy(signer [32]byte, host, main coordinator.ClientID) []entry {
 	genesis := layout.AppendGenesis(nil, coordinator.Genesis{
-		RunID: "replay", Host: address, MainAuthority: mainKey, Paused: true,
+		RunID: "replay", Host: host, MainAuthority: main, Paused: true,
 		Config: coordinator.Config{
 			WarmupTime: 30_000, CooldownTime: 20_000, RoundsPerEpoch: 6, MaxRoundTrainTime: 50_000, RoundWitnessTime: 5000, WaitingForMembersExtraTime: 3000,
 			GlobalBatchSizeStart: 4, GlobalBatchSizeEnd: 4, TotalSteps: 100, InitMinClients: 2, MinClients: 2,
@@ -34,7 +50,7 @@ func archive() []entry {
 	})
 	digest := sha256.Sum256(genesis)
 	named := append(le.AppendUint32(nil, uint32(len(genesis))), digest[:]...)
-	head := event.FirstHead(program, address, mainKey, digest)
+	head := event.FirstHead(program, address, signer, digest)
 	change := func(number byte, sequence, now uint64, by event.Cause) [][]byte {
 		e := event.Event{Instruction: uint64(number), Sequence: sequence, Slot: 7, Now: now}
 		e.Head = e.Next(head, by)
@@ -43,16 +59,16 @@ func archive() []entry {
 	}
 	act := func(nonce uint64, a coordinator.Action) ([]byte, event.Cause) {
 		action := wire.AppendAction(nil, a)
-		return append(le.AppendUint64([]byte{opAct}, nonce), action...), event.Cause{Actor: mainKey, Nonce: nonce, Data: action}
+		return append(le.AppendUint64([]byte{opAct}, nonce), action...), event.Cause{Actor: signer, Nonce: nonce, Data: action}
 	}
 	resume, cause := act(1, coordinator.SetPaused{})
 	return []entry{
-		{mainKey, []byte{opInit}, nil},
-		{mainKey, append([]byte{opWrite, 50, 0, 0, 0}, genesis[50:]...), nil},
-		{mainKey, append([]byte{opWrite, 0, 0, 0, 0}, genesis[:60]...), nil},
-		{mainKey, append([]byte{opGenesis}, named...), change(opGenesis, 1, 1000, event.Cause{Actor: mainKey, Data: named})},
+		{signer, []byte{opInit}, nil},
+		{signer, append([]byte{opWrite, 50, 0, 0, 0}, genesis[50:]...), nil},
+		{signer, append([]byte{opWrite, 0, 0, 0, 0}, genesis[:60]...), nil},
+		{signer, append([]byte{opGenesis}, named...), change(opGenesis, 1, 1000, event.Cause{Actor: signer, Data: named})},
 		{[32]byte{}, []byte{opTick, 1}, nil}, // nothing is due
-		{mainKey, resume, change(opAct, 2, 2000, cause)},
+		{signer, resume, change(opAct, 2, 2000, cause)},
 		{[32]byte{}, []byte{opTick}, change(opTick, 3, 3000, event.Cause{})},
 	}
 }
@@ -88,6 +104,7 @@ func TestDoRefuses(t *testing.T) {
 		"another's action":    {5, func(e *entry) { e.signer[5] = 1 }},
 		"another nonce":       {5, func(e *entry) { e.data[1]++ }},
 		"a cut action":        {5, func(e *entry) { e.data = e.data[:8] }},
+		"another's piece":     {1, func(e *entry) { e.signer[5] = 1 }},
 		"a logging piece":     {1, func(e *entry) { e.logged = [][]byte{late.AppendTo(nil)} }},
 		"a tick too late":     {6, func(e *entry) { e.logged = [][]byte{late.AppendTo(nil)} }},
 		"a tick that is none": {6, func(e *entry) { e.data = []byte{opAct} }},
@@ -112,6 +129,32 @@ func TestDoRefuses(t *testing.T) {
 				t.Error("what is refused changes the run")
 			}
 		})
+	}
+}
+
+// TestDoRefusesAnothersRun begins runs that somebody else than the main authority of the address wrote.
+func TestDoRefusesAnothersRun(t *testing.T) {
+	for name, entries := range map[string][]entry{
+		"another host":           begun(coordinator.ClientID{4}, mainKey),
+		"another main authority": begun(address, coordinator.ClientID{4}),
+	} {
+		r := New(program, address)
+		var err error
+		for _, e := range entries[:4] {
+			err = errors.Join(err, r.Do(e.signer, e.data, e.logged))
+		}
+		if !errors.Is(err, ErrDiffers) || r.Sequence != 0 {
+			t.Errorf("%s: %v, want %v", name, err, ErrDiffers)
+		}
+	}
+	// All of it is of somebody whose address this is not.
+	thief, r := [32]byte{9}, New(program, address)
+	var err error
+	for _, e := range begunBy(thief, coordinator.ClientID(address), thief)[:4] {
+		err = errors.Join(err, r.Do(e.signer, e.data, e.logged))
+	}
+	if !errors.Is(err, ErrDiffers) || r.Sequence != 0 {
+		t.Errorf("another's address: %v, want %v", err, ErrDiffers)
 	}
 }
 

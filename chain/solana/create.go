@@ -80,7 +80,7 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	if err != nil {
 		return false, err
 	}
-	if err := c.checkFunds(ctx, rent+100*signatureFee); err != nil {
+	if err := c.checkFunds(ctx, rent+100*transaction.SignatureFee); err != nil {
 		return false, err
 	}
 	made, err := transaction.MakeWithSeed(c.key, c.key, runID, missing(rent, found), layout.AccountSize, transaction.PublicKey(program))

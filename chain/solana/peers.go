@@ -121,7 +121,7 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey, fou
 	if err != nil {
 		return err
 	}
-	if err := c.checkFunds(ctx, rent+2*signatureFee); err != nil {
+	if err := c.checkFunds(ctx, rent+2*transaction.SignatureFee); err != nil {
 		return err
 	}
 	rent = missing(rent, found)

@@ -29,9 +29,6 @@ const (
 	firstRaise = 1_000
 )
 
-// signatureFee is what every signature of a transaction costs, in lamports.
-const signatureFee = 5_000
-
 // price returns what is offered for a transaction that was signed attempt times before: the
 // 75th percentile of what was paid lately, doubled each time, at most limit.
 func price(recent []uint64, attempt int, limit uint64) uint64 {
@@ -59,7 +56,7 @@ func fee(units uint32, microLamports uint64) uint64 {
 		return math.MaxUint64
 	}
 	paid := uint64(units) * microLamports
-	return signatureFee + paid/1_000_000 + min(paid%1_000_000, 1)
+	return transaction.SignatureFee + paid/1_000_000 + min(paid%1_000_000, 1)
 }
 
 // Times of what others paid.

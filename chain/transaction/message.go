@@ -11,6 +11,9 @@ import (
 // MaxSize is the most bytes that a transaction may have: what fits into one packet.
 const MaxSize = 1232
 
+// SignatureFee is what every signature of a transaction costs, in lamports.
+const SignatureFee = 5_000
+
 // maxAccounts bounds the accounts of a transaction: an index has one byte.
 const maxAccounts = 256
 

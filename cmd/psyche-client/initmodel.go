@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/learn/model"
@@ -38,7 +39,14 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err := c.addFiles(&s, description); err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if s.Tensors, err = model.Init(config, c.Seed); err != nil {
+	m, done := meter.New(t.Err, "psyche-client: drawing the weights"), int64(0)
+	m.At(0, description.NumParameters)
+	s.Tensors, err = model.InitTold(config, c.Seed, func(numbers int64) {
+		done += numbers
+		m.At(done, description.NumParameters)
+	})
+	m.Done()
+	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
 	s.Sort()

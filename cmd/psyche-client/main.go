@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
+	"github.com/psyche-go/psyche/cmd/internal/manual"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/paths"
@@ -28,7 +29,7 @@ import (
 
 // commands lists what the program can do, in the order of its help.
 type commands struct {
-	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
+	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
 	Join       joinCommand       `cmd:"" help:"Join the run of a link and train until it is finished." group:"Take part:"`
 	Train      trainCommand      `cmd:"" help:"Join a run and train until it is finished." group:"Take part:"`
@@ -114,7 +115,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	}
 	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
-		return report(t, fmt.Errorf("%w (see psyche-client --help)", err), exitUsage)
+		return report(t, fmt.Errorf("%w (see %s)", err, manual.Hint("psyche-client", err)), exitUsage)
 	}
 	switch err := command.Run(); {
 	case err == nil:

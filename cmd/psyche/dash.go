@@ -17,7 +17,7 @@ import (
 )
 
 type dashboard struct {
-	Paths         []string      `arg:"" optional:"" name:"path" type:"existingpath" help:"Logs of runs, or folders that have some: --save-state-dir of a server, --run-dir of a testnet, what psyche run export or archive wrote."`
+	Paths         []string      `arg:"" optional:"" name:"path" type:"path" help:"Logs of runs, or folders that have some: --save-state-dir of a server, --run-dir of a testnet, what psyche run export or archive wrote."`
 	Follow        []string      `name:"follow" sep:"none" placeholder:"RUN@HOST:PORT" help:"A run on a server. #KEY behind it is the key that the server must have. May be repeated."`
 	RunIDs        []string      `name:"run-id" sep:"none" placeholder:"ID" help:"With --rpc: a run on the chain; may be repeated. Default: all of the program."`
 	HTTPAddr      string        `name:"http-addr" default:"127.0.0.1:8090" placeholder:"HOST:PORT" help:"Where the page is served (${default}). Anybody who reaches it may read it."`

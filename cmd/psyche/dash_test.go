@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/psyche-go/psyche/face/dash/dashtest"
 )
 
 // startDash serves a page until the test ends, and returns where.
@@ -60,6 +63,26 @@ func until[T any](t *testing.T, address string, isWanted func(T) bool) T {
 	}
 	t.Fatalf("%s: the page still says %.2000s", address, body)
 	panic("not reached")
+}
+
+// TestDashOfFolders: the page shows the runs in folders that are given, each by its name.
+func TestDashOfFolders(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	for name, dir := range map[string]string{"first": one, "second": two} {
+		if err := dashtest.Write(filepath.Join(dir, name+".journal"), dashtest.Options{RunID: name, Members: 3, Rounds: 4, RoundsPerEpoch: 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type listed struct {
+		Runs []struct {
+			Key   string `json:"key"`
+			State string `json:"run_state"`
+		} `json:"runs"`
+	}
+	page := startDash(t, one, two)
+	until(t, page+"/api/runs", func(l listed) bool {
+		return len(l.Runs) == 2 && l.Runs[0].Key == "first" && l.Runs[0].State == "Finished" && l.Runs[1].Key == "second" && l.Runs[1].State == "Finished"
+	})
 }
 
 // TestDashOfAChain: the page finds the runs of a program, follows what happens in them, and says what

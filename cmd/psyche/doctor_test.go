@@ -38,7 +38,7 @@ func TestDoctorLeadsOn(t *testing.T) {
 // TestVersionAndHelp: what is typed first of an unknown program.
 func TestVersionAndHelp(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"--version", "psyche "}, {"version", "psyche "}, {"help", "Usage: psyche"}, {"help run receipt", "Usage: psyche run receipt"}, {"run receipt --help", "Usage: psyche run receipt"},
+		{"--version", "psyche "}, {"-v", "psyche "}, {"version", "psyche "}, {"help", "Usage: psyche"}, {"help run receipt", "Usage: psyche run receipt"}, {"run receipt --help", "Usage: psyche run receipt"},
 	} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), strings.Fields(c.line), console{&out, &errs}); code != exitOK || !strings.HasPrefix(out.String(), c.want) {

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
+	"github.com/psyche-go/psyche/cmd/internal/manual"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/paths"
@@ -27,7 +28,7 @@ import (
 
 // commands are what the program can do. The text of a group or command is its help.
 type commands struct {
-	ShowVersion kong.VersionFlag `name:"version" help:"Print the version of the program."`
+	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
 	Testnet struct {
 		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
@@ -156,7 +157,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	}
 	command, err := parser.Parse(buildinfo.Help(args))
 	if err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: psyche --help\n", plain.Text(err.Error()))
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\nTry: %s\n", plain.Text(err.Error()), manual.Hint("psyche", err))
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {

@@ -217,7 +217,7 @@ func ExampleHelp() {
 	//
 	// Flags:
 	//   -h, --help       Show context-sensitive help.
-	//       --version    Print the version of the program.
+	//   -v, --version    Print the version of the program.
 	// exit code 0
 }
 

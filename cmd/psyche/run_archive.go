@@ -18,6 +18,7 @@ import (
 type runArchive struct {
 	RunID      string        `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
 	Output     string        `required:"" type:"path" placeholder:"FILE" help:"File to write. One of the same run is gone on with."`
+	HTML       string        `name:"html" type:"path" placeholder:"FILE" help:"Write a page, too, when the file has everything: one that any browser opens, without internet, that verifies the archive which is in it and shows the run. A file that is there is never overwritten."`
 	Once       bool          `help:"End when the file has all that the chain has, in place of following the run until it is finished."`
 	Every      time.Duration `default:"15s" help:"How often to look for what is new (${default})."`
 	Commitment string        `enum:"confirmed,finalized" default:"finalized" help:"How sure the chain has to be of what is kept (${default})."`
@@ -112,8 +113,10 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 	if account.Sequence > s.Sequence {
 		verdict = fmt.Sprintf("the account is at event %d already", account.Sequence)
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), verdict, s.Head)
-	return err
+	if _, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), verdict, s.Head); err != nil || c.HTML == "" {
+		return err
+	}
+	return savePage(c.HTML, c.Output, "archived from a chain, account "+s.Run.String(), to.err)
 }
 
 // replayArchive verifies the archive of a run on a chain.
@@ -136,6 +139,11 @@ func (c *runReplay) replayArchive(to console) error {
 	}
 	if summary.Torn > 0 {
 		_, _ = fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn)
+	}
+	if c.HTML != "" {
+		if err := savePage(c.HTML, c.File, filepath.Base(c.File), c.meter(to)); err != nil {
+			return err
+		}
 	}
 	run := status.Of(&state, [32]byte{})
 	if c.JSON {

@@ -38,9 +38,6 @@ func (c *runReplay) meter(to console) io.Writer {
 // Run verifies a log.
 func (c *runReplay) Run(to console) error {
 	if archive.Is(c.File) {
-		if c.HTML != "" {
-			return usagef("--html: %s is of a run on a chain; only the log of a server's run is verified by browsers", c.File)
-		}
 		return c.replayArchive(to)
 	}
 	began, records := time.Now(), 0

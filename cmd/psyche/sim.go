@@ -68,9 +68,13 @@ func (c simulate) Run(ctx context.Context, to console) error {
 			}
 		},
 	})
+	verdict := "0 violations"
+	if summary.Failure != nil {
+		verdict = "a violation"
+	}
 	seconds := max(summary.Elapsed.Seconds(), 1e-9)
-	_, _ = fmt.Fprintf(to.out, "%d runs of %d clients, %d rounds, %s of virtual time in %s: %.2f seeds/s\n",
-		summary.Runs, c.Clients, summary.Rounds, summary.Virtual.Round(time.Second), summary.Elapsed.Round(time.Millisecond), float64(summary.Runs)/seconds)
+	_, _ = fmt.Fprintf(to.out, "%d runs of %d clients, %d rounds, %s of virtual time in %s: %.2f seeds/s; %s\n",
+		summary.Runs, c.Clients, summary.Rounds, summary.Virtual.Round(time.Second), summary.Elapsed.Round(time.Millisecond), float64(summary.Runs)/seconds, verdict)
 	if summary.Failure != nil {
 		return c.explain(ctx, to, *summary.Failure)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -44,24 +45,26 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, summary, err := replayMetered(logFile, filepath.Base(logFile), to)
+	from, done, err := metered(logFile, filepath.Base(logFile), to)
 	if err != nil {
 		return err
 	}
-	if summary.Size > dash.MaxSavedLog {
-		return fmt.Errorf("%w: %s has %d bytes, a page takes %d; psyche run replay verifies it, psyche dash shows it", dash.ErrLogTooLong, logFile, summary.Size, dash.MaxSavedLog)
+	defer done()
+	var log bytes.Buffer
+	v := verify.New()
+	_, err = io.Copy(v, io.TeeReader(io.LimitReader(from, dash.MaxSavedLog+1), &log))
+	found := v.Close(verify.Told{})
+	if log.Len() > dash.MaxSavedLog {
+		return fmt.Errorf("%w: %s has more than %d bytes; psyche run replay verifies it, psyche dash shows it", dash.ErrLogTooLong, logFile, dash.MaxSavedLog)
 	}
-	file, err := os.Open(logFile)
+	if !found.Verified {
+		return fmt.Errorf("%s: %s", logFile, found.Problem)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, summary.Size))
-	if err != nil {
-		return err
-	}
-	run, state := log.Run(), log.State.Hash()
-	told := verify.Told{Run: fmt.Sprintf("%x", run), Records: summary.Entries, Head: fmt.Sprintf("%x", summary.Last), State: fmt.Sprintf("%x", state)}
+	content := log.Bytes()[:found.Bytes] // without what is torn
+	told := verify.Told{Run: found.Run, Records: found.Records, Head: found.Head, State: found.State}
 	partial, err := os.CreateTemp(filepath.Dir(output), ".page-*")
 	if err != nil {
 		return fmt.Errorf("save a page: %w", err)

@@ -40,6 +40,14 @@ func TestCharts(t *testing.T) {
 			t.Errorf("the axes have %s numbers", got)
 		}
 	})
+	t.Run("claims that agree", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		got := b.text(t, `import("./learning.js").then(({ learning }) => { const rounds = [1, 2, 3].map((s) => ({ s, n: 1, t: s, w: [], k: 1, a: 1, x: 2000, ...(s === 2 ? {} : { y: 5, z: 7 }) }));
+		  return [...learning({ status: null, history: { rounds, tokens: 3, began: 0 } }).querySelectorAll("svg.chart path")].filter((p) => p.getAttribute("d").includes("NaN")).length; })`)
+		if got != "0" {
+			t.Errorf("%s curves end where all witnesses claim the same", got)
+		}
+	})
 	t.Run("another run", func(t *testing.T) { b.overlays(t, web.URL) })
 	if said := b.said(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
@@ -233,7 +241,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	log[len(log)/2] ^= 1
 	for name, content := range map[string][]byte{"forged": log, "page": []byte("<!doctype html>"), "empty": nil, "text": []byte("hello")} {
 		b.choose(t, name, content)
-		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" was not laid over this run: ") || !strings.HasSuffix(got, "psyche run export.") {
+		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" was not laid over this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
 			t.Errorf("%s: it says %q", name, got)
 		}
 	}

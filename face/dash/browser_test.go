@@ -180,7 +180,7 @@ func TestBrowser(t *testing.T) {
 	})
 	t.Run("claims", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		if got := b.text(t, `document.querySelector(".tiles div").textContent`); !strings.HasPrefix(got, "Loss, claimed2.7") || !strings.Contains(got, " ± 0.00") {
+		if got := b.text(t, `document.querySelector(".tiles div").textContent`); !strings.HasPrefix(got, "Loss, claimed2.7") || !strings.Contains(got, "± 0.00") {
 			t.Errorf("the first figure is %q", got)
 		}
 		if got := b.text(t, `document.querySelector('[data-chart="Loss"] .readout').textContent`); !strings.Contains(got, "median claim 2.7") {
@@ -194,6 +194,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
 	t.Run("progress", func(t *testing.T) { b.progress(t) })
 	t.Run("verifies", func(t *testing.T) { b.verifies(t, web.URL) })
+	t.Run("verifies a chain's archive", func(t *testing.T) { b.verifiesChain(t) })
 	t.Run("a saved page verifies itself", func(t *testing.T) { b.saved(t) })
 	t.Run("keyboard", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
@@ -253,6 +254,11 @@ func (b *browser) trials(t *testing.T, address string) {
 	if got := b.text(t, `document.querySelector("#s-members").textContent`); !strings.Contains(got, "2 passed, 1 unclear") {
 		t.Errorf("the members' table does not say what one of them claims: %q", got)
 	}
+	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
+	if got := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].map(r => r.cells[1].textContent.split(":")[0]).join(" ")`); got != "ejected ejected" {
+		t.Errorf("of those that are ejected the table shows %q", got)
+	}
+	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
 	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
 	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
 		if !strings.Contains(past, want) {
@@ -407,10 +413,18 @@ func (b *browser) saved(t *testing.T) {
 	}
 	forged := slices.Clone(log)
 	forged[len(forged)/2] ^= 1
+	chainPath := filepath.Join(t.TempDir(), "archive")
+	if _, err := dashtest.WriteArchive(chainPath, chainRun); err != nil {
+		t.Fatal(err)
+	}
+	chain, err := os.ReadFile(chainPath)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		log  []byte
 		says string
-	}{"sound": {log, "Verified by your browser. "}, "forged": {forged, "Not verified. the log does not verify: entry "}} {
+	}{"sound": {log, "Verified by your browser. "}, "chain": {chain, "Verified by your browser. "}, "forged": {forged, "Not verified. the log does not verify: entry "}} {
 		var page strings.Builder
 		if err := verifier.Save(&page, test.log, verify.Told{}, "</script><img src=x>"); err != nil {
 			t.Fatal(err)
@@ -426,45 +440,13 @@ func (b *browser) saved(t *testing.T) {
 		if name == "forged" {
 			continue
 		}
-		for _, heading := range []string{"Learning", "Members", "Trials", "What happened"} {
+		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "What happened"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("there is no section %s", heading)
 			}
 		}
 		b.text(t, `document.querySelector("#last").value = "100", document.querySelector("#last").dispatchEvent(new Event("change")), ""`)
 		b.axe(t)
-	}
-}
-
-// TestPictures takes pictures of a run that somebody has trained, for the documentation.
-func TestPictures(t *testing.T) {
-	if *ofFolder == "" || *pictures == "" {
-		t.Skip("no run to take pictures of: -dash.of and -dash.pictures name one, and where to put them")
-	}
-	b := open(t)
-	g := gather.New(t.Context(), gather.Options{})
-	defer g.Close()
-	if err := g.Watch([]string{*ofFolder}, nil); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(3 * time.Second) // until everything there is has been read
-	runs := g.Runs()
-	if len(runs) == 0 {
-		t.Fatalf("%s has no runs", *ofFolder)
-	}
-	for i := range runs {
-		runs[i].Source = "a testnet on one machine"
-	}
-	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }, nil))
-	defer web.Close()
-	for _, p := range []struct {
-		name, theme   string
-		width, height int64
-		at            string
-	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
-		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
-		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
-		b.window(t, p.name)
 	}
 }
 
@@ -475,7 +457,7 @@ func (b *browser) window(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), fewColours(t, image), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

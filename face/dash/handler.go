@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strconv"
@@ -71,25 +70,30 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)
 	p.mux.HandleFunc("GET /api/qr", p.serveQR)
-	assets, err := fs.Sub(embedded, "assets")
-	if err != nil {
-		panic("dash: the assets are not there: " + err.Error())
-	}
-	files := http.FileServerFS(assets)
-	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) })
-	for _, file := range append(slices.Clone(modules), "colours.css", "style.css", "icon.svg") {
-		p.mux.Handle("GET /"+file, files)
+	p.mux.Handle("GET /{$}", served("index.html"))
+	for _, name := range append(slices.Clone(modules), "colours.css", "style.css", "icon.svg") {
+		p.mux.Handle("GET /"+name, served(name))
 	}
 	if verifier != nil {
+		worker := served("worker.js")
 		p.mux.HandleFunc("GET /worker.js", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Security-Policy", workerPolicy)
-			files.ServeHTTP(w, r)
+			worker.ServeHTTP(w, r)
 		})
 		p.mux.HandleFunc("GET /api/journal", p.serveJournal)
 		p.mux.HandleFunc("GET /verifier.wasm", verifier.serveProgram)
 		p.mux.HandleFunc("GET /wasm_exec.js", verifier.serveLoader)
 	}
 	return p
+}
+
+// served is one of the page's files, which are in the program.
+func served(name string) http.Handler {
+	f, err := newFile(name)
+	if err != nil {
+		panic("dash: the page's " + name + " is not there: " + err.Error())
+	}
+	return f
 }
 
 // ServeHTTP implements http.Handler.
@@ -128,6 +132,13 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 			if state != nil {
 				l.RunID, l.State, l.Closed, l.Epoch, l.Step, l.Total = state.RunID, state.RunState.String(), state.Closed, state.Progress.Epoch, state.Progress.Step, state.Config.TotalSteps
 				l.Waiting = len(state.Pending)
+				if run.Log != nil {
+					run.Log.History(func(h *history.History) {
+						if len(h.Rounds.List) == 0 {
+							l.Step = 0 // the first one is not over
+						}
+					})
+				}
 				for i := range state.Epoch.Clients {
 					if state.Epoch.Clients[i].State == coordinator.Healthy {
 						l.Members++

@@ -57,7 +57,6 @@ type shownRun struct {
 	Log      *follow.Extent  `json:"log,omitempty"`     // of what is shown; nil where nobody can fetch it
 	Reading  *follow.Reading `json:"reading,omitempty"` // of a log that is not shown yet
 	Reported *reported.Shown `json:"reported"`
-	Costs    *follow.Costs   `json:"costs,omitempty"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
 	Link     bool            `json:"join_link"` // the command has a link, of which there is a QR code
@@ -79,12 +78,13 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 // show returns everything about a run. Rounds before the newest last steps are left out; 0: none are.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
-	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading, Costs: view.Costs}
+	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading}
 	if r.Log != nil {
 		r.Log.History(func(h *history.History) { told.Run = shown.Of(state, view.Run, h, last) })
 	} else {
 		told.Run = shown.Of(state, view.Run, nil, last)
 	}
+	told.Costs = view.Costs
 	if state != nil {
 		told.Join, told.JoinNote = r.joinCommand(state, view.Run)
 		told.Link = told.Join != "" && r.link(state, view.Run) != ""

@@ -2,7 +2,9 @@ package dash_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,5 +109,30 @@ func TestSavedPageIsOneFile(t *testing.T) {
 	}
 	if err := standIn(t).Save(&page, make([]byte, dash.MaxSavedLog+1), verify.Told{}, ""); err == nil {
 		t.Error("a log of any length is saved")
+	}
+}
+
+// TestFilesArePacked: browsers get the page's files packed, others as they are, and who has one gets none.
+func TestFilesArePacked(t *testing.T) {
+	web := pageWith(t, standIn(t), dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})
+	plain, packed := 0, 0
+	for _, path := range []string{"/", "/app.js", "/charts.js", "/style.css", "/icon.svg", "/worker.js"} {
+		as := ask(t, web.URL+path, http.Header{"Accept-Encoding": {"identity"}})
+		sent := ask(t, web.URL+path, http.Header{"Accept-Encoding": {"gzip"}})
+		from, err := gzip.NewReader(strings.NewReader(sent.body))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		got, err := io.ReadAll(from)
+		if err != nil || string(got) != as.body || sent.header.Get("Content-Encoding") != "gzip" || sent.header.Get("Content-Type") != as.header.Get("Content-Type") {
+			t.Errorf("%s: packed it is something else: %v, %v", path, err, sent.header)
+		}
+		if again := ask(t, web.URL+path, http.Header{"If-None-Match": {as.header.Get("ETag")}}); again.status != http.StatusNotModified || again.body != "" {
+			t.Errorf("%s: who has it gets %d and %d bytes", path, again.status, len(again.body))
+		}
+		plain, packed = plain+len(as.body), packed+len(sent.body)
+	}
+	if 2*packed > plain {
+		t.Errorf("%d bytes are packed into %d", plain, packed)
 	}
 }

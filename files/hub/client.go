@@ -198,14 +198,23 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered:
 			rest = max(rest, status.RetryAfter)
 		}
-		message := "the Hub did not answer as it should: trying again"
-		if errors.Is(err, ErrUnreachable) {
-			message = "the Hub cannot be reached: trying again"
-		}
-		c.Logger.Warn(message, "in", rest.Round(time.Millisecond), "err", err)
+		c.tellRetry(tries, rest, err)
 		if ended := pause.For(ctx, rest); ended != nil {
 			return errors.Join(ended, err)
 		}
+	}
+}
+
+// tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once.
+func (c *Client) tellRetry(tries int, rest time.Duration, err error) {
+	again := c.Logger.With("in", rest.Round(time.Millisecond), "attempt", tries+1, "of", c.Attempts)
+	switch unreachable := errors.Is(err, ErrUnreachable); {
+	case unreachable && tries > 1:
+		again.Warn("the Hub still cannot be reached")
+	case unreachable:
+		again.Warn("trying again", "err", err)
+	default:
+		again.Warn("the Hub did not answer as it should: trying again", "err", err)
 	}
 }
 

@@ -442,9 +442,12 @@ func TestUnreachableHub(t *testing.T) {
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "hub.test", IsNotFound: true}}
 		}
-		o.Attempts, o.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
+		o.Attempts, o.Logger = 3, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
+	if advice := strings.Count(log.String(), "HF_ENDPOINT"); advice != 1 || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("it says %d times what to do: %s", advice, log.String())
+	}
 	if !errors.Is(err, hub.ErrUnreachable) || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("error = %v, want ErrUnreachable", err)
 	}

@@ -58,7 +58,7 @@ func (o Options) check(device torch.Device) error {
 // architecture is what a model package offers.
 type architecture struct {
 	describe func(config []byte) (Description, error)
-	init     func(config []byte, seed uint64) ([]safetensors.Tensor, error)
+	init     func(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error)
 	new      func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error)
 }
 
@@ -83,12 +83,12 @@ var dense = architecture{
 			Experts: c.Experts.Count > 0, Activations: llama.Activations(c, false), Recomputed: llama.Activations(c, true),
 		}, nil
 	},
-	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {
 		c, err := llama.ParseConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		return llama.Init(c, seed), nil
+		return llama.InitTold(c, seed, made), nil
 	},
 	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 		c, err := llama.ParseConfig(config)
@@ -114,12 +114,12 @@ var deepSeek = architecture{
 			Experts: c.NumExperts > 0, Activations: deepseek.Activations(c, false), Recomputed: deepseek.Activations(c, true),
 		}, nil
 	},
-	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+	init: func(config []byte, seed uint64, made func(int64)) ([]safetensors.Tensor, error) {
 		c, err := deepseek.ParseConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		return deepseek.Init(c, seed), nil
+		return deepseek.InitTold(c, seed, made), nil
 	},
 	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 		c, err := deepseek.ParseConfig(config)
@@ -148,11 +148,16 @@ func Describe(config []byte) (Description, error) {
 
 // Init makes new weights for a config.json, sorted by name, the same for the same seed.
 func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+	return InitTold(config, seed, func(int64) {})
+}
+
+// InitTold is Init that tells made after each tensor how many numbers that has: of large models it takes minutes.
+func InitTold(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error) {
 	a, err := find(config)
 	if err != nil {
 		return nil, err
 	}
-	return a.init(config, seed)
+	return a.init(config, seed, made)
 }
 
 // New makes the model of a config.json with those weights on the engine.

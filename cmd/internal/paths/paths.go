@@ -9,7 +9,7 @@ import (
 )
 
 // types are those of flags that name files and folders.
-var types = []string{"path", "existingfile", "existingdir", "existingpath"}
+var types = []string{"path", "existingfile", "existingdir"}
 
 // errEmpty says that a shell put nothing where a name belongs: it would be taken for the present folder.
 var errEmpty = errors.New(`want the name of a file or folder, or no flag at all, not ""`)

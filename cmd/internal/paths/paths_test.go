@@ -25,11 +25,13 @@ func TestEmptyNames(t *testing.T) {
 		{[]string{"--more", "a", "--more", "b"}, "", "", ""},
 		{[]string{"--there", ""}, "", "", "want the name of a file or folder"},
 		{[]string{"--there", "none"}, "", "", "no such file"},
+		{[]string{"a", "b"}, "", "", ""},
 	} {
 		var line struct {
 			Data  string   `type:"path" env:"PSYCHE_TEST_DATA"`
 			More  []string `type:"path" sep:"none"`
 			There string   `type:"existingdir"`
+			All   []string `arg:"" optional:"" type:"path"`
 		}
 		if test.env != "" {
 			t.Setenv("PSYCHE_TEST_DATA", "")

@@ -126,11 +126,11 @@ function overview() {
     leftTile(data, now()),
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
-    s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
+    s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}`, "proofs accepted in the running round", `quorum ${s.round.witness_quorum}`) : null,
   ];
   if (h) {
     tiles.push(
-      tile("Tokens per second", wall ? short(sum(late, (r) => r.k) / wall * 1000) : "–", "of results that counted, over the newest rounds"),
+      tile("Tokens per second", wall && !silent(data, now()) ? short(sum(late, (r) => r.k) / wall * 1000) : "–", "of results that counted, over the newest rounds"),
       tile("Tokens", short(h.tokens), "of results that counted"),
       tile("A round lasts", late.length ? span(wall / sum(late, (r) => r.n)) : "–", "with everything between rounds, over the newest rounds"),
       tile("Results that counted", late.length ? percent(sum(late, (r) => r.c) / sum(late, (r) => r.b)) : "–", "of the batches of the newest rounds"),
@@ -161,7 +161,7 @@ function time() {
   if (!h) return section("Time", el("p", { class: "muted" }, "The server keeps no journal (--save-state-dir), so there is no history."));
   const at = places(h), total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
   return section("Time", el("div", { class: "pair" },
-    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.length ? tools("Newest phases") : null),
+    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.some((p) => p.t || p.u) ? tools("Newest phases") : null),
     lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
   el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
     { name: "Phase", value: (r) => r.name, left: true },
@@ -190,6 +190,7 @@ function members() {
   if (!s) return null;
   const said = new Map((data.reported ? data.reported.members : []).map((m) => [m.id, m]));
   let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
+  const fallen = ["dropped", "ejected"].map((name) => [name, rows.filter((m) => m.standing === name).length]).filter(([, n]) => n);
   const total = rows.length, all = Math.max(1, sum(rows, (m) => m.counted));
   if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || m.standing.includes(view.find));
   const columns = [
@@ -208,8 +209,8 @@ function members() {
     { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
     { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
     { name: "Left", help: "times that it withdrew, or lost its connection", value: (m) => m.left, show: (m) => whole(m.left) },
-    { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => m.first ? when(m.first).slice(0, 16) : m.last ? "the start" : "–" },
-    { name: "Last seen", value: (m) => m.last, show: (m) => m.last ? when(m.last).slice(5) : "–" },
+    { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => el("span", { class: "whole" }, m.first ? when(m.first).slice(0, 16) : m.last ? "the start" : "–") },
+    { name: "Last seen", value: (m) => m.last, show: (m) => el("span", { class: "whole" }, m.last ? when(m.last).slice(5) : "–") },
   ];
   if (said.size) {
     const of = (m) => said.get(m.id) || {};
@@ -231,6 +232,7 @@ function members() {
     el("div", { class: "controls" },
       el("label", { for: "find" }, "Find a key or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
       rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
+      fallen.map(([name, n]) => el("button", { type: "button", id: "find-" + name, class: "bad", "aria-pressed": String(view.find === name), onclick: () => { view.find = view.find === name ? "" : name; show(); } }, `${whole(n)} ${name}`)),
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
     el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
     said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
@@ -353,7 +355,7 @@ function configuration() {
   const rows = Object.entries(s.config).map(([name, value]) => ({ name, value }));
   const keys = [["host", s.host], ["main authority", s.authority.main], ["join authority", s.authority.permissioned ? s.authority.join : "anybody may join"], ["state hash", s.state_hash]];
   return section("Configuration",
-    el("dl", {}, keys.map(([name, value]) => [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)])),
+    el("dl", { class: "facts" }, keys.map(([name, value]) => [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)])),
     el("details", { id: "rules" }, el("summary", {}, "Rules"), el("div", { class: "scroll", id: "s-rules", tabindex: 0, role: "region", "aria-label": "Rules, table" }, table("Rules", [{ name: "Key", left: true, value: (r) => r.name, show: (r) => el("code", {}, r.name) }, { name: "Value", value: (r) => r.value }], rows))),
     data.model ? el("details", { id: "model" }, el("summary", {}, "Model, data and optimizer"), el("pre", { tabindex: 0, role: "region", "aria-label": "Model" }, JSON.stringify(data.model, null, 2))) : null);
 }

@@ -44,6 +44,6 @@ export function controls(changed) {
 // save gives the reader the rounds that are shown as a file.
 export function save(history, name) {
   const columns = ["step", "rounds", "ended_unix_ms", "tokens", "batches", "counted", "members", "witnesses", "elected", "claimed_loss", "claimed_tokens_per_second", ...["uninitialized", "waiting", "warmup", "train", "witness", "cooldown", "finished", "paused"].map((p) => p + "_ms")];
-  const rows = history.rounds.map((r) => [r.s, r.n, r.t, r.k, r.b, r.c, r.m / r.n, r.v, r.q, r.a ? r.x / r.a / 1000 : "", r.a ? r.z / r.a : "", ...r.w]);
+  const rows = history.rounds.map((r) => [r.s, r.n, r.t, r.k, r.b, r.c, r.m / r.n, r.v, r.q, r.a ? (r.x || 0) / r.a / 1000 : "", r.a ? (r.z || 0) / r.a : "", ...r.w]);
   download(new Blob([[columns, ...rows].map((row) => row.join(",")).join("\n") + "\n"], { type: "text/csv" }), name + ".csv");
 }

@@ -195,9 +195,10 @@ const lanes = [1, 2, 3, 4, 5, 7];
 export function timeline(list, now) {
   const shown = list.slice(-80);
   if (shown.length === 0) return el("p", { class: "muted" }, "Nothing yet.");
-  const start = shown[0].t, open = shown.at(-1), over = open.p === 6;
+  const start = shown.map((s) => s.t || s.u).find((t) => t > 0), open = shown.at(-1), over = open.p === 6;
+  if (!start) return el("p", { class: "muted" }, "The log has no time yet: its first tick brings one.");
   const end = Math.max(over ? open.t : now, start + 1), lane = 24, height = lanes.length * lane + 24, left = 72;
-  const px = (t) => left + (t - start) / (end - start) * (W - left - RIGHT);
+  const px = (t) => left + (Math.max(t, start) - start) / (end - start) * (W - left - RIGHT);
   const parts = lanes.flatMap((p, i) => [
     svg("text", { x: left - 8, y: i * lane + 16, "text-anchor": "end" }, phases[p].name),
     svg("line", { class: "grid", x1: left, x2: W - RIGHT, y1: (i + 1) * lane, y2: (i + 1) * lane }),

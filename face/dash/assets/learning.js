@@ -6,18 +6,21 @@ import { overlay } from "./other.js";
 
 const unit = 1000; // of a claimed loss in the log
 
+// What a round has none of is left out of it.
+const nothing = { x: 0, y: 0, z: 0 };
+
 // lossTile is what is claimed of the newest round that is over.
 export function lossTile(status) {
   const c = status.claimed;
   if (!c || !c.loss.claims) return null;
-  return tile("Loss, claimed", `${short(c.loss.median, 4)} ± ${short(c.loss.spread, 2)}`,
-    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`);
+  return tile("Loss, claimed", short(c.loss.median, 4),
+    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`, `± ${short(c.loss.spread, 2)}`);
 }
 
 // learning has the curves of what is claimed, and who is far from the others.
 export function learning(data) {
   const at = data.history ? places(data.history) : [];
-  const rounds = data.history ? data.history.rounds.map((r, i) => ({ ...r, at: at[i] })).filter((r) => r.a) : [], c = data.status && data.status.claimed;
+  const rounds = data.history ? data.history.rounds.map((r, i) => ({ ...nothing, ...r, at: at[i] })).filter((r) => r.a) : [], c = data.status && data.status.claimed;
   const points = data.reported ? data.reported.points : [];
   if (!rounds.length && !c && !points.length) return null;
   const first = data.history && data.history.rounds.length ? data.history.rounds[0].s : 0;
@@ -30,8 +33,8 @@ export function learning(data) {
   const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
     : "No witness claims a loss. As reported by the members whose event logs this page reads; nobody signs it.";
   return section("Learning", el("div", { class: "pair" },
-    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => r.x / r.a / unit, claims)], format: (v) => short(v, 4), note }),
-    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => r.z / r.a, claims)], note: "While it computes, as claimed by witnesses." }) : null),
+    lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => (r.x || 0) / r.a / unit, claims)], format: (v) => short(v, 4), note }),
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => (r.z || 0) / r.a, claims)], note: "While it computes, as claimed by witnesses." }) : null),
   c ? far(c) : null);
 }
 

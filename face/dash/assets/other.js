@@ -43,7 +43,7 @@ async function read(file) {
     if (stopped()) return;
     end({ name: run.status.run_id === document.getElementById("title")?.textContent ? `${run.status.run_id} of ${file.name}` : run.status.run_id, history: run.history });
   } catch (error) {
-    if (!stopped()) end({ failed: `${file.name} was not laid over this run: ${error.message || error}. It has to be a file of psyche run export.`, history: null });
+    if (!stopped()) end({ failed: `${file.name} was not laid over this run: ${error.message || error}. It has to be a file of psyche run export or psyche run archive.`, history: null });
   }
 }
 
@@ -66,7 +66,7 @@ export function chooser(verifier, draw) {
   if (!verifier) return null;
   changed = draw;
   return [
-    el("label", { for: "other-file" }, "Lay another run over this one (a file of psyche run export)", field),
+    el("label", { for: "other-file" }, "Lay another run over this one (a file of psyche run export or psyche run archive)", field),
     other.busy ? [el("span", { id: "other-busy", role: "status" }, other.busy), el("button", { type: "button", id: "other-stop", onclick: () => end({ history: null }) }, "Stop")] : null,
     other.history ? el("button", { type: "button", id: "other-remove", onclick: () => end({ history: null }) }, "Take " + other.name + " away") : null,
     other.failed ? el("p", { class: "problem", role: "alert" }, other.failed) : null,

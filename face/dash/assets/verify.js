@@ -9,7 +9,7 @@ const policy = globalThis.trustedTypes ? trustedTypes.createPolicy("worker", { c
 export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent) : null;
 
 // check is the newest check of a log; run names which.
-const check = { run: null, busy: false, progress: null, report: null, failed: "", told: "" };
+const check = { run: null, busy: false, progress: null, report: null, failed: "", told: "", event: 0 };
 let worker = null, waiting = null;
 
 const maxLog = 128 << 20; // bytes, unpacked
@@ -52,7 +52,7 @@ export function newWorker() {
 function start(job, changed) {
   if (worker) worker.terminate();
   worker = newWorker();
-  Object.assign(check, { run: job.run, busy: true, progress: null, report: null, failed: "" });
+  Object.assign(check, { run: job.run, busy: true, progress: null, report: null, failed: "", event: 0 });
   return new Promise((done) => {
     const ended = (change) => { Object.assign(check, change, { busy: false }); changed(); done(); };
     worker.onerror = (e) => ended({ failed: e.message || "the verifier did not start" });
@@ -60,6 +60,7 @@ function start(job, changed) {
       if (data.kind === "progress") { check.progress = data.value; drawProgress(job.bytes); }
       else if (data.kind === "report") ended({ report: data.value });
       else if (data.kind === "failed") ended({ failed: data.value });
+      else if (data.kind === "event") { if (data.value.head === check.told.trim()) { check.event = data.value.event; redraw(); } }
       else if (waiting) { waiting(JSON.parse(data.value)); waiting = null; }
     };
     worker.postMessage(job);
@@ -91,18 +92,48 @@ function drawProgress(total) {
 
 const fact = (name, value) => value ? [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)] : null;
 
-function found(report) {
-  const good = report.verified, link = check.told.trim();
-  const known = link && (link.includes(report.run) || link === report.host);
+const isHead = (text) => /^[0-9a-f]{64}$/.test(text);
+
+// told takes what the reader pastes. The head of a chain's log is looked for among those that the log had.
+function told(text, report) {
+  check.told = text;
+  check.event = 0;
+  if (report.chain && isHead(text.trim()) && text.trim() !== report.run) worker.postMessage({ head: text.trim() });
+  redraw();
+}
+
+// names reports whether a link or a hash names the run that was checked.
+function names(text, report, runID) {
+  if (!report.chain) return text.includes(report.run) || text === report.host;
+  const c = report.chain, link = `psyche+solana://${c.program}/${encodeURIComponent(runID)}?authority=${c.began}`;
+  return [report.run, c.account].includes(text) || text.replace(/^'|'$/g, "").split("&")[0] === link;
+}
+
+// judged says what the pasted text says of the log.
+function judged(report, runID) {
+  const text = check.told.trim();
+  if (!text) return null;
+  const say = (good, words) => el("p", { role: "status", class: good ? "good" : "bad" }, words);
+  if (names(text, report, runID)) return say(true, "It is.");
+  if (!report.chain) return say(false, "It is not: that names another run, or another host.");
+  if (!isHead(text)) return say(false, "It is not: that names another run, or another program.");
+  if (!check.event) return say(false, "This log never had that head: it is of another log, or the account has gone on since the log was checked.");
+  return say(true, check.event === report.chain.event ? `If that is the head of the run's account, this log is the chain's: whole and unchanged, up to event ${whole(check.event)}.`
+    : `The log had that head after event ${whole(check.event)} of ${whole(report.chain.event)}: if it is that of the run's account, the log is the chain's up to there.`);
+}
+
+function found(report, runID) {
+  const good = report.verified, c = report.chain;
   return [
     el("p", { role: "status" }, el("strong", { class: good ? "good" : "bad" }, good ? "Verified by your browser. " : "Not verified. "),
-      good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each done again by the rules, and the state after them is the one that is shown.`
+      good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each done again by the rules, and the state after them is the one that is shown.` + (c ? " That they happened on the chain, so and in this order, the head of the log shows, to who compares it with that of the run's account." : "")
         : [report.problem, `. The ${whole(report.records)} entries before that do verify.`],
       report.torn ? ` ${whole(report.torn)} bytes after them are an unfinished write.` : ""),
-    el("dl", {}, fact("this run (hash of its genesis)", report.run), fact("host", report.host), fact("main authority", report.authority), fact("state", report.state)),
-    el("label", { for: "verify-told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else",
-      el("input", { id: "verify-told", type: "text", value: check.told, autocomplete: "off", oninput: (e) => { check.told = e.target.value; redraw(); } })),
-    link ? el("p", { role: "status", class: known ? "good" : "bad" }, known ? "It is." : "It is not: that names another run, or another host.") : null,
+    el("dl", { class: "facts" }, fact(c ? "this run (hash of its program and account)" : "this run (hash of its genesis)", report.run), fact("host", report.host), c ? [fact("account", c.account), fact("program", c.program), fact("began by", c.began)] : null,
+      fact("main authority", report.authority), fact("state", report.state), c ? [fact(`head, after event ${whole(c.event)}`, c.head), fact("chain, as who made the archive says", c.genesis)] : null),
+    el("label", { for: "verify-told", class: "told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else" + (c ? ", or the head that psyche run status tells of its account" : ""),
+      el("input", { id: "verify-told", type: "text", value: check.told, autocomplete: "off", oninput: (e) => told(e.target.value, report) })),
+    judged(report, runID),
   ];
 }
 
@@ -117,8 +148,10 @@ const sources = {
 // markSources says under each heading whether what follows is proven, claimed, or somebody's word.
 export function markSources(data) {
   const proven = check.report && check.report.verified && check.run === (saved ? "saved" : data.key) && data.status && check.report.state === data.status.state_hash;
+  const chain = proven && check.report.chain, whose = chain && check.event !== chain.event;
   const words = {
-    log: proven ? ["good", "Proven in this browser, but for what is marked."] : ["muted", "From the log, but for what is marked."],
+    log: whose ? ["muted", "Follows from signed actions, but for what is marked; that they are the chain's, the head of the log shows."]
+      : proven ? ["good", "Proven in this browser, but for what is marked."] : ["muted", "From the log, but for what is marked."],
     claimed: ["muted", (proven ? "It is proven that members signed these claims" : "Members signed these claims") + ", not that they are true."],
     said: ["muted", "The word of members; nobody signed it."],
   };
@@ -138,10 +171,11 @@ export function verification(data, size, changed) {
   return section("Believe nothing",
     mine && check.busy ? el("p", {}, el("progress", { id: "verify-progress", max: log.bytes, value: check.progress ? check.progress.bytes : 0, "aria-label": "Verifying the log" }), " ", el("span", { id: "verify-count" }, "Fetching the verifier")) : null,
     mine && check.failed ? el("p", { class: "problem", role: "alert" }, "The log was not checked: " + check.failed) : null,
-    mine && check.report ? found(check.report) : null,
+    mine && check.report ? found(check.report, data.status ? data.status.run_id : "") : null,
     saved || mine && check.busy ? null : el("p", {}, el("button", { type: "button", id: "verify", onclick: go }, mine && check.report ? "Check it again" : "Check the log in this browser"),
       ` ${whole(log.records)} entries: ${bytes(log.bytes)} and a verifier of ${bytes(size)} are fetched.`),
-    el("details", { id: "proven" }, el("summary", {}, "What is proven, claimed, and the host's word"), el("p", { class: "muted" }, "Everything on this page comes from the run's log, which anybody can verify, but for three kinds of things. Claims (†, and the loss) were signed by members: that they said so is proven, not that it is true. What is marked with * members say, unsigned. That the log has no later entries, and who is connected, is the host's word. ",
+    el("details", { id: "proven" }, el("summary", {}, "What is proven, claimed, and the host's word"), el("p", { class: "muted" }, "Everything on this page comes from the run's log, which anybody can verify, but for three kinds of things. Claims (†, and the loss) were signed by members: that they said so is proven, not that it is true. What is marked with * members say, unsigned. ",
+      data.costs ? "Nobody signs ticks on a chain: their times and draws, the order of actions, and that none was left out, are proven as far as the head of the log is that of the run's account, which any node of the chain tells (psyche run status; psyche run archive compares). That the log has no later entries is the word of who shows it. " : "That the log has no later entries, and who is connected, is the host's word. ",
       saved ? "This file verified its own log before it showed anything; whoever made the file could have put another verifier into it. "
         : "Who serves this page serves its verifier, too. ",
       "To believe nobody, verify the log with your own copy: psyche run replay LOG.")));

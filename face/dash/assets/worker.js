@@ -40,6 +40,7 @@ onmessage = async ({ data: job }) => {
   try {
     if (job.show !== undefined) return send("shown", verifier.show(job.show));
     if (job.events !== undefined) return send("events", verifier.events(job.events));
+    if (job.head !== undefined) return send("event", { head: job.head, event: verifier.event(job.head) });
     await begin(job.program);
     let bytes = 0;
     for await (const part of parts(job)) {

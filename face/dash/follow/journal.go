@@ -3,7 +3,6 @@ package follow
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,12 +97,9 @@ func (r *journalReader) until() int64 { return r.follower.ReadUntil() }
 
 func (r *journalReader) run() [32]byte { return r.follower.Run() }
 
-func (r *journalReader) costs() Costs { return Costs{} }
+func (r *journalReader) costs() *history.Costs { return nil }
 
-func (r *journalReader) extent() *Extent {
-	at := r.follower.Position()
-	return &Extent{Records: at.Entries, Bytes: at.Offset, Head: hex.EncodeToString(at.Last[:])}
-}
+func (r *journalReader) extent() *Extent { return extentOf(r.follower.Position()) }
 
 // keep writes the history into a new file and puts that in the place of the old one.
 func (r *journalReader) keep(h *history.History) error {

@@ -39,13 +39,13 @@ type reader interface {
 	run() [32]byte
 	// keep writes the history beside the log, if this kind of log does.
 	keep(*history.History) error
-	// costs returns what a chain was paid.
-	costs() Costs
-	// extent says how much of the log was read; nil of an archive, whose file nobody is given.
+	// costs returns what a chain was paid; nil on a server.
+	costs() *history.Costs
+	// extent says how much of the log was read.
 	extent() *Extent
 }
 
-// Extent is how much of a server's log there is.
+// Extent is how much of a log there is.
 type Extent struct {
 	Records int    `json:"records"`
 	Bytes   int64  `json:"bytes"`
@@ -58,25 +58,14 @@ type Reading struct {
 	Size  int64 `json:"size"`  // of the file
 }
 
-// Costs is what the transactions that changed a run on a chain were paid at least: the price that
-// some offer to be faster than others is not in its log.
-type Costs struct {
-	Transactions int               `json:"transactions"`
-	Lamports     uint64            `json:"lamports"`
-	Payers       map[string]uint64 `json:"payers"` // lamports, by payer; those that paid most
-	Account      string            `json:"account"`
-	Program      string            `json:"program"`
-	Head         string            `json:"head"`
-}
-
 // View is a run at a moment.
 type View struct {
 	Run     [32]byte           // its hash; zero on a chain
 	State   *coordinator.State // nil before there is one; nobody modifies it
 	Version uint64             // grows with every change
 	Problem string             // why nothing comes any more
-	Costs   *Costs             // of a run on a chain
-	Log     *Extent            // of a run on a server
+	Costs   *history.Costs     // of a run on a chain
+	Log     *Extent            // of what was verified
 	Reading *Reading           // before there is a state, once the log's reading has begun
 }
 
@@ -218,11 +207,8 @@ func (l *Log) publish(state *coordinator.State, r reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.Run, l.view.State, l.view.Problem, l.view.Log = r.run(), &clone, "", r.extent()
+	l.view.Costs = r.costs()
 	l.view.Version++
-	if l.chain {
-		costs := r.costs()
-		l.view.Costs = &costs
-	}
 }
 
 func (l *Log) save(r reader) {
@@ -233,7 +219,7 @@ func (l *Log) save(r reader) {
 	}
 }
 
-// ReadAt reads bytes of a server's log that were verified: those before View().Log.Bytes.
+// ReadAt reads bytes of the log that were verified: those before View().Log.Bytes.
 func (l *Log) ReadAt(p []byte, offset int64) (int, error) {
 	known := l.View().Log
 	if known == nil {

@@ -26,7 +26,8 @@ type Run struct {
 	Model     json.RawMessage `json:"model,omitempty"` // its definition
 	SeqLen    uint32          `json:"sequence_tokens"`
 	History   *History        `json:"history"`
-	Locations []Location      `json:"locations"` // of checkpoints, newest first
+	Locations []Location      `json:"locations"`       // of checkpoints, newest first
+	Costs     *history.Costs  `json:"costs,omitempty"` // of a run on a chain
 }
 
 // Of describes a run: its state, the hash of its genesis, which is zero on a chain, and its history. State

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/verify"
 	"github.com/psyche-go/psyche/record/follow"
@@ -186,7 +189,15 @@ func TestInBrowser(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(lib, "verifier.wasm.gz")); err != nil {
 		t.Skip("the verifier was not built (make verifier): it was not tried as WebAssembly")
 	}
-	log := logOf(t, options())
+	for name, log := range map[string][]byte{"of a server": logOf(t, options()), "of a chain": first(archiveOf(t, options()))} {
+		t.Run(name, func(t *testing.T) { inNode(t, node, lib, log) })
+	}
+}
+
+func first(log []byte, _ archive.Header) []byte { return log }
+
+// inNode has Node verify a log, and wants it to find and show what it is natively.
+func inNode(t *testing.T, node, lib string, log []byte) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, log, 0o600); err != nil {
 		t.Fatal(err)
@@ -205,7 +216,7 @@ func TestInBrowser(t *testing.T) {
 	if err := json.Unmarshal(output, &got); err != nil {
 		t.Fatalf("%v: %.200s", err, output)
 	}
-	if got.Report != want {
+	if !cmp.Equal(got.Report, want) {
 		t.Errorf("as WebAssembly it found %+v, natively %+v", got.Report, want)
 	}
 	shown, err := json.Marshal(native.Show(0))
@@ -220,6 +231,7 @@ func FuzzVerifier(f *testing.F) {
 	log := logOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})
 	f.Add(log, uint32(0))
 	f.Add(log[:len(log)-7], uint32(1))
+	f.Add(first(archiveOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})), uint32(0))
 	f.Add([]byte("psychelog/11\n"), uint32(100))
 	f.Add([]byte{}, uint32(0))
 	f.Fuzz(func(t *testing.T, log []byte, last uint32) {

@@ -236,8 +236,11 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	}
 	line("state", "%s", r.stateText(now))
 	step := fmt.Sprintf("step %d of %d", r.Step, r.TotalSteps)
-	if r.Step > r.TotalSteps { // the number of the next one
+	switch {
+	case r.Step > r.TotalSteps: // the number of the next one
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
+	case r.Round == nil && r.DataIndex == 0: // nothing was trained
+		step = fmt.Sprintf("step 0 of %d", r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
 	if r.Round != nil {

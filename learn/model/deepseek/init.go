@@ -15,7 +15,10 @@ const correctionName = "mlp.gate.e_score_correction_bias"
 // Init makes new weights, sorted by name: matrices drawn from a normal distribution of
 // standard deviation InitializerRange, norms one, corrections of scores zero. The same
 // config and seed give the same bits on every machine.
-func Init(c Config, seed uint64) []safetensors.Tensor {
+func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
+
+// InitTold is Init that tells made after each tensor how many numbers that has.
+func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	add := func(name string, shape []int64) {
 		switch {
@@ -26,6 +29,7 @@ func Init(c Config, seed uint64) []safetensors.Tensor {
 		default:
 			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
 		}
+		made(int64(len(out[len(out)-1].Data) / 4))
 	}
 	for name, shape := range weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings) {
 		add(name, shape)

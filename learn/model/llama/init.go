@@ -11,7 +11,10 @@ import (
 // Init makes new weights, sorted by name: matrices drawn from a normal distribution of
 // standard deviation InitializerRange, norms one, biases zero. The same config and seed give the same
 // bits on every machine.
-func Init(c Config, seed uint64) []safetensors.Tensor {
+func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
+
+// InitTold is Init that tells made after each tensor how many numbers that has.
+func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
 		if strings.HasSuffix(name, ".bias") {
@@ -23,6 +26,7 @@ func Init(c Config, seed uint64) []safetensors.Tensor {
 		} else {
 			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
 		}
+		made(int64(len(out[len(out)-1].Data) / 4))
 	}
 	slices.SortFunc(out, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -7,6 +7,7 @@
 //	verifier.close(told)    takes what was told of the log, as JSON; returns the report, as JSON
 //	verifier.show(last)     returns the run, as JSON
 //	verifier.events(before) returns what happened, as JSON
+//	verifier.event(head)    returns the number of a chain's event after which the log had a head, 0 if none
 package main
 
 import (
@@ -43,7 +44,8 @@ func main() {
 			}
 			return asJSON(v.Close(told))
 		}),
-		"show": js.FuncOf(func(_ js.Value, args []js.Value) any { return asJSON(v.Show(uint32(args[0].Int()))) }),
+		"show":  js.FuncOf(func(_ js.Value, args []js.Value) any { return asJSON(v.Show(uint32(args[0].Int()))) }),
+		"event": js.FuncOf(func(_ js.Value, args []js.Value) any { return float64(v.Event(args[0].String())) }),
 		"events": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			events, more := v.Events(args[0].Int())
 			return asJSON(map[string]any{"events": events, "more": more})

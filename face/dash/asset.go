@@ -1,0 +1,58 @@
+package dash
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// kinds are the types of the page's files by their extensions.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// file is one of the page's files, as it is and packed.
+type file struct {
+	kind, etag    string
+	plain, packed []byte
+}
+
+// newFile packs one of the page's files.
+func newFile(name string) (*file, error) {
+	content, err := asset(name)
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	to, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, err = to.Write([]byte(content))
+	if err = errors.Join(err, to.Close()); err != nil {
+		return nil, err
+	}
+	return &file{kind: kinds[path.Ext(name)], etag: fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(content))), plain: []byte(content), packed: packed.Bytes()}, nil
+}
+
+// ServeHTTP implements http.Handler. Whoever has the file already gets none.
+func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", f.kind)
+	header.Set("ETag", f.etag)
+	header.Set("Vary", "Accept-Encoding")
+	switch {
+	case r.Header.Get("If-None-Match") == f.etag:
+		w.WriteHeader(http.StatusNotModified)
+	case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
+		header.Set("Content-Encoding", "gzip")
+		_, _ = w.Write(f.packed) // fails when the reader is gone
+	default:
+		_, _ = w.Write(f.plain) // likewise
+	}
+}
