@@ -193,7 +193,9 @@ func (p *Plan) drawConfig(o Options) {
 	if len(p.Crew.late) > 0 { // they have to get their seats
 		c.TotalSteps = max(c.TotalSteps, 3*rounds)
 	}
-	p.Crew.Size = GangSize(n, c)
+	if p.Crew.Size = GangSize(n, c); p.Crew.Size == 0 {
+		p.Crew.Spare = 0 // too few begin an epoch for a gang of one
+	}
 	p.Config = c
 }
 
