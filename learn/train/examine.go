@@ -11,13 +11,10 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Decay returns β: what is left of the momentum after a step of the run.
-func (t *Trainer) Decay() float32 { return float32(t.optimizer.config.CompressionDecay) }
-
 // reference is what is known of a step without its gradient.
 func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
 	return &audit.Reference{
-		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: t.Decay(), Signs: t.optimizer.config.Quantize1Bit,
+		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.optimizer.config.CompressionDecay), Signs: t.optimizer.config.Quantize1Bit,
 		Longest: t.longest(step), Most: float64(t.lr(step)) * t.optimizer.config.ClipGradNorm,
 	}
 }

@@ -236,12 +236,9 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 
 // Part is what a trainer of such results has besides its weights, of which it says the hash.
 type Part struct {
-	Optimizer Optimizer
-	Past      Past
+	Optimizer
+	Past
 }
-
-// Settle rolls the newest result back if nobody holds it.
-func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
 
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 func (*Part) CheckLight(c audit.Claim) audit.Fault {
@@ -273,19 +270,8 @@ func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32
 	return Gradient(weights, sequences), nil
 }
 
-// Open shows chunks of the newest step.
-func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return p.Optimizer.Open(step, chunks)
-}
-
-// MaxResultSize returns the most bytes of a result.
-func (*Part) MaxResultSize() int { return MaxSize() }
-
 // Shapes returns how the numbers are cut.
 func (*Part) Shapes() audit.Shapes { return Shapes() }
-
-// Decay returns what is left of the momentum after a step.
-func (*Part) Decay() float32 { return decay }
 
 // Decode reads a result.
 func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
