@@ -28,8 +28,7 @@ type host struct {
 	core       *core.Host
 	state      *coordinator.State // the core's
 	store      store
-	oneAddress bool   // that all clients come from one address was said
-	noted      uint64 // records up to the newest epoch that certs know
+	oneAddress bool // that all clients come from one address was said
 
 	server   *server
 	runID    string
@@ -100,7 +99,6 @@ func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.serve
 // openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
 func (h *host) openCerts() {
 	h.certs.run = h.run
-	h.noted = h.store.log.Epoch().Index
 	if h.store.keeps() {
 		h.certs.path = CertificatesPath(h.server.options.SaveStateDir, h.runID)
 		err := h.certs.load(&h.store)
@@ -118,17 +116,14 @@ func (h *host) openCerts() {
 
 // noteEpoch lets the members certify an epoch that has begun.
 func (h *host) noteEpoch() {
-	e := h.store.log.Epoch()
-	if e.Index == h.noted {
-		return
-	}
-	h.noted = e.Index
+	e, state := h.store.log.Epoch(), h.store.begunState
+	h.store.begunState = nil
 	links, _ := h.certs.way()
 	first := e.Index == h.store.log.FirstEpoch().Index
-	if h.store.begunState == nil || len(links) == 0 && !first {
-		return // the file of certificates is gone, and with it how the first epoch began
+	if state == nil || len(links) == 0 && !first {
+		return // none has begun, or the file of certificates is gone, and with it how the first epoch began
 	}
-	h.certs.began(e, h.store.begunAt, h.store.begunState)
+	h.certs.began(e, h.store.begunAt, state)
 	if first {
 		h.saveCerts()
 	}
