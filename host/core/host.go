@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -184,8 +183,8 @@ func (h *Host) apply(now Now, a wire.SignedAction, from Origin) error {
 		h.options.Acted(a, err)
 	}
 	if err != nil {
-		if _, refused := errors.AsType[coordinator.Code](err); !refused {
-			h.broken = cmp.Or(h.broken, fmt.Errorf("apply %s: %w", follow.ActionName(a.Action), err))
+		if _, refused := errors.AsType[coordinator.Code](err); !refused && h.broken == nil {
+			h.broken = fmt.Errorf("apply %s: %w", follow.ActionName(a.Action), err)
 		}
 		return err
 	}
@@ -211,7 +210,9 @@ func (h *Host) tick(now Now) {
 		if h.options.Draws != nil && before != coordinator.Finished {
 			var ok bool
 			if draw, _, ok = h.options.Draws.Opening(committed); !ok {
-				h.broken = cmp.Or(h.broken, fmt.Errorf("run %s: %w, or they are used up", h.state.RunID, ErrDraws))
+				if h.broken == nil {
+					h.broken = fmt.Errorf("run %s: %w, or they are used up", h.state.RunID, ErrDraws)
+				}
 				return
 			}
 		}
