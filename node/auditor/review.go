@@ -44,7 +44,7 @@ func (a *Auditor) audit() {
 		a.throw(step + 1)
 	}
 	for _, j := range a.trials { // those that need the trainer go before
-		free = free && !(a.owes(j) && j.phase == waitsForEngine)
+		free = free && (!a.owes(j) || j.phase != waitsForEngine)
 	}
 	for _, r := range a.inTurn() {
 		key := r.resultID

@@ -236,8 +236,16 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 
 // Part is what a trainer of such results has besides its weights, of which it says the hash.
 type Part struct {
-	Optimizer
-	Past
+	Optimizer Optimizer
+	Past      Past
+}
+
+// Settle rolls the newest result back if nobody holds it.
+func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
+
+// Open shows chunks of the newest step.
+func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return p.Optimizer.Open(step, chunks)
 }
 
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
