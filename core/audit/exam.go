@@ -54,16 +54,24 @@ type Claim struct {
 // Binds reports whether the opening is that of the claim's result, of these chunks: whoever it came
 // from, its trainer has committed to it.
 func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
+	return c.binds(shapes, chunks) == FaultNone
+}
+
+// binds is Binds, and says what is wrong.
+func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	o := c.Opening
 	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
-		return false
+		return FaultChallenge
 	}
 	for i := range o.Chunks {
-		if o.Chunks[i].Chunk != chunks[i] || !committed(o.Chunks[i], *c, shapes.Chunks()) {
-			return false
+		if o.Chunks[i].Chunk != chunks[i] {
+			return FaultChallenge
+		}
+		if !committed(o.Chunks[i], *c, shapes.Chunks()) {
+			return FaultPath
 		}
 	}
-	return true
+	return FaultNone
 }
 
 // Fault is what is wrong with a claim, apart from the size of errors.
@@ -144,16 +152,14 @@ const (
 // Check compares a claim with what the auditor knows of the step. It never fails: whatever does not fit is
 // a fault of the report.
 func (e *Reference) Check(c Claim) Report {
-	o := c.Opening
-	if o.check(e.Shapes) != nil || o.Step != e.Step || o.Trainer != e.Trainer || len(o.Chunks) != len(e.Chunks) ||
-		o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(c.Result) != len(e.Shapes) {
+	if c.Header.Step != e.Step || c.Header.Trainer != e.Trainer || len(c.Result) != len(e.Shapes) {
 		return Report{Fault: FaultChallenge}
 	}
-	report, differences, against, claimed := Report{}, 0.0, 0.0, 0.0
-	for i := range o.Chunks {
-		if o.Chunks[i].Chunk != e.Chunks[i] {
-			return Report{Fault: FaultChallenge}
-		}
+	report, differences, against, claimed := Report{Fault: c.binds(e.Shapes, e.Chunks)}, 0.0, 0.0, 0.0
+	if report.Fault != FaultNone {
+		return report
+	}
+	for i := range e.Chunks {
 		f := e.chunk(i, c)
 		if report.Fault == FaultNone {
 			report.Fault = f.Fault
@@ -176,14 +182,11 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	tensor, within, _ := e.Shapes.Find(o.Chunk)
 	shape := e.Shapes[tensor]
 	f := ChunkReport{Chunk: o.Chunk}
-	if !committed(o, c, e.Shapes.Chunks()) {
-		f.Fault = FaultPath
-		return f
-	}
 	after := wide(o.After.Momentum)
 	taken := o.After.Taken.dense(shape.size())
 	full := sum(after, inverse(taken, shape.Rows, shape.Cols), 1)
-	before := e.before(o, c, shape)
+	before := make([]float64, shape.size()) // zeros where it began with the step
+	copy(before, wide(o.Before.Momentum))
 	coefficients := forward(full, shape.Rows, shape.Cols)
 	switch {
 	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
@@ -224,14 +227,6 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
 	f.Momentum = ratio(raw, length(expected))
 	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
-}
-
-// before returns the momentum after the previous result.
-func (e *Reference) before(o Opened, c Claim, shape Shape) []float64 {
-	if c.Opening.Previous == 0 {
-		return make([]float64, shape.size())
-	}
-	return wide(o.Before.Momentum)
 }
 
 // committed reports whether all that is opened lies in the trees.

@@ -35,11 +35,13 @@ func Digest(momentum []float32) [32]byte {
 // little-endian. What was taken is part of it because a result that does not count is given
 // back, and of 1-bit results only signs are public.
 func Leaf(digest [32]byte, taken Taken) [32]byte {
-	b := make([]byte, 0, 32+6*len(taken.Indices))
-	b = append(b, digest[:]...)
-	for i, index := range taken.Indices {
+	return sha256.Sum256(taken.appendTo(append(make([]byte, 0, 32+6*len(taken.Indices)), digest[:]...)))
+}
+
+func (t Taken) appendTo(b []byte) []byte {
+	for i, index := range t.Indices {
 		b = binary.LittleEndian.AppendUint16(b, index)
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(taken.Values[i]))
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(t.Values[i]))
 	}
-	return sha256.Sum256(b)
+	return b
 }

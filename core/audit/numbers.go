@@ -1,6 +1,9 @@
 package audit
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Decayed returns what is left of a momentum after so many steps of the run, βⁿ for a decay of β. A
 // momentum decays with the run's steps and not with its trainer's own: a trainer
@@ -33,40 +36,12 @@ func agreement(expected []float64, taken Taken) (sets, signs float64) {
 
 // leastOf returns the smallest of the k largest magnitudes.
 func leastOf(x []float64, k int) float64 {
-	heap := make([]float64, 0, k) // each at most as large as the two below it
-	for _, v := range x {
-		v = math.Abs(v)
-		if len(heap) < k {
-			heap = append(heap, v)
-			for at := len(heap) - 1; at > 0 && heap[at] < heap[(at-1)/2]; at = (at - 1) / 2 {
-				heap[at], heap[(at-1)/2] = heap[(at-1)/2], heap[at]
-			}
-			continue
-		}
-		if v > heap[0] {
-			heap[0] = v
-			sink(heap)
-		}
+	magnitudes := make([]float64, len(x))
+	for i, v := range x {
+		magnitudes[i] = math.Abs(v)
 	}
-	return heap[0]
-}
-
-// sink moves the first of a heap to its place.
-func sink(heap []float64) {
-	for at := 0; ; {
-		below := 2*at + 1
-		if below >= len(heap) {
-			return
-		}
-		if below+1 < len(heap) && heap[below+1] < heap[below] {
-			below++
-		}
-		if heap[at] <= heap[below] {
-			return
-		}
-		heap[at], heap[below] = heap[below], heap[at]
-		at = below
-	}
+	slices.Sort(magnitudes)
+	return magnitudes[len(magnitudes)-k]
 }
 
 func wide(x []float32) []float64 {

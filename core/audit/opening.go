@@ -79,20 +79,8 @@ func appendState(b []byte, s State) []byte {
 	for _, v := range s.Momentum {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
-	return appendPath(appendTaken(b, s.Taken), s.Path)
-}
-
-func appendTaken(b []byte, t Taken) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(t.Indices)))
-	for i, index := range t.Indices {
-		b = binary.LittleEndian.AppendUint16(b, index)
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(t.Values[i]))
-	}
-	return b
-}
-
-func appendPath(b []byte, path [][32]byte) []byte {
-	for _, hash := range path {
+	b = s.Taken.appendTo(binary.LittleEndian.AppendUint16(b, uint16(len(s.Taken.Indices))))
+	for _, hash := range s.Path {
 		b = append(b, hash[:]...)
 	}
 	return b

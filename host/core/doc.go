@@ -5,11 +5,11 @@
 //
 // A Host is driven like this, by one goroutine:
 //
-//	h.Submit(now, action, from)   // for each action that came, its signature verified
-//	h.Tick(now)                   // whoever is gone, and whatever is due
-//	records, err := h.Ready()     // the caller makes them durable
-//	h.Advance(now, outlet)        // they are: publishes, then answers
-//	h.Sleep(now, beat)            // until then nothing is due
+//	h.Submit(now, action, from, answer) // for each action that came, its signature verified
+//	h.Tick(now)                         // whoever is gone, and whatever is due
+//	records, err := h.Ready()           // the caller makes them durable
+//	h.Advance(now, publish)             // they are: publishes, then answers
+//	h.Sleep(now, beat)                  // until then nothing is due
 //
 // The order is fixed here and nowhere else: what a host accepted is durable before anybody
 // sees it, and it is published before whoever did it is answered, so that a client that was answered

@@ -8,9 +8,6 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// LeastSleep keeps a host whose clock does not get on from working all the time.
-const LeastSleep = time.Millisecond
-
 // Times are how long a host waits. The zero value waits for nothing and publishes at once.
 type Times struct {
 	// WithdrawGrace is how long a participant's connection may be gone before the host withdraws
@@ -72,25 +69,19 @@ func (h *Host) withdrawGone(now Now) {
 		return
 	}
 	missing := make(map[identity.ID]time.Time)
-	var withdrawn []identity.ID
 	for _, id := range h.participants() {
-		if h.isLive(id) {
-			continue
-		}
 		since, known := h.gone[id]
 		switch {
+		case h.isLive(id):
 		case !known:
 			missing[id] = now.Time
 		case now.Time.Sub(since) >= h.options.Times.WithdrawGrace:
-			withdrawn = append(withdrawn, id)
+			_ = h.Act(now, coordinator.Withdraw{Client: coordinator.ClientID(id)}) // refused: it is out already
 		default:
 			missing[id] = since
 		}
 	}
 	h.gone = missing
-	for _, id := range withdrawn {
-		_ = h.Act(now, coordinator.Withdraw{Client: coordinator.ClientID(id)}) // refused: it is out already
-	}
 }
 
 // Participants returns the healthy members and the pending clients; when the run is finished those
@@ -145,7 +136,7 @@ func (h *Host) Due(now Now) time.Duration {
 // Sleep returns how long a host sleeps at most: until something is due, and no longer than a
 // beat, since the clock may be set.
 func (h *Host) Sleep(now Now, beat time.Duration) time.Duration {
-	return max(LeastSleep, min(h.Due(now), beat))
+	return max(time.Millisecond, min(h.Due(now), beat)) // and not at once, should the clock not get on
 }
 
 // Holds reports whether the host waits for members to come back after a start.

@@ -27,12 +27,15 @@ type Draws interface {
 	Opening(commitment [32]byte) (draw [32]byte, left int, ok bool)
 }
 
-// Rules are what a host does to a state. Those of package coordinator stand in for what is nil.
+// Rules are what a host does to a state.
 type Rules struct {
 	Apply func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
 	Tick  func(s *coordinator.State, now uint64, draw [32]byte) bool
 	Due   func(s *coordinator.State, now uint64) (at uint64, ok bool)
 }
+
+// rules are those of every host that nobody has break them.
+var rules = Rules{(*coordinator.State).Apply, (*coordinator.State).Tick, (*coordinator.State).Due}
 
 // Options of a Host.
 type Options struct {
@@ -43,7 +46,7 @@ type Options struct {
 	Sign func(nonce uint64, a coordinator.Action) wire.SignedAction
 	// Connection reports whether a key has a live connection, and from where.
 	Connection func(id identity.ID) (from Origin, live bool)
-	Rules      Rules
+	Rules      *Rules // nil: those of package coordinator
 
 	// Acted, which may be nil, is told of every action that was applied, or refused with err. It is
 	// not durable yet.
@@ -65,14 +68,6 @@ type Update struct {
 	Participants []identity.ID      // whose addresses all may know, ascending
 }
 
-// Outlet is how a host speaks to connected clients.
-type Outlet interface {
-	Publish(Update)
-	// Answer says what became of the action that was submitted as number i since Advance: nil if
-	// it was accepted.
-	Answer(i int, err error)
-}
-
 // Host is the host of one run. One goroutine uses it.
 type Host struct {
 	options Options
@@ -85,9 +80,9 @@ type Host struct {
 	holdUntil time.Time                    // no ticks before, while old members come back
 
 	records []Record // not durable yet
-	answers []error  // to what was submitted
+	answers []func() // to what was submitted
 	taken   bool     // Ready gave the records out
-	broken  error    // what keeps the run from going on
+	broken  error    // what keeps the run from going on, the first of it
 
 	shown     coordinator.RunState // of the newest update that had another state
 	progress  coordinator.Progress // of that update
@@ -99,14 +94,8 @@ type Host struct {
 
 // New returns the host of a run whose log leads to where it is now.
 func New(log *follow.Follower, now Now, o Options) *Host {
-	if o.Rules.Apply == nil {
-		o.Rules.Apply = (*coordinator.State).Apply
-	}
-	if o.Rules.Tick == nil {
-		o.Rules.Tick = (*coordinator.State).Tick
-	}
-	if o.Rules.Due == nil {
-		o.Rules.Due = (*coordinator.State).Due
+	if o.Rules == nil {
+		o.Rules = &rules
 	}
 	h := &Host{
 		options: o, log: log, state: &log.State, stale: true,
@@ -123,23 +112,19 @@ func (h *Host) Log() *follow.Follower { return h.log }
 // State returns the state that the log leads to. Nobody else changes it.
 func (h *Host) State() *coordinator.State { return h.state }
 
-// Submit applies an action whose signature is verified, and what is due after it. Advance answers.
-func (h *Host) Submit(now Now, a wire.SignedAction, from Origin) {
+// Submit applies an action whose signature is verified, and what is due after it. Advance calls answer
+// with what became of it: nil if it was accepted.
+func (h *Host) Submit(now Now, a wire.SignedAction, from Origin, answer func(error)) {
 	h.mustBeIdle()
-	err := h.seatRefused(a, from)
-	if err == nil {
-		err = h.apply(now, a)
-	} else {
-		h.acted(a, err)
-	}
-	h.answers = append(h.answers, err)
+	err := h.apply(now, a, from)
+	h.answers = append(h.answers, func() { answer(err) })
 }
 
 // Act applies an action of the host's own. Nothing answers it.
 func (h *Host) Act(now Now, a coordinator.Action) error {
 	// Somebody may have used the host's key for another office.
 	h.nonce = max(h.nonce, h.state.HostNonce) + 1
-	return h.apply(now, h.options.Sign(h.nonce, a))
+	return h.apply(now, h.options.Sign(h.nonce, a), Origin{})
 }
 
 // Tick withdraws members that are gone for too long, and moves the run on if that is due.
@@ -163,29 +148,43 @@ func (h *Host) Ready() ([]Record, error) {
 
 // Advance is called when what Ready returned is durable. It publishes it, if it need not wait,
 // and then answers.
-func (h *Host) Advance(now Now, out Outlet) {
+func (h *Host) Advance(now Now, publish func(Update)) {
 	if !h.taken {
 		panic("core: Advance before Ready")
 	}
 	answers := h.answers
 	h.records, h.answers, h.taken = nil, nil, false
-	h.publish(now, out)
-	for i, err := range answers {
-		out.Answer(i, err)
+	h.publish(now, publish)
+	for _, answer := range answers {
+		answer()
 	}
 }
 
+// Settle is Ready and Advance of a host that waits for no disk.
+func (h *Host) Settle(now Now, publish func(Update)) ([]Record, error) {
+	records, err := h.Ready()
+	if err == nil {
+		h.Advance(now, publish)
+	}
+	return records, err
+}
+
 // apply applies one action.
-func (h *Host) apply(now Now, a wire.SignedAction) error {
+func (h *Host) apply(now Now, a wire.SignedAction, from Origin) error {
 	before := h.state.RunState
-	err := h.suffice(a.Action)
+	err := h.seatRefused(a, from)
+	if update, is := a.Action.(coordinator.UpdateConfig); is && h.options.Draws != nil {
+		err = Suffice(h.options.Draws, h.state, update.Config)
+	}
 	if err == nil {
 		err = h.options.Rules.Apply(h.state, coordinator.ClientID(a.From), a.Nonce, a.Action)
 	}
-	h.acted(a, err)
+	if h.options.Acted != nil {
+		h.options.Acted(a, err)
+	}
 	if err != nil {
-		if _, refused := errors.AsType[coordinator.Code](err); !refused {
-			h.breaks(fmt.Errorf("apply %s: %w", follow.ActionName(a.Action), err))
+		if _, refused := errors.AsType[coordinator.Code](err); !refused && h.broken == nil {
+			h.broken = fmt.Errorf("apply %s: %w", follow.ActionName(a.Action), err)
 		}
 		return err
 	}
@@ -197,12 +196,6 @@ func (h *Host) apply(now Now, a wire.SignedAction) error {
 	h.record(follow.Record{Kind: follow.KindAction, Action: a}, before)
 	h.tick(now)
 	return nil
-}
-
-func (h *Host) acted(a wire.SignedAction, err error) {
-	if h.options.Acted != nil {
-		h.options.Acted(a, err)
-	}
 }
 
 // tick lets the run do what is due; at most as many transitions follow one another as there
@@ -217,7 +210,9 @@ func (h *Host) tick(now Now) {
 		if h.options.Draws != nil && before != coordinator.Finished {
 			var ok bool
 			if draw, _, ok = h.options.Draws.Opening(committed); !ok {
-				h.breaks(fmt.Errorf("run %s: %w, or they are used up", h.state.RunID, ErrDraws))
+				if h.broken == nil {
+					h.broken = fmt.Errorf("run %s: %w, or they are used up", h.state.RunID, ErrDraws)
+				}
 				return
 			}
 		}
@@ -229,14 +224,6 @@ func (h *Host) tick(now Now) {
 		}
 		h.record(follow.Record{Kind: follow.KindTick, Now: now.Clock, Draw: draw}, before)
 	}
-}
-
-// suffice refuses rules of a run for which the host has too few draws.
-func (h *Host) suffice(a coordinator.Action) error {
-	if update, ok := a.(coordinator.UpdateConfig); ok && h.options.Draws != nil {
-		return Suffice(h.options.Draws, h.state, update.Config)
-	}
-	return nil
 }
 
 // Suffice reports whether there are draws for all rounds that a run has before it, were its rules
@@ -283,17 +270,10 @@ func (h *Host) mustBeIdle() {
 	}
 }
 
-// breaks notes the first reason why the run cannot go on.
-func (h *Host) breaks(err error) {
-	if h.broken == nil {
-		h.broken = err
-	}
-}
-
 // publish shows the newest state. A change within a phase, such as one more witness, may wait a
 // little: with hundreds of clients most of the traffic would be states that differ in one
 // witness. Of phases that passed since the last call only the newest is seen.
-func (h *Host) publish(now Now, out Outlet) {
+func (h *Host) publish(now Now, publish func(Update)) {
 	h.publishAt = time.Time{}
 	participants := h.Participants()
 	interval := h.options.Times.Push + h.options.Times.PushEach*time.Duration(len(participants))
@@ -302,7 +282,7 @@ func (h *Host) publish(now Now, out Outlet) {
 		h.publishAt = h.shownAt.Add(interval)
 		return
 	}
-	out.Publish(Update{State: h.state, Changed: h.stale, Participants: participants})
+	publish(Update{State: h.state, Changed: h.stale, Participants: participants})
 	if h.stale {
 		h.stale, h.urgent, h.shown, h.progress, h.shownAt = false, false, h.state.RunState, h.state.Progress, now.Time
 	}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -35,7 +36,7 @@ type Host struct {
 	now func() uint64
 
 	mu      sync.Mutex
-	core    Prompt
+	core    *core.Host
 	nonce   uint64 // of the newest action of any client: they need not be dense
 	clients map[identity.ID]*Client
 
@@ -59,8 +60,7 @@ func NewHost(o Options) (*Host, error) {
 		run: log.Run(), now: o.Now,
 		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
 	}
-	h.core.Show = h.show
-	h.core.Host = core.New(log, core.Now{}, core.Options{
+	h.core = core.New(log, core.Now{}, core.Options{
 		Times: core.Times{WithdrawGrace: -1}, Draws: draws{seeds}, Sign: wire.Signer(key, h.run),
 		Connection: func(id identity.ID) (from core.Origin, live bool) { return from, h.clients[id] != nil },
 	})
@@ -87,7 +87,7 @@ func (h *Host) Attach(key identity.Key) (*Client, error) {
 	}
 	c := &Client{host: h, key: key, updates: make(chan backend.Update, 1)}
 	h.clients[key.ID()] = c
-	h.publishTo(c, h.peers())
+	h.publish()
 	return c, nil
 }
 
@@ -103,7 +103,8 @@ func (h *Host) State() coordinator.State {
 func (h *Host) Tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_ = h.core.Tick(h.clock()) // its draws have no end
+	h.core.Tick(h.clock())
+	_ = h.settle() // its draws have no end
 	return h.core.Sleep(h.clock(), beat)
 }
 
@@ -131,9 +132,8 @@ func (h *Host) Apply(a coordinator.Action) error {
 
 // act applies an action of the host's own. The caller holds mu.
 func (h *Host) act(a coordinator.Action) error {
-	err := h.core.Act(h.clock(), a)
-	h.wake(err)
-	return err
+	refused := h.core.Act(h.clock(), a)
+	return cmp.Or(refused, h.acted())
 }
 
 // submit takes an action the way it would take over a network. The caller holds mu.
@@ -143,60 +143,49 @@ func (h *Host) submit(key identity.Key, a coordinator.Action) error {
 	if err != nil {
 		return err
 	}
-	err = h.core.Submit(h.clock(), action, core.Origin{})
-	h.wake(err)
-	return err
+	var refused error
+	h.core.Submit(h.clock(), action, core.Origin{}, func(err error) { refused = err })
+	err = h.acted() // which answers
+	return cmp.Or(err, refused)
 }
 
-// wake lets Run look what is due after an action that was accepted.
-func (h *Host) wake(refused error) {
-	if refused != nil {
-		return
-	}
+// acted shows what an action did, and lets Run look what is due after it. The caller holds mu.
+func (h *Host) acted() error {
 	select {
 	case h.applied <- struct{}{}:
 	default:
 	}
+	return h.settle()
 }
 
-// show shows every client what the core publishes.
-func (h *Host) show(u core.Update) {
-	if u.Changed {
-		h.publish()
-	}
-}
-
-// publish shows every client the present state. The caller holds mu.
-func (h *Host) publish() {
-	peers := h.peers()
-	for _, c := range h.clients {
-		h.publishTo(c, peers)
-	}
-}
-
-// publishTo replaces the update that the client has not taken yet. The caller holds mu, so
-// nobody else sends.
-func (h *Host) publishTo(c *Client, peers []backend.Peer) {
-	select {
-	case <-c.updates:
-	default:
-	}
-	state := h.core.State().Clone()
-	own := make([]backend.Peer, len(peers))
-	for i, p := range peers {
-		own[i] = backend.Peer{ID: p.ID, Addrs: slices.Clone(p.Addrs)}
-	}
-	c.updates <- backend.Update{State: &state, Peers: own, Run: h.run}
-}
-
-// peers returns the addresses of those that take part. The caller holds mu.
-func (h *Host) peers() (peers []backend.Peer) {
-	for _, id := range h.core.Participants() {
-		if c := h.clients[id]; c != nil {
-			peers = append(peers, backend.Peer{ID: id, Addrs: c.addrs})
+// settle shows what the core did. The caller holds mu.
+func (h *Host) settle() error {
+	_, err := h.core.Settle(h.clock(), func(u core.Update) {
+		if u.Changed {
+			h.publish()
 		}
+	})
+	return err
+}
+
+// publish shows every client the present state and the addresses of those that take part, instead of
+// what it has not taken yet. The caller holds mu, so nobody else sends.
+func (h *Host) publish() {
+	participants := h.core.Participants()
+	for _, c := range h.clients {
+		state := h.core.State().Clone()
+		update := backend.Update{State: &state, Run: h.run} // its own
+		for _, id := range participants {
+			if peer := h.clients[id]; peer != nil {
+				update.Peers = append(update.Peers, backend.Peer{ID: id, Addrs: slices.Clone(peer.addrs)})
+			}
+		}
+		select {
+		case <-c.updates:
+		default:
+		}
+		c.updates <- update
 	}
-	return peers
 }
 
 // Client implements the contract of package backend.
@@ -205,10 +194,11 @@ type Client struct {
 	key     identity.Key
 	updates chan backend.Update
 
-	// host.mu guards what follows.
-	addrs  []string
-	closed bool
+	addrs []string // host.mu guards them
 }
+
+// attached reports whether the participant was not detached. The caller holds host.mu.
+func (c *Client) attached() bool { return c.host.clients[c.key.ID()] == c }
 
 // Updates returns the channel of states; see package backend.
 func (c *Client) Updates() <-chan backend.Update { return c.updates }
@@ -218,11 +208,10 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
 	err := context.Cause(ctx)
-	switch {
-	case err != nil:
-	case c.closed:
+	if err == nil && !c.attached() {
 		err = backend.ErrClosed
-	default:
+	}
+	if err == nil {
 		err = c.host.submit(c.key, a)
 	}
 	if err != nil {
@@ -238,7 +227,7 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 	}
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
-	if c.closed {
+	if !c.attached() {
 		return fmt.Errorf("announce: %w", backend.ErrClosed)
 	}
 	c.addrs = slices.Clone(addrs)
@@ -259,10 +248,9 @@ func (c *Client) Cut() {
 
 // detach reports whether the participant was attached. The caller holds host.mu.
 func (c *Client) detach() bool {
-	if c.closed {
+	if !c.attached() {
 		return false
 	}
-	c.closed = true
 	delete(c.host.clients, c.key.ID())
 	close(c.updates)
 	return true
@@ -272,12 +260,10 @@ func (c *Client) detach() bool {
 func (c *Client) Close() error {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
-	if !c.detach() {
-		return nil
+	if c.detach() {
+		// Refused when it is not part of the run, or the run is over.
+		_ = c.host.act(coordinator.Withdraw{Client: coordinator.ClientID(c.key.ID())})
+		c.host.publish()
 	}
-	id := coordinator.ClientID(c.key.ID())
-	// Refused when it is not part of the run, or the run is over.
-	_ = c.host.act(coordinator.Withdraw{Client: id})
-	c.host.publish()
 	return nil
 }

@@ -267,19 +267,25 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	if err := c.await(ctx, action); err != nil {
 		return err
 	}
-	reply := make(chan verdict, 1)
-	var answered verdict
+	reply := make(chan error, 1)
+	var refused error
 	select {
 	case c.host.requests <- request{action: action, from: c.conn.RemoteAddr(), reply: reply}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	select {
-	case answered = <-reply:
+	case refused = <-reply:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	ack := frame.Ack{Request: submit.Request, Code: answered.code, Reason: answered.reason}
+	ack := frame.Ack{Request: submit.Request}
+	if refused != nil {
+		ack.Code, _ = errors.AsType[coordinator.Code](refused) // after any other error the core does not answer
+		if text := refused.Error(); text != ack.Code.Error() {
+			ack.Reason = text
+		}
+	}
 	return c.answer(ctx, answer{kind: frame.TypeAck, payload: ack.AppendTo(nil)})
 }
 

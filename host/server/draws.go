@@ -113,20 +113,8 @@ func loadDraws(path string) (*draws, error) {
 }
 
 // save keeps the secret, before the run that it is for begins.
-func (d *draws) save(path string) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".draws-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("keep the secret of a run: %w", err)
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // fails after the rename
-	_, err = fmt.Fprintf(temporary, drawsFormat, d.links, d.secret)
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
+func (d *draws) save(path string) error {
+	if err := replaceFile(path, fmt.Appendf(nil, drawsFormat, d.links, d.secret)); err != nil {
 		return fmt.Errorf("keep the secret of a run: %w", err)
 	}
 	return nil

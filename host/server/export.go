@@ -61,7 +61,7 @@ func (h *host) logPart(offset uint64) logPart {
 // modelPart returns what there is of the model that the run begins with, from offset on.
 func (h *host) modelPart(offset uint64) logPart {
 	part := logPart{kind: frame.TypeModel}
-	if model := h.options.Models[h.runID]; model != nil {
+	if model := h.server.options.Models[h.runID]; model != nil {
 		part.from, part.size = model, uint64(model.Size())
 	}
 	return part.at(offset)

@@ -60,7 +60,7 @@ func withJournal(t *testing.T, size int, change func(*Options)) string {
 				t.Fatal(err)
 			}
 		}
-		h.noteLog()
+		h.logSize.Store(h.store.journal.Size())
 	})
 }
 

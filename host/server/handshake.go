@@ -56,7 +56,7 @@ func (c *connection) handshake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	welcome := frame.Welcome{Host: c.server.key.ID(), Genesis: c.host.genesis}
+	welcome := frame.Welcome{Host: c.server.key.ID(), Genesis: c.host.store.log.Genesis().Raw}
 	return c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil))
 }
 

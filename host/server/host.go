@@ -28,17 +28,11 @@ type host struct {
 	core       *core.Host
 	state      *coordinator.State // the core's
 	store      store
-	group      []request // that the core answers next
-	known      map[identity.ID]bool
-	oneAddress bool   // that all clients come from one address was said
-	noted      uint64 // records up to the newest epoch that certs know
+	oneAddress bool // that all clients come from one address was said
 
 	server   *server
 	runID    string
 	run      [32]byte // hash that names the run in what is signed
-	genesis  []byte   // signed bytes that the run began with
-	key      identity.Key
-	options  Options
 	logger   *slog.Logger
 	registry *registry
 	certs    certs
@@ -53,23 +47,8 @@ type host struct {
 // request is an action that waits for the host.
 type request struct {
 	action wire.SignedAction
-	from   net.Addr       // of its connection
-	reply  chan<- verdict // has room for the answer
-}
-
-// verdict is what became of an action.
-type verdict struct {
-	code   coordinator.Code // 0: accepted
-	reason string           // beyond the code
-}
-
-// refusedBy returns the verdict of a refusal.
-func refusedBy(err error) (v verdict) {
-	_ = errors.As(err, &v.code) // after any other error the core does not answer
-	if text := err.Error(); text != v.code.Error() {
-		v.reason = text
-	}
-	return v
+	from   net.Addr     // of its connection
+	reply  chan<- error // has room for the answer: nil if it was accepted
 }
 
 func newHost(server *server, s store) (*host, error) {
@@ -79,40 +58,35 @@ func newHost(server *server, s store) (*host, error) {
 		server:   server,
 		runID:    s.log.State.RunID,
 		run:      s.log.Run(),
-		genesis:  s.log.Genesis().Raw,
-		key:      server.key,
-		options:  o,
 		logger:   o.Logger.With("run", s.log.State.RunID),
 		registry: newRegistry(server.strangers, server.onlookers),
 		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
-	if identity.ID(h.state.Authority.Main) == h.key.ID() && h.state.RunState != coordinator.Finished {
-		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.key.ID())
+	if identity.ID(h.state.Authority.Main) == h.server.key.ID() && h.state.RunState != coordinator.Finished {
+		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.server.key.ID())
 	}
 	h.openCerts()
 	h.core = core.New(s.log, h.now(), h.coreOptions())
-	h.noteLog()
 	h.alive()
 	if o.OnRun != nil {
 		server.watchers.Lock()
 		o.OnRun(h.runID, h.run)
 		server.watchers.Unlock()
 	}
-	return h, h.advance(nil)
+	_, err := h.finish(context.Background()) // nothing is to be written
+	return h, err
 }
 
 func (h *host) coreOptions() core.Options {
 	o := core.Options{
-		Times: core.Times{
-			WithdrawGrace: h.options.WithdrawGrace, RestartGrace: h.options.RestartGrace,
-			Push: core.DefaultTimes.Push, PushEach: core.DefaultTimes.PushEach,
-		},
-		Sign:       wire.Signer(h.key, h.run),
+		Times:      core.DefaultTimes,
+		Sign:       wire.Signer(h.server.key, h.run),
 		Connection: h.registry.origin,
 		Acted:      h.acted,
 		Moved:      h.moved,
 	}
+	o.Times.WithdrawGrace, o.Times.RestartGrace = h.server.options.WithdrawGrace, h.server.options.RestartGrace
 	if h.store.draws != nil { // else the run is over
 		o.Draws = h.store.draws.chain
 	}
@@ -120,14 +94,13 @@ func (h *host) coreOptions() core.Options {
 }
 
 // now returns the time, and that of the run's clock.
-func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.options.Now()} }
+func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.server.options.Now()} }
 
 // openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
 func (h *host) openCerts() {
 	h.certs.run = h.run
-	h.noted = h.store.log.Epoch().Index
 	if h.store.keeps() {
-		h.certs.path = CertificatesPath(h.options.SaveStateDir, h.runID)
+		h.certs.path = CertificatesPath(h.server.options.SaveStateDir, h.runID)
 		err := h.certs.load(&h.store)
 		if err == nil {
 			return
@@ -143,17 +116,14 @@ func (h *host) openCerts() {
 
 // noteEpoch lets the members certify an epoch that has begun.
 func (h *host) noteEpoch() {
-	e := h.store.log.Epoch()
-	if e.Index == h.noted {
-		return
-	}
-	h.noted = e.Index
+	e, state := h.store.log.Epoch(), h.store.begunState
+	h.store.begunState = nil
 	links, _ := h.certs.way()
 	first := e.Index == h.store.log.FirstEpoch().Index
-	if h.store.begunState == nil || len(links) == 0 && !first {
-		return // the file of certificates is gone, and with it how the first epoch began
+	if state == nil || len(links) == 0 && !first {
+		return // none has begun, or the file of certificates is gone, and with it how the first epoch began
 	}
-	h.certs.began(e, h.store.begunAt, h.store.begunState)
+	h.certs.began(e, h.store.begunAt, state)
 	if first {
 		h.saveCerts()
 	}
@@ -164,13 +134,6 @@ func (h *host) saveCerts() {
 	if err := h.certs.save(); err != nil {
 		h.logger.Warn("the certificates of epochs are not kept", "file", h.certs.path, "error", err)
 	}
-}
-
-// noteLog tells connections how much of the journal they may read, and reports whether that is
-// more than before.
-func (h *host) noteLog() (grown bool) {
-	size := h.store.journal.Size()
-	return h.store.keeps() && h.logSize.Swap(size) != size
 }
 
 // alive notes that loop works.
@@ -191,81 +154,74 @@ func (h *host) collect(first request) []request {
 	return group
 }
 
-// step applies a group of actions and everything that is due, makes it durable, and lets the
-// core publish it and answer.
+// step applies a group of actions and everything that is due, and finishes that.
 func (h *host) step(ctx context.Context, group []request) error {
 	now := h.now()
 	for _, r := range group {
 		if _, joins := r.action.Action.(coordinator.Join); joins {
 			h.warnOfOneAddress(r.from)
 		}
-		h.core.Submit(now, r.action, h.origin(r.from))
+		h.core.Submit(now, r.action, h.origin(r.from), func(err error) { r.reply <- err })
 	}
 	h.core.Tick(now)
-	began := time.Now()
-	if err := h.commit(ctx); err != nil {
+	size := h.logSize.Load()
+	took, err := h.finish(ctx)
+	if err != nil {
 		return err
 	}
-	took := time.Since(began)
 	if len(group) > 0 {
 		h.server.metrics.commit.Observe(took.Seconds())
 	}
-	if h.noteLog() {
+	if h.logSize.Load() != size {
 		h.emit(Event{Kind: EventCommitted, Took: took, Phase: h.phaseNow()})
-	}
-	if err := h.advance(group); err != nil {
-		return err
 	}
 	return h.snapshot(ctx)
 }
 
-// advance lets the core publish what is durable and answer a group.
-func (h *host) advance(group []request) error {
-	if _, err := h.core.Ready(); err != nil {
-		return err
+// finish makes durable what the core did, tells connections how much of the journal they may read, and
+// lets the core publish and answer. It returns how long the disk took.
+func (h *host) finish(ctx context.Context) (took time.Duration, err error) {
+	began := time.Now()
+	if err := h.commit(ctx); err != nil {
+		return 0, err
 	}
-	h.group, h.known = group, h.core.Known()
-	h.registry.seatStrangers(h.known)
-	h.core.Advance(h.now(), h)
-	return nil
-}
-
-// Answer implements core.Outlet.
-func (h *host) Answer(i int, err error) {
-	var v verdict
-	if err != nil {
-		v = refusedBy(err)
+	took = time.Since(began)
+	if h.store.keeps() {
+		h.logSize.Store(h.store.journal.Size())
 	}
-	h.group[i].reply <- v
+	known := h.core.Known()
+	h.registry.seatStrangers(known)
+	h.core.Advance(h.now(), func(u core.Update) { h.publish(u, known) })
+	return took, nil
 }
 
 // snapshot writes a snapshot of the present state, when enough records have gathered. The error
 // is one of the journal; without a snapshot the next start only takes longer.
 func (h *host) snapshot(ctx context.Context) error {
-	if !h.store.keeps() || h.store.unsaved < h.options.SnapshotEvery {
+	if !h.store.keeps() || h.store.unsaved < h.server.options.SnapshotEvery {
 		return nil
 	}
 	taken := snapshot{position: h.store.journal.Position(), starts: h.store.log.Starts(), state: h.state.AppendTo(nil)}
 	h.core.Digest()
-	if err := h.commit(ctx); err != nil {
+	if _, err := h.finish(ctx); err != nil {
 		return err
 	}
-	h.noteLog()
 	h.store.unsaved = 0
 	if err := taken.write(h.store.snapshotPath); err != nil {
 		h.logger.Warn("no snapshot was written", "snapshot", h.store.snapshotPath, "error", err)
 	}
-	return h.advance(nil)
+	return nil
 }
 
 // acted tells of an action that was accepted, or refused with err.
 func (h *host) acted(a wire.SignedAction, err error) {
 	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
-		event.Kind, event.Code = EventRefused, refusedBy(err).code
+		event.Kind = EventRefused
+		event.Code, _ = errors.AsType[coordinator.Code](err)
 		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
-	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.key.ID() {
-		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.options.WithdrawGrace)
+	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.server.key.ID() {
+		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.server.options.WithdrawGrace)
 	} else {
 		h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
 	}
@@ -285,11 +241,11 @@ func (h *host) logRefusal(message string, values ...any) {
 	}
 }
 
-// Publish implements core.Outlet: it shows the connections the newest state and peers, if they
-// are new.
-func (h *host) Publish(u core.Update) {
+// publish shows the connections the newest state and peers, if they are new. The keys that are known
+// are no strangers.
+func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 	next := publication{
-		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: h.known, offices: h.core.Offices(), closed: u.State.Closed,
+		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, offices: h.core.Offices(), closed: u.State.Closed,
 	}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
@@ -302,9 +258,9 @@ func (h *host) Publish(u core.Update) {
 	if u.Changed {
 		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, u.State.AppendTo(nil))
 		if next.log.index == 0 {
-			next.log = beginLogStream(&h.store, h.key)
+			next.log = beginLogStream(&h.store, h.server.key)
 		} else {
-			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
+			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.server.key)
 		}
 		h.store.fresh = nil
 		h.noteEpoch()

@@ -15,9 +15,9 @@ func (h *host) origin(from net.Addr) core.Origin {
 	case !network.IsValid():
 		return core.Origin{}
 	case private:
-		return core.Origin{Network: network, Most: h.options.MaxSeatsPerPrivateNetwork}
+		return core.Origin{Network: network, Most: h.server.options.MaxSeatsPerPrivateNetwork}
 	default:
-		return core.Origin{Network: network, Most: max(0, h.options.MaxSeatsPerNetwork)}
+		return core.Origin{Network: network, Most: max(0, h.server.options.MaxSeatsPerNetwork)}
 	}
 }
 

@@ -46,7 +46,7 @@ type store struct {
 	snapshotPath string
 	unsaved      int      // records since the newest snapshot
 	fresh        [][]byte // records that are not published yet
-	begunState   []byte   // where the newest epoch began, nil if that was before the start
+	begunState   []byte   // where the newest epoch began, nil if certs know of it or that was before the start
 	begunAt      int64    // the same in the journal
 }
 

@@ -35,7 +35,7 @@ func (h *host) loop(ctx context.Context) error {
 			}
 		}
 		h.alive()
-		timer.Reset(h.core.Sleep(h.now(), h.options.Beat))
+		timer.Reset(h.core.Sleep(h.now(), h.server.options.Beat))
 	}
 }
 

@@ -41,12 +41,19 @@ type committed struct {
 const maxCommitted = 2
 
 func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas [][]float32) *history {
-	h := &history{kernel: kernel, layout: layouts, deltas: deltas}
+	h := &history{kernel: kernel, layout: layouts, deltas: deltas, shapes: shapesOf(layouts, topK)}
 	for _, l := range layouts {
-		h.shapes = append(h.shapes, l.Shape(topK))
 		h.before = append(h.before, make([]float32, l.Elements()))
 	}
 	return h
+}
+
+// shapesOf returns how tensors are cut, for package audit.
+func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
+	for _, l := range layouts {
+		shapes = append(shapes, l.Shape(topK))
+	}
+	return shapes
 }
 
 // lock takes the lock while the momentum changes. Nil, where nothing is audited, needs none.

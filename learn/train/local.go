@@ -34,9 +34,8 @@ type LocalTrainer struct {
 	momenta   [][]float32 // of how far the weights came, for outer_momentum; nil without
 	fed       uint64      // how often was added to the sums
 	// sent is what was taken out of the sums for a step, until it is known whether it counted.
-	sent    map[uint32]sentSums
-	history *history // of the sums; nil: nothing is audited. Else the running means begin as zeros in each round
-	paused  *replay  // a round that was being made again when something else needed the trainer; nil: none
+	sent   map[uint32]sentSums
+	paused *replay // a round that was being made again when something else needed the trainer; nil: none
 }
 
 // sentSums is the result of a step.
@@ -73,7 +72,11 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
 	}
-	t.member = newMember(r, rates, o, t.read, t)
+	var h *history // of the sums; with it the running means begin as zeros in each round
+	if o.Audited {
+		h = newHistory(t.kernel, t.layouts, int(c.CompressionTopK), t.sums)
+	}
+	t.member = newMember(r, rates, o, shapesOf(t.layouts, int(c.CompressionTopK)), h, t.read, t)
 	return t, nil
 }
 
@@ -103,9 +106,6 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (
 		if c.OuterMomentum > 0 {
 			t.momenta = append(t.momenta, make([]float32, layout.Elements()))
 		}
-	}
-	if o.Audited {
-		t.history = newHistory(t.kernel, t.layouts, int(c.CompressionTopK), t.sums)
 	}
 	return t, nil
 }
@@ -170,7 +170,7 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 
 // wasTrained reports whether a result of a step waits to be applied.
 func (t *LocalTrainer) wasTrained(step uint32) bool {
-	defer t.changing()()
+	defer t.history.lock()()
 	_, trained := t.sent[step]
 	return trained
 }
@@ -254,7 +254,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	if !(far <= maxUpdate) {
 		return nil, fmt.Errorf("%w: a weight has moved by %v", ErrNotFinite, far)
 	}
-	defer t.changing()()
+	defer t.history.lock()()
 	p := localsteps.EncodeParams{
 		Reach: t.reach(header.Step), Decay: float32(t.config.ErrorDecay),
 		TopK: int(t.config.CompressionTopK), LevelBits: int(t.config.ValueBits),
@@ -354,7 +354,7 @@ func (t *LocalTrainer) moveEach(step uint32, results [][]codec.TensorResult, f f
 // settleOwn ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
 // as if it had never left. Where results are audited nothing is given back; see Settle.
 func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
-	defer t.changing()()
+	defer t.history.lock()()
 	sent, found := t.sent[step]
 	delete(t.sent, step)
 	if !found || counted || t.history != nil {
@@ -371,7 +371,7 @@ func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 
 // forget makes the optimizer as it was at first.
 func (t *LocalTrainer) forget() {
-	defer t.changing()()
+	defer t.history.lock()()
 	t.inner.forget()
 	if t.history != nil {
 		t.history.forget()

@@ -23,6 +23,8 @@ type member struct {
 	run       [32]byte
 	trainer   [32]byte
 	by        exchanged
+	shapes    audit.Shapes                                                              // how the model is cut
+	history   *history                                                                  // nil: nothing is audited
 	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strictly; may be called concurrently with everything
 	decoded   decodedResults                                                            // that Verify has read
 	onlyF32   bool                                                                      // Options.OnlyF32
@@ -40,11 +42,12 @@ type exchanged interface {
 	settleOwn(step uint32, counted bool) error
 	forget()        // what was learned beside the weights
 	foresees() bool // whether training leaves the copy alone that keepWeights made
+	auditing
 }
 
-func newMember(r *replica, rates schedule.Schedule, o Options, decode func([]byte) (codec.Header, []codec.TensorResult, error), by exchanged) *member {
+func newMember(r *replica, rates schedule.Schedule, o Options, shapes audit.Shapes, h *history, decode func([]byte) (codec.Header, []codec.TensorResult, error), by exchanged) *member {
 	return &member{
-		replica: r, by: by, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
+		replica: r, by: by, shapes: shapes, history: h, schedule: rates, run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, decode: decode,
 		report: o.Timed, verified: o.Verified, onlyF32: o.OnlyF32, decoded: decodedResults{room: maxDecoded},
 	}
 }

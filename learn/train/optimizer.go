@@ -86,12 +86,9 @@ func (o *optimizer) commit() error {
 	return nil
 }
 
-// changing takes the lock of the history, if there is one, while the momentum changes.
-func (o *optimizer) changing() (done func()) { return o.history.lock() }
-
 // reset forgets the momentum and what was sent.
 func (o *optimizer) reset() {
-	defer o.changing()()
+	defer o.history.lock()()
 	o.forget()
 }
 
@@ -122,7 +119,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if float64(scaled)*norm > maxUpdate {
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
 	}
-	defer o.changing()()
+	defer o.history.lock()()
 	if o.history == nil {
 		payload, err := o.take(header, gradients, scaled)
 		if err != nil {
@@ -186,24 +183,12 @@ func clipScale(norm, limit float64) float64 {
 // the momentum, decayed as if it had never left. Where results are audited nothing is given back:
 // what nobody holds is rolled back, and what others hold stays as they know it.
 func (o *optimizer) settle(step uint32, counted bool) error {
-	defer o.changing()()
+	defer o.history.lock()()
 	if counted || o.history != nil {
 		delete(o.sent, step)
 		return nil
 	}
 	return o.addBack(step)
-}
-
-// rollback makes the momentum what it was before a step, the newest. Of one that is forgotten nothing
-// is left to do.
-func (o *optimizer) rollback(step uint32) error {
-	defer o.changing()()
-	took, err := o.history.rollback(step)
-	if took {
-		delete(o.sent, step)
-		o.newest = o.history.newest()
-	}
-	return err
 }
 
 // addBack adds what was taken in a step to the momentum again.

@@ -18,15 +18,6 @@ import (
 // AdamW begin as zeros in each round then: so where a member's steps lead follows from the common weights and
 // from its batch alone, and whoever has these can make the same steps.
 
-// Shapes returns how the model is cut, for package audit.
-func (t *LocalTrainer) Shapes() audit.Shapes {
-	shapes := make(audit.Shapes, len(t.layouts))
-	for i, l := range t.layouts {
-		shapes[i] = l.Shape(int(t.config.CompressionTopK))
-	}
-	return shapes
-}
-
 // Precisions returns the type that rounds are trained in: in others the same steps lead elsewhere.
 func (t *LocalTrainer) Precisions() []audit.Precision {
 	return []audit.Precision{precisionOf(t.computes)}
@@ -57,38 +48,8 @@ func (t *LocalTrainer) valued(step uint32, results []codec.TensorResult) ([]code
 	return values, nil
 }
 
-// Open shows chunks of the sums of a step; see Trainer.Open.
-func (t *LocalTrainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return t.history.show(step, t.trainer, chunks)
-}
-
-// Settle says whether the result of a step is held by others; see Trainer.Settle.
-func (t *LocalTrainer) Settle(step uint32, held bool) error {
-	if t.history == nil {
-		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
-	}
-	if held {
-		return nil
-	}
-	defer t.changing()()
-	took, err := t.history.rollback(step)
-	if took {
-		delete(t.sent, step)
-	}
-	return err
-}
-
-// changing takes the lock of the history, if there is one, while the sums change.
-func (t *LocalTrainer) changing() (done func()) { return t.history.lock() }
-
-// CheckLight returns what is wrong with a claim, as far as no step has to be made to know.
-func (t *LocalTrainer) CheckLight(c audit.Claim) audit.Fault {
-	reference := t.reference(c.Header.Step, c.Header.Trainer)
-	for _, opened := range c.Opening.Chunks {
-		reference.Chunks = append(reference.Chunks, opened.Chunk)
-	}
-	return reference.Check(c).Fault
-}
+// tookBack notes that the result of a step was rolled back.
+func (t *LocalTrainer) tookBack(step uint32) { delete(t.sent, step) }
 
 // reference is what is known of a step by the rules alone.
 func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference {
@@ -98,41 +59,24 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 	}
 }
 
-// Recompute makes the steps of an earlier round that a trainer should have made on its batch, and returns how
-// far they lead in the given chunks. Model and optimizer are afterwards what they were, to the bit. The weights
-// that the round began with are worked out from the present ones; see Trainer.Recompute.
-func (t *LocalTrainer) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
-	reference, err := t.recompute(ctx, x, batch)
-	if err != nil {
-		return nil, fmt.Errorf("make the steps of round %d of trainer %x again: %w", x.Step, x.Trainer[:4], err)
-	}
-	return reference, nil
-}
-
-func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+// recompute makes the steps of an earlier round that a trainer should have made on its batch: how far they lead
+// stands for the gradient.
+func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
 	if x.Precision != precisionOf(t.computes) {
-		return nil, fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
+		return fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
 	}
-	if err := checkChunks(t.Shapes(), x.Chunks); err != nil {
-		return nil, err
-	}
-	if err := t.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer t.unlock()
 	r, back, err := t.again(x, batch.Hash())
-	defer func() { back() }()
+	defer back()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.goOn(ctx, r, batch); err != nil {
 		if ctx.Err() != nil {
 			t.pause(r)
 		}
-		return nil, err
+		return err
 	}
-	reference := t.reference(x.Step, x.Trainer)
-	reference.Chunks, reference.Limits, reference.Shaky = slices.Clone(x.Chunks), audit.LocalLimits, true
+	reference.Limits, reference.Shaky = audit.LocalLimits, true
 	t.bound(reference, r.begun)
 	if r.shaken {
 		t.blur(reference, r)
@@ -143,7 +87,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		}
 	}
 	fill(reference, t.layouts, r.begun, 1)
-	return reference, nil
+	return nil
 }
 
 // replay is a round that is made again, as far as it came.

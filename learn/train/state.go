@@ -168,7 +168,7 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
-	defer t.optimizer.changing()()
+	defer t.optimizer.history.lock()()
 	if len(t.optimizer.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}
@@ -231,7 +231,7 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, erro
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
-	defer t.changing()()
+	defer t.history.lock()()
 	if len(t.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}

@@ -104,7 +104,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 		r.openAppliers(open)
 	}
 	t := &Trainer{optimizer: optimizer, computes: o.Compute.Compute}
-	t.member = newMember(r, rates, o, optimizer.decode, t)
+	t.member = newMember(r, rates, o, shapesOf(optimizer.layouts, int(optimizer.config.CompressionTopK)), optimizer.history, optimizer.decode, t)
 	return t, nil
 }
 

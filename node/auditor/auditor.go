@@ -205,8 +205,8 @@ func (a *Auditor) weights() (step uint32, ok bool) {
 // hasApplied reports whether nothing more is heard of a step: its round is applied, or the client takes
 // no part in the epoch.
 func (a *Auditor) hasApplied(step uint32) bool {
-	newest, model := a.Client.Model()
-	return model != Replica && model != Outgoing || newest >= step
+	newest, _ := a.Client.Model()
+	return !a.inEpoch() || newest >= step
 }
 
 // inEpoch reports whether the client follows the rounds of an epoch.

@@ -63,9 +63,6 @@ const (
 
 func (o outcome) guilty() bool { return o == faulty || o == silent }
 
-// newCase begins a case.
-func newCase(key resultID) auditCase { return auditCase{resultID: key} }
-
 // isOver reports whether it is known what came of a case.
 func (q *auditCase) isOver() bool { return q.phase >= isFound }
 

@@ -3,7 +3,6 @@ package auditor
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -20,12 +19,8 @@ import (
 // whether the newest is held, and if it is, it was opened; if not, the momentum is what it was before.
 // The loop and the training use it.
 type Chain struct {
-	me       coordinator.ClientID
-	trainer  env.Auditor
-	openings *openings
-	now      func() time.Time
-	emit     func(event.Body)
-	log      *slog.Logger
+	of      *Auditor // of which it uses what never changes
+	trainer env.Auditor
 
 	mu     sync.Mutex
 	newest link
@@ -103,7 +98,7 @@ func (c *Chain) open() {
 	}
 	if err := c.show(l); err != nil {
 		l.opening = cannotOpen
-		c.log.Error("open the own result for its auditor", "step", l.step, "err", err)
+		c.of.Log.Error("open the own result for its auditor", "step", l.step, "err", err)
 	}
 }
 
@@ -125,7 +120,7 @@ func (c *Chain) Finish() error {
 }
 
 func (c *Chain) show(l *link) error {
-	shapes, begun := c.trainer.Shapes(), c.now()
+	shapes, begun := c.trainer.Shapes(), c.of.Tasks.Now()
 	var lonely []uint32
 	if l.senders != nil {
 		var err error
@@ -133,7 +128,7 @@ func (c *Chain) show(l *link) error {
 			return err
 		}
 	}
-	o, err := c.trainer.Open(l.step, audit.Chunks(l.seed, l.step, c.me, shapes, audit.DefaultChunks, lonely))
+	o, err := c.trainer.Open(l.step, audit.Chunks(l.seed, l.step, c.of.me, shapes, audit.DefaultChunks, lonely))
 	if err != nil {
 		return err
 	}
@@ -142,13 +137,13 @@ func (c *Chain) show(l *link) error {
 		return err
 	}
 	l.opening = isOpened
-	c.emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.now().Sub(begun).Seconds()})
+	c.of.Emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.of.Tasks.Now().Sub(begun).Seconds()})
 	shown := disclosure{Opening: bytes}
 	if l.receipt != nil {
 		shown.Receipt = l.receipt.Signature
 	}
-	if err := c.openings.Keep(resultID{Trainer: c.me, Step: l.step}, shown.Encode(), c.now()); err != nil {
-		c.log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
+	if err := c.of.openings.Keep(resultID{Trainer: c.of.me, Step: l.step}, shown.Encode(), c.of.Tasks.Now()); err != nil {
+		c.of.Log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
 	}
 	return nil
 }
@@ -157,7 +152,7 @@ func (c *Chain) show(l *link) error {
 func (a *Auditor) Chain() *Chain {
 	trainer := a.Engine.Auditor()
 	if trainer != nil && (a.chain == nil || a.chain.trainer != trainer) {
-		a.chain = &Chain{me: a.me, trainer: trainer, openings: a.openings, now: a.Tasks.Now, emit: a.Emit, log: a.Log}
+		a.chain = &Chain{of: a, trainer: trainer}
 	}
 	return a.chain
 }

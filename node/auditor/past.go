@@ -217,72 +217,56 @@ func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 }
 
 // senderCounts says of each chunk how many of the results that counted in a round sent something of it.
-// It is worked out when it is asked for first.
 type senderCounts struct {
-	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
-	read    func(commitment [32]byte) ([]byte, error)
-	counted [][32]byte
-
-	mu   sync.Mutex
-	done bool
-	of   []uint16
+	results int
+	of      func() ([]uint16, error) // worked out when it is asked for first
 }
 
 // newSenderCounts returns those of results that counted.
 func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
-	return &senderCounts{counted: counted, read: read, decode: decode}
-}
-
-// Lonely returns the chunks of which a result sent something, and fewer than a third of those that
-// counted did.
-func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
-	of, err := s.count()
-	if err != nil {
-		return nil, err
-	}
-	var lonely []uint32
-	chunk := 0
-	for _, tensor := range result {
-		for _, count := range tensor.Counts {
-			if count > 0 && chunk < len(of) && 3*int(of[chunk]) < len(s.counted) {
-				lonely = append(lonely, uint32(chunk))
+	return &senderCounts{len(counted), sync.OnceValues(func() (of []uint16, err error) {
+		for _, commitment := range counted {
+			payload, err := read(commitment)
+			if err != nil {
+				return nil, err
 			}
-			chunk++
-		}
-	}
-	return lonely, nil
-}
-
-// count works out how many sent something of each chunk.
-func (s *senderCounts) count() ([]uint16, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.done {
-		return s.of, nil
-	}
-	var of []uint16
-	for _, commitment := range s.counted {
-		payload, err := s.read(commitment)
-		if err != nil {
-			return nil, err
-		}
-		_, result, err := s.decode(payload)
-		if err != nil {
-			return nil, err
-		}
-		chunk := 0
-		for _, tensor := range result {
-			for _, count := range tensor.Counts {
+			_, result, err := decode(payload)
+			if err != nil {
+				return nil, err
+			}
+			for chunk, count := range sentOf(result) {
 				if chunk == len(of) {
 					of = append(of, 0)
 				}
 				if count > 0 {
 					of[chunk]++
 				}
-				chunk++
 			}
 		}
+		return of, nil
+	})}
+}
+
+// sentOf returns of each chunk of the model how many coefficients of it a result has.
+func sentOf(result []codec.TensorResult) (counts []uint16) {
+	for _, tensor := range result {
+		counts = append(counts, tensor.Counts...)
 	}
-	s.of, s.done = of, true
-	return of, nil
+	return counts
+}
+
+// Lonely returns the chunks of which a result sent something, and fewer than a third of those that
+// counted did.
+func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
+	of, err := s.of()
+	if err != nil {
+		return nil, err
+	}
+	var lonely []uint32
+	for chunk, count := range sentOf(result) {
+		if count > 0 && chunk < len(of) && 3*int(of[chunk]) < s.results {
+			lonely = append(lonely, uint32(chunk))
+		}
+	}
+	return lonely, nil
 }

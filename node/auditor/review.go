@@ -43,7 +43,9 @@ func (a *Auditor) audit() {
 	if freeNext {
 		a.throw(step + 1)
 	}
-	free = free && !a.judges()
+	for _, j := range a.trials { // those that need the trainer go before
+		free = free && (!a.owes(j) || j.phase != waitsForEngine)
+	}
 	for _, r := range a.inTurn() {
 		key := r.resultID
 		if a.isTooOld(key.Step) {
@@ -99,7 +101,7 @@ func (a *Auditor) throw(step uint32) {
 	}
 	key := resultID{Trainer: r.Owner, Step: r.Header.Step}
 	a.looked[key] = true
-	a.reviews[key] = &review{auditCase: newCase(key)}
+	a.reviews[key] = &review{auditCase: auditCase{resultID: key}}
 }
 
 // makeRoom reports whether one more result can be reviewed. Where too many wait for the trainer, the
@@ -165,15 +167,13 @@ func (a *Auditor) compareData(q *auditCase) {
 // readsRight reports whether as many trainers read the same tokens as this client as read others: it
 // may be its own data that is wrong.
 func (a *Auditor) readsRight() bool {
-	same, others := 0, 0
+	same := 0
 	for _, s := range a.sameData {
 		if s {
 			same++
-		} else {
-			others++
 		}
 	}
-	return same > 0 && same >= others
+	return same > 0 && 2*same >= len(a.sameData)
 }
 
 // accuseOf accuses a trainer, once this client knows that it computes right.
@@ -219,8 +219,7 @@ func (a *Auditor) auditItself(free bool) {
 		if !found {
 			return
 		}
-		q := newCase(key)
-		a.ofItself = &q
+		a.ofItself = &auditCase{resultID: key}
 	}
 	q := a.ofItself
 	a.pursue(q, manner{holders: func() []identity.ID { return nil }, engine: free})

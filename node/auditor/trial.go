@@ -30,7 +30,7 @@ func (a *Auditor) findTrials() {
 		key := resultID{Trainer: t.Accused, Step: t.Step}
 		open[key] = true
 		if a.trials[key] == nil {
-			a.trials[key] = &trial{auditCase: newCase(key)}
+			a.trials[key] = &trial{auditCase: auditCase{resultID: key}}
 		}
 		a.trials[key].state = t
 	}
@@ -51,7 +51,7 @@ func (a *Auditor) judge(j *trial) {
 	}
 	juror, voted := a.Client.State().Juror(me, t.Slot)
 	if voted || t.Jurors > 0 && !juror {
-		return
+		return // before the jury is drawn it may be this client that has to know
 	}
 	if !j.isOver() {
 		a.pursue(&j.auditCase, manner{
@@ -77,8 +77,7 @@ const idleRounds = 3
 // which nothing else needed the trainer.
 func (a *Auditor) isPressing(j *trial) bool {
 	s := a.Client.State()
-	juror, voted := s.Juror(a.me, j.state.Slot)
-	return juror && !voted && j.phase == waitsForEngine && j.ready > 0 &&
+	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
 		s.Progress.Step > max(j.ready+idleRounds, j.state.Since+coordinator.TrialRounds/2) &&
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
@@ -102,25 +101,15 @@ func (a *Auditor) Press(leeway time.Duration) {
 	}
 }
 
-// Judges reports whether this client has yet to vote in a trial.
-func (a *Auditor) Judges() bool {
-	for _, j := range a.trials {
-		if juror, voted := a.Client.State().Juror(a.me, j.state.Slot); juror && !voted {
-			return true
-		}
-	}
-	return false
+// owes reports whether this client has yet to vote in a trial.
+func (a *Auditor) owes(j *trial) bool {
+	juror, voted := a.Client.State().Juror(a.me, j.state.Slot)
+	return juror && !voted
 }
 
-// judges reports whether this client still has to vote in a trial for which the trainer has to recompute
-// a gradient.
-func (a *Auditor) judges() bool {
-	for _, j := range a.trials {
-		if juror, voted := a.Client.State().Juror(a.me, j.state.Slot); juror && !voted && j.phase == waitsForEngine {
-			return true
-		}
-	}
-	return false
+// Judges reports whether this client has yet to vote in a trial.
+func (a *Auditor) Judges() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(a.trials)), a.owes)
 }
 
 // vote votes by what this client found. A juror that could not find out does not vote.

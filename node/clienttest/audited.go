@@ -151,7 +151,7 @@ func (a *Audited) LoadOptimizer(context.Context, string) error {
 }
 
 // MaxResultSize implements env.Trainer.
-func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
+func (a *Audited) MaxResultSize() int { return toy.MaxSize() }
 
 // Precisions implements env.Auditor.
 func (a *Audited) Precisions() []audit.Precision {

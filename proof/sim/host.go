@@ -35,7 +35,7 @@ type host struct {
 	offset  int64            // of its clock, milliseconds
 
 	inbox   []*request
-	waiting []*request // for the core's answers, in their order
+	waiting []*request // for the core's answers
 	writing bool
 	base    *coordinator.State   // as the disk has it; never modified
 	starts  map[uint32]wire.Head // of the journal at the starts of rounds, signed
@@ -127,7 +127,7 @@ func (h *host) open(log *follow.Follower, times core.Times) {
 			return disk.Unsigned(scenario.HostID, nonce, a)
 		},
 		Connection: h.connection,
-		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
+		Rules:      &core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
 		Acted:      h.acted,
 		Moved:      h.moved,
 	})
@@ -225,7 +225,7 @@ func (h *host) step() {
 		default:
 			h.waiting = append(h.waiting, r)
 			h.checker.Arrives(r.from.Member)
-			h.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)))
+			h.Submit(h.now(), disk.Unsigned(coordinator.ClientID(r.from.ID), r.nonce, r.action), w.rules.from(h, r.action, w.origin(r.from.Member)), func(err error) { h.answer(r, err) })
 		}
 	}
 	h.scheme()
@@ -270,13 +270,25 @@ func (h *host) write(then func()) {
 }
 
 // advance has the core publish and answer.
-func (h *host) advance() { h.Advance(h.now(), h) }
+func (h *host) advance() {
+	h.Advance(h.now(), h.publish)
+	h.waiting = nil
+}
 
-// show sends what was published to every connected client that does not have it.
+// show sends what was published to every connected client that does not have it. Updates of one
+// connection keep their order.
 func (h *host) show() {
-	for i, m := range h.world.machines {
-		if h.update != nil && m.history() == h && h.Connected(i) && h.sent[i] != h.update {
-			h.send(m.process)
+	w := h.world
+	for i, m := range w.machines {
+		if h.update == nil || m.history() != h || !h.Connected(i) || h.sent[i] == h.update {
+			continue
+		}
+		h.sent[i] = h.update
+		p := m.process
+		p.updateAt = max(w.now+m.latency+w.extraDelay(), p.updateAt)
+		p.put(item{at: p.updateAt, update: h.update})
+		if !m.Honest() {
+			p.conspire(h.update.State)
 		}
 	}
 }
@@ -326,8 +338,8 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 func (h *host) moved(before coordinator.RunState) {
 	w, s := h.world, h.State()
 	if s.RunState == coordinator.RoundTrain {
-		head := h.Log().Head()
-		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(scenario.HostKey, [32]byte{})
+		starts := h.Log().Starts()
+		h.starts[s.Progress.Step] = starts[len(starts)-1].Sign(scenario.HostKey, [32]byte{})
 		if s.Progress.Step >= w.plan.HealStep {
 			w.after(0, w.heal)
 		}
@@ -343,20 +355,16 @@ func (h *host) withdraw(m *machine) {
 	_ = h.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 }
 
-// Answer implements core.Outlet.
-func (h *host) Answer(i int, err error) {
-	r := h.waiting[i]
+// answer says what became of an action.
+func (h *host) answer(r *request, err error) {
 	if err == nil {
 		h.checker.Acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
 	}
 	r.answer(h.world, err)
-	if i == len(h.waiting)-1 {
-		h.waiting = nil
-	}
 }
 
-// Publish implements core.Outlet.
-func (h *host) Publish(u core.Update) {
+// publish takes what every client is to be shown.
+func (h *host) publish(u core.Update) {
 	peers := make([]backend.Peer, len(u.Participants))
 	for i, id := range u.Participants {
 		peers[i] = backend.Peer{ID: id}
@@ -374,17 +382,6 @@ func (h *host) Publish(u core.Update) {
 func (h *host) greet(p *process) {
 	h.sent[p.machine.Index] = nil
 	h.reconnected()
-}
-
-// send sends the newest update. Updates of one connection keep their order.
-func (h *host) send(p *process) {
-	h.sent[p.machine.Index] = h.update
-	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
-	p.updateAt = at
-	p.put(item{at: at, update: h.update})
-	if !p.machine.Honest() {
-		p.conspire(h.update.State)
-	}
 }
 
 func orAccepted(err error) string {

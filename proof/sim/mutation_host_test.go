@@ -11,31 +11,15 @@ func finishes(how func(*host)) func() rules {
 	return func() rules { return rules{finish: how} }
 }
 
-// heldBack is what a core wants to say.
-type heldBack struct {
-	host    *host
-	updates []core.Update
-	errors  []error
-}
-
-func (o *heldBack) Publish(u core.Update)   { o.updates = append(o.updates, u) }
-func (o *heldBack) Answer(_ int, err error) { o.errors = append(o.errors, err) }
-
-func (h *host) holdBack() *heldBack {
-	held := &heldBack{host: h}
-	h.Advance(h.now(), held)
-	return held
-}
-
-func (o *heldBack) publish() {
-	for _, u := range o.updates {
-		o.host.Publish(u)
-	}
-}
-
-func (o *heldBack) answer() {
-	for i, err := range o.errors {
-		o.host.Answer(i, err)
+// answerOnly has the core answer, and returns what publishes what it wanted shown before.
+func answerOnly(h *host) (publish func()) {
+	var held []core.Update
+	h.Advance(h.now(), func(u core.Update) { held = append(held, u) })
+	h.waiting = nil
+	return func() {
+		for _, u := range held {
+			h.publish(u)
+		}
 	}
 }
 
@@ -44,25 +28,16 @@ func neverSync(h *host) {
 	h.goOn()
 }
 
-func answerEarly(h *host) {
-	held := h.holdBack()
-	held.answer()
-	h.write(held.publish)
-}
+func answerEarly(h *host) { h.write(answerOnly(h)) }
 
 func publishEarly(h *host) {
-	held := h.holdBack()
-	held.publish()
+	h.publish(core.Update{State: h.State(), Changed: true, Participants: h.Participants()})
 	h.show()
-	h.write(held.answer)
+	h.write(h.advance)
 }
 
 func answerFirst(h *host) {
-	h.write(func() {
-		held := h.holdBack()
-		held.answer()
-		held.publish()
-	})
+	h.write(func() { answerOnly(h)() })
 }
 
 // graceOf has the host wait longer, or shorter, for a member that is gone.

@@ -170,8 +170,8 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	return ACCEPTED;
 }
 
-// state_give_back is State.returnSeat.
-static enum code state_give_back(struct state *s, const struct key *from, const struct action *a) {
+// state_return_seat is State.returnSeat.
+static enum code state_return_seat(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
 	if (state_is_healthy(s, from)) return ERR_DUPLICATE;
@@ -212,7 +212,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	if (s->run_state == PAUSED) return ERR_HALTED;
 	switch (a->kind) {
 	case READY: return state_ready(s, from, a);
-	case RETURN: return state_give_back(s, from, a);
+	case RETURN: return state_return_seat(s, from, a);
 	case WITNESS_ROUND: return state_witness(s, from, a);
 	case HEALTH_CHECK: return state_health_check(s, from, a);
 	case REPORT_CHECKPOINT: return state_report(s, from, a);

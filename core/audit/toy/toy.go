@@ -243,6 +243,11 @@ type Part struct {
 // Settle rolls the newest result back if nobody holds it.
 func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
 
+// Open shows chunks of the newest step.
+func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return p.Optimizer.Open(step, chunks)
+}
+
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 func (*Part) CheckLight(c audit.Claim) audit.Fault {
 	e := reference(c.Header.Step, c.Header.Trainer)
@@ -273,19 +278,8 @@ func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32
 	return Gradient(weights, sequences), nil
 }
 
-// Open shows chunks of the newest step.
-func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return p.Optimizer.Open(step, chunks)
-}
-
-// MaxResultSize returns the most bytes of a result.
-func (*Part) MaxResultSize() int { return MaxSize() }
-
 // Shapes returns how the numbers are cut.
 func (*Part) Shapes() audit.Shapes { return Shapes() }
-
-// Decay returns what is left of the momentum after a step.
-func (*Part) Decay() float32 { return decay }
 
 // Decode reads a result.
 func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {

@@ -95,7 +95,7 @@ func (a *Audited) ResetOptimizer(context.Context) error {
 }
 
 // MaxResultSize returns the most bytes of a result.
-func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
+func (a *Audited) MaxResultSize() int { return toy.MaxSize() }
 
 // Precisions returns the one type there is.
 func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }

@@ -12,7 +12,6 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
-	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/net/frame"
 	"github.com/psyche-go/psyche/net/secure"
 	"github.com/psyche-go/psyche/record/backend"
@@ -43,7 +42,6 @@ type Host struct {
 	options  Options
 	key      identity.Key
 	listener net.Listener
-	tls      *tls.Config
 	running  sync.WaitGroup
 	done     chan struct{}
 
@@ -56,15 +54,13 @@ type Host struct {
 
 // branch is one history of the run.
 type branch struct {
-	core    memory.Prompt
-	log     *follow.Follower // the core's
+	*core.Host
 	records [][]byte
-	omitted bool
 }
 
 // conn is a client's.
 type conn struct {
-	socket net.Conn
+	net.Conn
 	id     identity.ID
 	addrs  []string
 	branch int
@@ -72,19 +68,22 @@ type conn struct {
 	shown  bool   // a head
 }
 
+// write sends a frame. Who reads from the connection notices when it is gone.
+func (c *conn) write(kind frame.Type, payload []byte) {
+	_, _ = c.Write(frame.Append(nil, kind, payload))
+}
+
 // Listen starts a host on the loopback interface.
 func Listen(o Options) (*Host, error) {
 	h := &Host{options: o, key: identity.FromSeed([identity.SeedSize]byte{66}), conns: make(map[*conn]bool), done: make(chan struct{})}
-	var err error
-	if h.tls, err = secure.ServerConfig(h.key); err != nil {
+	config, err := secure.ServerConfig(h.key)
+	if err != nil {
 		return nil, err
 	}
-	for i := range h.branches {
-		if h.branches[i], err = h.begin(1); err != nil {
-			return nil, err
-		}
+	if err = h.begin(1); err != nil {
+		return nil, err
 	}
-	if h.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if h.listener, err = tls.Listen("tcp", "127.0.0.1:0", config); err != nil {
 		return nil, err
 	}
 	h.running.Go(h.accept)
@@ -92,45 +91,29 @@ func Listen(o Options) (*Host, error) {
 	return h, nil
 }
 
-// begin makes a branch that begins the run, with a salt.
-func (h *Host) begin(salt byte) (*branch, error) {
+// begin begins the run, with a salt: both its histories.
+func (h *Host) begin(salt byte) error {
 	state, err := h.options.Genesis(coordinator.ClientID(h.key.ID()))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	draws := hashchain.New([32]byte{salt}, 1<<10)
 	state.DrawCommitment = draws.Commitment()
 	g, err := follow.NewGenesis(h.key, [32]byte{salt}, &state)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	log, err := follow.Begin(g)
-	if err != nil {
-		return nil, err
+	for i := range h.branches {
+		log, err := follow.Begin(g)
+		if err != nil {
+			return err
+		}
+		h.branches[i] = &branch{Host: core.New(log, core.Now{Time: time.Now()}, core.Options{
+			Draws:      draws,
+			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true }, // it withdraws nobody
+		})}
 	}
-	b := &branch{log: log}
-	b.core = memory.Prompt{
-		Host: core.New(log, h.now(), core.Options{
-			Times: core.Times{WithdrawGrace: -1}, Draws: draws,
-			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true },
-		}),
-		Keep: func(r core.Record) { b.records = append(b.records, r.Payload) },
-		Show: func(core.Update) {}, // push shows what there is
-	}
-	return b, nil
-}
-
-func (h *Host) now() core.Now {
-	now := time.Now()
-	return core.Now{Time: now, Clock: uint64(now.UnixMilli())}
-}
-
-// nowOf is the time that a history is told.
-func (h *Host) nowOf(i int, now core.Now) core.Now {
-	if h.options.Attack == Fork && i == 1 && h.branches[1].log.State.Progress.Step+1 >= h.options.After {
-		now.Clock, h.lied = now.Clock+1, true // it committed to the draws, but not to the time
-	}
-	return now
+	return nil
 }
 
 // Addr returns where it listens.
@@ -140,15 +123,16 @@ func (h *Host) Addr() string { return h.listener.Addr().String() }
 func (h *Host) Close() {
 	close(h.done)
 	_ = h.listener.Close()
+	h.mu.Lock()
 	h.hangUp()
+	h.mu.Unlock()
 	h.running.Wait()
 }
 
+// hangUp throws everybody out. The caller holds mu.
 func (h *Host) hangUp() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for c := range h.conns {
-		_ = c.socket.Close()
+		_ = c.Close()
 	}
 }
 
@@ -158,19 +142,15 @@ func (h *Host) accept() {
 		if err != nil {
 			return
 		}
-		h.running.Go(func() {
-			secured := tls.Server(socket, h.tls)
-			h.serve(&conn{socket: secured})
-			_ = secured.Close()
-		})
+		h.running.Go(func() { h.serve(&conn{Conn: socket}) })
 	}
 }
 
 // serve talks to one client.
 func (h *Host) serve(c *conn) {
-	reader := frame.NewReader(c.socket)
-	write := func(kind frame.Type, payload []byte) { _, _ = c.socket.Write(frame.Append(nil, kind, payload)) }
-	write(frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
+	defer func() { _ = c.Close() }()
+	reader := frame.NewReader(c)
+	c.write(frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
 	_, payload, err := reader.Next(frame.MaxHello)
 	if err != nil {
 		return
@@ -183,7 +163,7 @@ func (h *Host) serve(c *conn) {
 	c.id, c.addrs, c.branch = hello.ID, hello.Addrs, h.joined%2
 	h.joined++
 	h.conns[c] = true
-	write(frame.TypeWelcome, frame.Welcome{Host: h.key.ID(), Genesis: h.branches[c.branch].log.Genesis().Raw}.AppendTo(nil))
+	c.write(frame.TypeWelcome, frame.Welcome{Host: h.key.ID(), Genesis: h.branches[c.branch].Log().Genesis().Raw}.AppendTo(nil))
 	h.showPeers()
 	h.mu.Unlock()
 	defer func() {
@@ -197,13 +177,13 @@ func (h *Host) serve(c *conn) {
 			return
 		}
 		h.mu.Lock()
-		h.handle(c, kind, payload, write)
+		h.handle(c, kind, payload)
 		h.mu.Unlock()
 	}
 }
 
 // handle does what a client asks for. The caller holds mu.
-func (h *Host) handle(c *conn, kind frame.Type, payload []byte, write func(frame.Type, []byte)) {
+func (h *Host) handle(c *conn, kind frame.Type, payload []byte) {
 	switch kind {
 	case frame.TypeFollow:
 		f, err := frame.DecodeFollow(payload)
@@ -221,36 +201,53 @@ func (h *Host) handle(c *conn, kind frame.Type, payload []byte, write func(frame
 		if err != nil {
 			return
 		}
-		write(frame.TypeAck, frame.Ack{Request: submit.Request, Code: h.act(slices.Clone(submit.Action))}.AppendTo(nil))
+		c.write(frame.TypeAck, frame.Ack{Request: submit.Request, Code: h.act(slices.Clone(submit.Action))}.AppendTo(nil))
 		h.push()
+	}
+}
+
+// each does something to both histories, at the time that each is told.
+func (h *Host) each(do func(i int, b *branch, now core.Now)) {
+	clock := time.Now()
+	for i, b := range h.branches {
+		now := core.Now{Time: clock, Clock: uint64(clock.UnixMilli())}
+		if h.options.Attack == Fork && i == 1 && b.State().Progress.Step+1 >= h.options.After {
+			now.Clock, h.lied = now.Clock+1, true // it committed to the draws, but not to the time
+		}
+		do(i, b, now)
+		records, err := b.Settle(now, func(core.Update) {}) // push shows what there is
+		if err != nil {
+			panic(err)
+		}
+		for _, r := range records {
+			b.records = append(b.records, r.Payload)
+		}
 	}
 }
 
 // act applies an action to both histories.
 func (h *Host) act(raw []byte) (code coordinator.Code) {
-	now := h.now()
-	for i, b := range h.branches {
-		action, err := wire.OpenAction(raw, b.log.Run())
-		if err != nil {
-			continue
+	h.each(func(i int, b *branch, now core.Now) {
+		action, err := wire.OpenAction(raw, b.Log().Run())
+		switch {
+		case err != nil:
+		case i == 1 && h.omits(b, action.Action):
+			h.lied = true
+		default:
+			b.Submit(now, action, core.Origin{}, func(err error) {
+				if i == 0 {
+					code, _ = errors.AsType[coordinator.Code](err)
+				}
+			})
 		}
-		if h.omits(i, b, action.Action) {
-			b.omitted, h.lied = true, true
-			continue
-		}
-		now := h.nowOf(i, now)
-		err = b.core.Submit(now, action, core.Origin{})
-		if refused, ok := errors.AsType[coordinator.Code](err); ok && i == 0 {
-			code = refused
-		}
-	}
+	})
 	return code
 }
 
 // omits reports whether an action is left out of the second history.
-func (h *Host) omits(i int, b *branch, a coordinator.Action) bool {
+func (h *Host) omits(b *branch, a coordinator.Action) bool {
 	_, witness := a.(coordinator.WitnessRound)
-	return h.options.Attack == OmitAction && i == 1 && witness && !b.omitted && b.log.State.Progress.Step >= h.options.After
+	return h.options.Attack == OmitAction && witness && !h.lied && b.State().Progress.Step >= h.options.After
 }
 
 // tick lets both histories go on.
@@ -262,67 +259,54 @@ func (h *Host) tick() {
 		case <-h.done:
 			return
 		case <-ticker.C:
-		}
-		if h.step(n) {
-			h.hangUp() // they come back to another run
+			h.step(n%50 == 0)
 		}
 	}
 }
 
-// step does what is due, and reports whether everybody is to be thrown out.
-func (h *Host) step(n uint64) (hangUp bool) {
+// step does what is due.
+func (h *Host) step(ping bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
-	for i, b := range h.branches {
-		now := h.nowOf(i, now)
-		if err := b.core.Tick(now); err != nil {
-			panic(err)
-		}
-	}
-	if begun := h.branches[0].log.State.Progress.Step; !h.lied && begun >= h.options.After {
-		hangUp = h.lie()
+	h.each(func(_ int, b *branch, now core.Now) { b.Tick(now) })
+	if begun := h.branches[0].State().Progress.Step; !h.lied && begun >= h.options.After {
+		h.lie()
 	}
 	h.push()
-	if n%50 == 0 {
-		for c := range h.conns {
-			_, _ = c.socket.Write(frame.Append(nil, frame.TypePing, nil))
+	for c := range h.conns {
+		if ping {
+			c.write(frame.TypePing, nil)
 		}
 	}
-	return hangUp
 }
 
 // lie does what the attack does once.
-func (h *Host) lie() (hangUp bool) {
+func (h *Host) lie() {
 	switch h.options.Attack {
 	case FalseReport:
 		h.lied = true
 		for _, b := range h.branches {
-			member := b.log.State.Epoch.Clients[0].ID
-			report := wire.SignAction(h.key, b.log.Run(), 1<<63, coordinator.ReportCheckpoint{Step: b.log.State.Progress.Step, Digest: [32]byte{66}})
+			member := b.State().Epoch.Clients[0].ID
+			report := wire.SignAction(h.key, b.Log().Run(), 1<<63, coordinator.ReportCheckpoint{Step: b.State().Progress.Step, Digest: [32]byte{66}})
 			copy(report[1:], member[:]) // the member's name, and not its signature
 			b.records = append(b.records, append([]byte{byte(follow.KindAction)}, report...))
-			b.log.Note(b.records[len(b.records)-1])
+			b.Log().Note(b.records[len(b.records)-1])
 		}
 	case OtherGenesis:
 		h.lied = true
-		for i := range h.branches {
-			other, err := h.begin(2)
-			if err != nil {
-				panic(err)
-			}
-			h.branches[i] = other
+		if err := h.begin(2); err != nil {
+			panic(err)
 		}
-		return true
+		h.hangUp() // they come back to another run
 	}
-	return false
 }
 
 // push sends every client the records that it does not have.
 func (h *Host) push() {
 	for c := range h.conns {
 		b := h.branches[c.branch]
-		head := b.log.Head()
+		log := b.Log()
+		head := log.Head()
 		if c.sent == 0 || c.sent > head.Index || c.shown && c.sent == head.Index {
 			continue
 		}
@@ -330,16 +314,15 @@ func (h *Host) push() {
 		for _, record := range b.records[c.sent-1:] {
 			r.Raw = frame.AppendRecord(r.Raw, record)
 		}
-		for _, start := range b.log.Starts() {
+		for _, start := range log.Starts() {
 			if start.Index > c.sent && start.Index < head.Index {
-				r.Heads = append(r.Heads, start.Sign(h.key, b.log.Run()))
+				r.Heads = append(r.Heads, start.Sign(h.key, log.Run()))
 			}
 		}
-		r.Heads = append(r.Heads, head.Sign(h.key, b.log.Run()))
+		r.Heads = append(r.Heads, head.Sign(h.key, log.Run()))
 		c.sent, c.shown = head.Index, true
-		frames := frame.Append(nil, frame.TypeRecords, r.AppendTo(nil, nil))
-		frames = append(frames, frame.Append(nil, frame.TypeWindow, frame.AppendWindow(nil, nil))...)
-		_, _ = c.socket.Write(frames)
+		c.write(frame.TypeRecords, r.AppendTo(nil, nil))
+		c.write(frame.TypeWindow, frame.AppendWindow(nil, nil))
 	}
 }
 
@@ -351,6 +334,6 @@ func (h *Host) showPeers() {
 	}
 	slices.SortFunc(peers, func(a, b backend.Peer) int { return slices.Compare(a.ID[:], b.ID[:]) })
 	for c := range h.conns {
-		_, _ = c.socket.Write(frame.Append(nil, frame.TypePeers, frame.AppendPeers(nil, peers)))
+		c.write(frame.TypePeers, frame.AppendPeers(nil, peers))
 	}
 }
