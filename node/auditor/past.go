@@ -217,34 +217,49 @@ func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 }
 
 // senderCounts says of each chunk how many of the results that counted in a round sent something of it.
+// It is worked out when it is asked for first, and again where a result could not be read.
 type senderCounts struct {
-	results int
-	of      func() ([]uint16, error) // worked out when it is asked for first
+	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
+	read    func(commitment [32]byte) ([]byte, error)
+	counted [][32]byte
+
+	mu sync.Mutex
+	of []uint16
 }
 
 // newSenderCounts returns those of results that counted.
 func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
-	return &senderCounts{len(counted), sync.OnceValues(func() (of []uint16, err error) {
-		for _, commitment := range counted {
-			payload, err := read(commitment)
-			if err != nil {
-				return nil, err
+	return &senderCounts{counted: counted, read: read, decode: decode}
+}
+
+// count works out how many sent something of each chunk.
+func (s *senderCounts) count() ([]uint16, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of != nil {
+		return s.of, nil
+	}
+	var of []uint16
+	for _, commitment := range s.counted {
+		payload, err := s.read(commitment)
+		if err != nil {
+			return nil, err
+		}
+		_, result, err := s.decode(payload)
+		if err != nil {
+			return nil, err
+		}
+		for chunk, count := range sentOf(result) {
+			if chunk == len(of) {
+				of = append(of, 0)
 			}
-			_, result, err := decode(payload)
-			if err != nil {
-				return nil, err
-			}
-			for chunk, count := range sentOf(result) {
-				if chunk == len(of) {
-					of = append(of, 0)
-				}
-				if count > 0 {
-					of[chunk]++
-				}
+			if count > 0 {
+				of[chunk]++
 			}
 		}
-		return of, nil
-	})}
+	}
+	s.of = of
+	return of, nil
 }
 
 // sentOf returns of each chunk of the model how many coefficients of it a result has.
@@ -258,13 +273,13 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 // Lonely returns the chunks of which a result sent something, and fewer than a third of those that
 // counted did.
 func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
-	of, err := s.of()
+	of, err := s.count()
 	if err != nil {
 		return nil, err
 	}
 	var lonely []uint32
 	for chunk, count := range sentOf(result) {
-		if count > 0 && chunk < len(of) && 3*int(of[chunk]) < s.results {
+		if count > 0 && chunk < len(of) && 3*int(of[chunk]) < len(s.counted) {
 			lonely = append(lonely, uint32(chunk))
 		}
 	}
