@@ -139,10 +139,13 @@ func (t *Tokenizer) parseModel(root *object) error {
 	if root.err != nil {
 		return root.err
 	}
-	if string(o.fields["type"]) == `"Unigram"` {
+	switch string(o.fields["type"]) {
+	case `"Unigram"`:
 		return t.parseUnigram(o)
+	case `"WordPiece"`:
+		return t.parseWordPiece(o)
 	}
-	o.want("type", `"BPE"`, `"Unigram"`)
+	o.want("type", `"BPE"`, `"Unigram"`, `"WordPiece"`)
 	o.want("dropout", "null", "0", "0.0")
 	for _, key := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
 		o.want(key, "null", `""`)

@@ -302,6 +302,8 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		all.stages = append(all.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: whiteSpace{}, mode: removed})
 	case "WhitespaceSplit":
 		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed})
+	case "BertPreTokenizer":
+		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
 		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})

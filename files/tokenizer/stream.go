@@ -162,6 +162,10 @@ func decidesAtEnd(decoders []decoder) bool {
 			if joined {
 				return true
 			}
+		case wordPieceDecoder:
+			if joined && d.cleanup {
+				return true
+			}
 		case stripDecoder:
 			if joined && (d.start > 1 || d.end > 0) {
 				return true

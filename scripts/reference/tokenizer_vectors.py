@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Write test vectors for package tokenizer with the reference implementation, the
 Python package tokenizers (0.23.3).
 
@@ -246,6 +246,56 @@ FAMILIES = {
             added=[added("<unk>"), added("<s>"), added("</s>")],
         ),
     ),
+    # WordPiece: BERT without case and with it, and what neither has.
+    "bert": (
+        1500,
+        pre_tokenizers.BertPreTokenizer(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+            post_processor=template(["<s>"], ["</s>"]),
+            decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+            added=[added("<unk>"), added("<s>"), added("</s>"), added("<mask>", lstrip=True)],
+        ),
+    ),
+    "bertcased": (
+        1500,
+        pre_tokenizers.BertPreTokenizer(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False},
+            post_processor={"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]},
+            decoder={"type": "WordPiece", "prefix": "##", "cleanup": False},
+            added=[added("<unk>"), added("<s>"), added("</s>"), added("the", special=False, single_word=True)],
+            model=dict(max_input_chars_per_word=9),
+        ),
+    ),
+    "odd4": (
+        1000,
+        pre_tokenizers.WhitespaceSplit(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "Sequence", "normalizers": [
+                {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False, "strip_accents": True, "lowercase": False},
+                {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Nmt"},
+            ]},
+            decoder={"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "WordPiece", "prefix": "", "cleanup": True}]},
+            added=[added("<unk>"), added("<s>"), added("the", special=False, single_word=True), added("ﬁne", special=False)],
+            model=dict(continuing_subword_prefix=""),
+        ),
+    ),
+    "odd5": (
+        1000,
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "wordpiece",
+        dict(
+            normalizer={"type": "ByteLevel"},
+            pre_tokenizer=None,
+            decoder={"type": "Sequence", "decoders": [{"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]},
+            added=[added("<unk>"), added("é!", special=False), added("é", special=False, normalized=False)],
+            model=dict(max_input_chars_per_word=100_000),
+        ),
+    ),
     # No family, but every other option.
     "odd1": (
         1000,
@@ -292,8 +342,8 @@ FAMILIES = {
 
 def train(name, root):
     size, pre, special, rest = FAMILIES[name]
-    unigram = special == "unigram"
-    if unigram:
+    unigram, wordpiece = special == "unigram", special == "wordpiece"
+    if unigram or wordpiece:
         special = ["<unk>", "<s>", "</s>"]
     elif special == "sentencepiece":
         special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
@@ -307,6 +357,10 @@ def train(name, root):
         trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=special + more, unk_token="<unk>", show_progress=False)
         tokenizer.model = models.Unigram()
         tokenizer.train_from_iterator(texts, trainer)
+    elif wordpiece:
+        tokenizer.model = models.WordPiece(unk_token="<unk>")
+        tokenizer.normalizer = normalizers.NFD() if rest["normalizer"]["type"] == "BertNormalizer" else None
+        tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False))
     else:
         tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=special, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2, max_token_length=16))
     file = json.loads(tokenizer.to_str())
