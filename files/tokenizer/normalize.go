@@ -122,6 +122,12 @@ func parseNormalizers(raw []byte) (all normalizers, err error) {
 			all = append(all, byteCharacters{})
 		case "BertNormalizer":
 			all = append(all, parseBert(o)...)
+		case "Precompiled":
+			n, err := parsePrecompiled(o)
+			if err != nil {
+				return err
+			}
+			all = append(all, n)
 		case "Replace":
 			n, err := parseReplace(o)
 			if err != nil {

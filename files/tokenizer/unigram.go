@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -37,8 +38,12 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 	u := &unigram{missing: math.Inf(1)}
 	for i, raw := range pieces {
 		var token string
-		var score float64
-		if !twoValues(raw, &token, &score) {
+		var number json.RawMessage
+		score, ok := 0.0, twoValues(raw, &token, &number)
+		if ok {
+			score, ok = parseScore(number)
+		}
+		if !ok {
 			return fmt.Errorf("%w: %s[%d] is %s, want a token and its score", ErrUnsupported, o.path("vocab"), i, shorten(raw))
 		}
 		if _, twice := m.vocab[token]; twice {

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Writes files/tokenizer/testdata/characters.json: what the reference's normalizers make of every
-character, and which ones its BertPreTokenizer splits at. A digest stands for 4096 characters:
+character, which ones its BertPreTokenizer splits at, and which belong to a letter before them (Precompiled replaces
+an e with what belongs to it). A digest stands for 4096 characters:
 the first 4 bytes of the SHA-256 of the lines made of them.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_characters.py
 """
 
+import gzip
 import hashlib
 import json
 import pathlib
 
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
+XLMR = Tokenizer.from_str(gzip.decompress(pathlib.Path("files/tokenizer/testdata/xlmr.json.gz").read_bytes()).decode())
 
 
 def bert(**only):
@@ -32,6 +36,7 @@ KINDS = {
     "StripAccents": normalizers.StripAccents().normalize_str,
     "Nmt": normalizers.Nmt().normalize_str,
     "BertPreTokenizer": split,
+    "Precompiled": lambda c: XLMR.normalizer.normalize_str("e" + c + "e"),
 }
 
 if __name__ == "__main__":
