@@ -53,7 +53,7 @@ func parseCharsmap(raw []byte) (*charsmap, error) {
 		c.units[i] = binary.LittleEndian.Uint32(raw[4*i:])
 	}
 	for i, unit := range c.units {
-		if unit&unitIsValue != 0 {
+		if i > 0 && unit&unitIsValue != 0 {
 			continue
 		}
 		children := uint32(i) ^ unitOffset(unit)
