@@ -10,6 +10,36 @@ import (
 	"testing"
 )
 
+// page is the number of characters that a digest stands for.
+const page = 0x4000
+
+// checkClass compares what a Split by a class of characters makes of all of Unicode.
+func checkClass(t *testing.T, expression string, digests []string) {
+	t.Helper()
+	class, err := compilePattern("here", expression)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i, digest := range digests {
+		var text strings.Builder
+		for r := rune(i * page); r < rune(i+1)*page; r++ {
+			if r < 0xd800 || r >= 0xe000 {
+				text.WriteRune(r)
+			}
+		}
+		hash := sha256.New()
+		if text.Len() > 0 {
+			for _, piece := range pieces(t, []stage{&splitStage{find: class, mode: isolated}}, text.String()) {
+				hash.Write([]byte(piece + "\x00"))
+			}
+		}
+		if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
+			t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", expression, i*page, (i+1)*page-1)
+		}
+	}
+}
+
 // TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with what
 // scripts/reference/tokenizer_characters.py wrote.
 func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
@@ -41,10 +71,13 @@ func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 		"Lowercase":   with(lowercase{}), "StripAccents": with(stripAccents{}), "Nmt": with(nmt{}),
 		"BertPreTokenizer": func(text string) string { return strings.Join(pieces(t, bert.stages, "a"+text+"a"), "|") },
 	}
-	const page = 0x1000
 	for name, digests := range want {
 		answer := kinds[name]
-		if answer == nil || len(digests) != 0x110000/page {
+		if answer == nil {
+			checkClass(t, name, digests)
+			continue
+		}
+		if len(digests) != 0x110000/page {
 			t.Errorf("%s: %d digests", name, len(digests))
 			continue
 		}
@@ -55,7 +88,7 @@ func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 					hash.Write([]byte(answer(string(r)) + "\n"))
 				}
 			}
-			if got := hex.EncodeToString(hash.Sum(nil)[:4]); got != digest {
+			if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
 				t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", name, i*page, (i+1)*page-1)
 			}
 		}
