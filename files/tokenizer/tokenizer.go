@@ -35,6 +35,7 @@ type Tokenizer struct {
 
 	texts    [][]byte // of the ids, if each token has its text whatever is before it
 	atEnd    bool     // the text of ids depends on all that come after them
+	blanks   bool     // pieces of blanks alone vanish at the start of a text
 	bytewise bool     // every byte is a token: any bytes can be encoded
 	encoders sync.Pool
 }

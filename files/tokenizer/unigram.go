@@ -14,6 +14,15 @@ type unigram struct {
 	scores  []float64 // by id
 	index   prefixIndex
 	missing float64 // score of a character that is no token
+	single  bool    // sums are kept as float32
+}
+
+// kept returns a sum as it is kept.
+func (u *unigram) kept(sum float64) float64 {
+	if u.single {
+		return float64(float32(sum))
+	}
+	return sum
 }
 
 // missingPenalty is how much a character that is no token is worse than the worst token.
@@ -88,11 +97,11 @@ func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 		_, size := utf8.DecodeRune(word[at:])
 		here, alone := s.ends[at].score, false
 		u.index.each(word[at:], func(id int32, length int) {
-			s.ends[at+length].offer(here+u.scores[id], at, id)
+			u.offer(&s.ends[at+length], here+u.scores[id], at, id)
 			alone = alone || length == size
 		})
 		if !alone {
-			s.ends[at+size].offer(here+u.missing, at, m.unknown)
+			u.offer(&s.ends[at+size], u.kept(here+u.missing), at, m.unknown)
 		}
 		at += size
 	}
@@ -128,8 +137,8 @@ func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 }
 
 // offer is a way to write a word up to a place.
-func (e *end) offer(score float64, start int, id int32) {
-	if e.start < 0 || score > e.score {
+func (u *unigram) offer(e *end, score float64, start int, id int32) {
+	if score = u.kept(score); e.start < 0 || score > e.score {
 		*e = end{score, int32(start), id}
 	}
 }

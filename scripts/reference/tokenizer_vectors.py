@@ -127,14 +127,18 @@ RULES = {
 }
 
 
+def write_rules(path, rules):
+    hexes = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    path.write_text("".join(f"{hexes(a)}\t{hexes(b)}\n" for a, b in rules.items()))
+
+
 def charsmap(rules):
     """Return the rules of a normalizer, or those of the name, as SentencePiece compiles them."""
     with tempfile.TemporaryDirectory() as folder:
         given = {"normalization_rule_name": rules}
         if not isinstance(rules, str):
             path = pathlib.Path(folder) / "rules.tsv"
-            hexes = lambda text: " ".join(f"{ord(c):X}" for c in text)
-            path.write_text("".join(f"{hexes(a)}\t{hexes(b)}\n" for a, b in rules.items()))
+            write_rules(path, rules)
             given = {"normalization_rule_tsv": str(path)}
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["ab c"]), model_writer=model, model_type="char", vocab_size=7, minloglevel=2, **given)
