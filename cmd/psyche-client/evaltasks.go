@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -69,13 +70,12 @@ func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context
 
 // readerOf makes a model read the texts of tasks with the tokenizer beside it.
 func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
-	text, found := s.File(tokenizerFile)
-	if !found {
-		return nil, fmt.Errorf("the model has no %s, without which text cannot become tokens", tokenizerFile)
-	}
-	coder, err := tokenizer.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
+	coder, err := tokenizer.Find(s.File)
+	switch {
+	case errors.Is(err, tokenizer.ErrNone):
+		return nil, fmt.Errorf("the model's files: %w, without which text cannot become tokens", err)
+	case err != nil:
+		return nil, err
 	}
 	return &eval.Reader{LM: lm, Coder: coder, Begin: beginToken(s), Stop: endTokens(s)}, nil
 }

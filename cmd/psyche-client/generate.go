@@ -99,13 +99,12 @@ func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapsh
 
 // readTokenizer returns the tokenizer of a model of the given name.
 func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, error) {
-	text, found := s.File(tokenizerFile)
-	if !found {
-		return nil, fmt.Errorf("%s has no %s, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", name, tokenizerFile)
-	}
-	coder, err := tokenizer.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", name, tokenizerFile, err)
+	coder, err := tokenizer.Find(s.File)
+	switch {
+	case errors.Is(err, tokenizer.ErrNone):
+		return nil, fmt.Errorf("%s: %w, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return coder, nil
 }

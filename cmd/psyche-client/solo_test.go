@@ -335,5 +335,5 @@ func TestGenerateWithoutTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
-	fail(t, exitFailure, "has no tokenizer.json, without which text cannot become tokens; put the file there", "generate", "--model", model, "--prompt", "a")
+	fail(t, exitFailure, "there is no tokenizer.json and no tokenizer.model, without which text cannot become tokens; put the file there", "generate", "--model", model, "--prompt", "a")
 }

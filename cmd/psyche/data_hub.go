@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/files/data/hubset"
@@ -49,9 +49,6 @@ func (c dataTokenize) localPaths(ctx context.Context, to console) ([]string, err
 	return here, nil
 }
 
-// tokenizerFile is the tokenizer in a folder, or in a repository of the Hub.
-const tokenizerFile = "tokenizer.json"
-
 // loadTokenizer returns the byte-level tokenizer, or that of a file, a folder, or a repository of
 // the Hub.
 func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, error) {
@@ -61,7 +58,7 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && info.IsDir():
-		return tokenizer.Load(filepath.Join(name, tokenizerFile))
+		return tokenizer.LoadDir(name)
 	case err == nil || strings.HasSuffix(name, ".json"):
 		return tokenizer.Load(name)
 	}
@@ -73,12 +70,15 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	if err != nil {
 		return nil, err
 	}
-	got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return path == tokenizerFile }})
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer %s: there is no such file or folder here, and of the Hub: %w", name, err)
+	// What stands beside a tokenizer.json changes nothing.
+	for _, names := range [][]string{{tokenizer.JSONFile}, {tokenizer.PieceFile, tokenizer.ConfigFile, tokenizer.AddedFile}} {
+		got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return slices.Contains(names, path) }})
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer %s: there is no such file or folder here, and of the Hub: %w", name, err)
+		}
+		if len(got.Files) > 0 {
+			return tokenizer.LoadDir(got.Dir)
+		}
 	}
-	if len(got.Files) == 0 {
-		return nil, fmt.Errorf("tokenizer %s: the repository has no %s; name another with the same tokenizer, or write one with save_pretrained of a fast tokenizer", name, tokenizerFile)
-	}
-	return tokenizer.Load(filepath.Join(got.Dir, tokenizerFile))
+	return nil, fmt.Errorf("tokenizer %s: %w in the repository; name another with the same tokenizer", name, tokenizer.ErrNone)
 }

@@ -22,6 +22,9 @@ func TestTokenizeFromTheHub(t *testing.T) {
 	})
 	server.Put("org/model", map[string][]byte{"tokenizer.json": tokenizer, "config.json": []byte("{}")})
 	server.Put("org/bare", map[string][]byte{"config.json": []byte("{}")})
+	pieces := []byte("\n\x09\n\x05<unk>\x18\x02" + "\n\x08\n\x01e\x15\x00\x00\x80\xbf") // one for what is unknown, and e
+	server.Put("org/pieces", map[string][]byte{"tokenizer.model": pieces, "tokenizer_config.json": []byte("{}")})
+	server.Put("org/more", map[string][]byte{"tokenizer.model": pieces, "added_tokens.json": []byte(`{"<im>": 2}`)})
 	dir := t.TempDir()
 	t.Setenv("HF_ENDPOINT", server.URL)
 	t.Setenv("HF_HOME", filepath.Join(dir, "home"))
@@ -38,11 +41,13 @@ func TestTokenizeFromTheHub(t *testing.T) {
 		code int
 	}{
 		{[]string{"--tokenizer", "org/model", "hf://datasets/org/set"}, "4 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
+		{[]string{"--tokenizer", "org/pieces", "hf://datasets/org/set"}, "3 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
+		{[]string{"--tokenizer", "org/more", folder}, `added_tokens.json: the tokenizer is not supported: it has the token "<im>"`, 1},
 		{[]string{"--tokenizer", folder, "--split", "test", "hf://datasets/org/set"}, "6 tokens of 2 bytes", exitOK},
 		{[]string{"hf://datasets/org/set/data/*.jsonl"}, "from 2 texts in 2 text files", exitOK},
 		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of the split "odd", but of ["test" "train"]; name one with --split`, 1},
 		{[]string{"hf://datasets/org"}, "want hf://datasets/OWNER/NAME", 1},
-		{[]string{"--tokenizer", "org/bare", folder}, "the repository has no tokenizer.json", 1},
+		{[]string{"--tokenizer", "org/bare", folder}, "there is no tokenizer.json and no tokenizer.model in the repository", 1},
 		{[]string{"--tokenizer", "org/nowhere", folder}, "there is no such file or folder here, and of the Hub", 1},
 		{[]string{"--tokenizer", "nowhere", folder}, "no such file or folder, nor OWNER/NAME", 1},
 	} {

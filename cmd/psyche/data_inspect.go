@@ -22,7 +22,7 @@ type dataInspect struct {
 	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
 	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes of a token: 2, 4 or 8; 0: as what lies beside the files says (data.json, *.metadata, *.idx), or 2 if --vocab-size or --tokenizer says that ids fit (${default})."`
 	VocabSize int    `default:"0" help:"Fail on a token id that is not less; 0: the tokenizer's in data.json, if there is one (${default})."`
-	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json, a folder that has one, OWNER/NAME of a model on the Hub, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
+	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json or tokenizer.model, a folder that has one, OWNER/NAME of a model on the Hub, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
 	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0: none (${default})."`
 	Position  uint64 `default:"0" placeholder:"N" help:"Sequence to show instead of the first (${default})."`
 	Order     uint64 `default:"0" placeholder:"N" help:"Print only where the sequences of N indices of a run lie, from --position on: columns with tabs between them. Every client takes them in this order (${default})."`

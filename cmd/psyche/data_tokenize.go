@@ -14,7 +14,7 @@ import (
 
 type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
-	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, a folder that has one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
+	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json or tokenizer.model, a folder that has one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
 	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet, arrow; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it), .parquet, .arrow or .feather, else text (${default})."`
 	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids (${default})."`

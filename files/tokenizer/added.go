@@ -76,6 +76,24 @@ func (t *tokenTrie) find(text []byte, from int) (start, end int, token *addedTok
 	return 0, 0, nil
 }
 
+// prefix returns the length of the longest token that a text begins with, or 0.
+func (t *tokenTrie) prefix(text []byte) (length int) {
+	if len(t.nodes) == 0 || len(text) == 0 || !t.starts[text[0]] {
+		return 0
+	}
+	node := int32(0)
+	for i, b := range text {
+		next, found := t.nodes[node].children[b]
+		if !found {
+			break
+		}
+		if node = next; t.nodes[node].token != nil {
+			length = i + 1
+		}
+	}
+	return length
+}
+
 // each calls between with every part of a text that is no added token, and found with
 // every added token, in order.
 func (t *tokenTrie) each(text []byte, between func(start, end int) error, found func(*addedToken)) error {

@@ -22,9 +22,14 @@ type bpe struct {
 
 	bytes     *[256]int32      // ids of the single bytes, if words are bytes
 	byteVocab map[string]int32 // vocab in bytes, for ignoreMerges
-	unigram   *unigram         // what is there instead of merges; nil: nothing
+	instead   wordModel        // what finds the tokens of words instead of merges; nil: merges do
 	ascii     [utf8.RuneSelf]int32
 	splitMark bool // words may be cut before every wordMark that follows another character
+}
+
+// wordModel is a model without merges. It appends the ids of a word's tokens.
+type wordModel interface {
+	encode(m *bpe, s *scratch, ids []int32, word []byte) []int32
 }
 
 // wordMark is what SentencePiece writes for a blank.
@@ -32,7 +37,7 @@ const wordMark = "▁"
 
 // useBytes prepares for words of bytes. It says whether every byte has a token.
 func (m *bpe) useBytes() bool {
-	if m.unigram != nil {
+	if m.instead != nil {
 		return false
 	}
 	var ids [256]int32
@@ -57,7 +62,7 @@ func (m *bpe) useBytes() bool {
 
 // useCharacters prepares for words of characters.
 func (m *bpe) useCharacters() {
-	if m.unigram != nil {
+	if m.instead != nil {
 		return
 	}
 	for c := range m.ascii {
@@ -227,8 +232,8 @@ const fewSymbols = 48
 
 // encode appends the ids of a word.
 func (m *bpe) encode(s *scratch, ids []int32, word []byte) []int32 {
-	if m.unigram != nil {
-		return m.best(s, ids, word)
+	if m.instead != nil {
+		return m.instead.encode(m, s, ids, word)
 	}
 	if id, found := m.lookUp(word); found {
 		return append(ids, id)

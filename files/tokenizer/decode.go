@@ -196,6 +196,8 @@ func parseDecoders(raw []byte) (all []decoder, err error) {
 		case "Metaspace":
 			mark, scheme, _ := o.metaspace()
 			d = metaspaceDecoder{string(mark), scheme != "never"}
+		case "WordPiece":
+			d = wordPieceDecoder{o.text("prefix"), o.flag("cleanup")}
 		case "Replace":
 			r, err := parseReplace(o)
 			if err != nil {

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
-// ErrUnsupported says that a tokenizer.json asks for something that this package does
-// not do, so that its ids would differ.
-var ErrUnsupported = errors.New("tokenizer.json is not supported")
+// ErrUnsupported says that a tokenizer.json, or a tokenizer.model, asks for something that this
+// package does not do, so that its ids would differ.
+var ErrUnsupported = errors.New("the tokenizer is not supported")
 
 // Bounds on a tokenizer.json.
 const (
@@ -30,18 +29,17 @@ const (
 // pointerStart begins what Git LFS leaves where a file was not downloaded.
 const pointerStart = "version https://git-lfs"
 
-// Load reads a tokenizer.json.
+// Load reads a tokenizer.json, or, where the name ends with .model, a tokenizer.model.
 func Load(path string) (*Tokenizer, error) {
-	file, err := os.Open(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
-	defer func() { _ = file.Close() }() // it is only read
-	text, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	parse := Parse
+	if filepath.Ext(path) == ".model" {
+		parse = ParseSentencePiece
 	}
-	t, err := Parse(text)
+	t, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
 	}
@@ -139,10 +137,13 @@ func (t *Tokenizer) parseModel(root *object) error {
 	if root.err != nil {
 		return root.err
 	}
-	if string(o.fields["type"]) == `"Unigram"` {
+	switch string(o.fields["type"]) {
+	case `"Unigram"`:
 		return t.parseUnigram(o)
+	case `"WordPiece"`:
+		return t.parseWordPiece(o)
 	}
-	o.want("type", `"BPE"`, `"Unigram"`)
+	o.want("type", `"BPE"`, `"Unigram"`, `"WordPiece"`)
 	o.want("dropout", "null", "0", "0.0")
 	for _, key := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
 		o.want(key, "null", `""`)

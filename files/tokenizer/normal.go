@@ -22,18 +22,7 @@ var inert = [][2]rune{
 	{0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
 }
 
-func isInert(r rune) bool {
-	_, found := slices.BinarySearchFunc(inert, r, func(x [2]rune, r rune) int {
-		switch {
-		case x[1] < r:
-			return -1
-		case x[0] > r:
-			return 1
-		}
-		return 0
-	})
-	return found
-}
+func isInert(r rune) bool { return within(inert, r) }
 
 // unicodeForm brings text into a normalization form of UAX 15. Package norm decides
 // quickly about text that is in the form already and has the tables; it is not used for

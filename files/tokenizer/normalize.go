@@ -34,7 +34,7 @@ func (all normalizers) normalize(text []byte) ([]byte, error) {
 func (all normalizers) keepsStart() bool {
 	for _, n := range all {
 		switch n := n.(type) {
-		case strip:
+		case strip, stripAccents, cleanText, stripNonspacing, nmt:
 			return false
 		case replace:
 			if len(n.with) == 0 {
@@ -112,6 +112,22 @@ func parseNormalizers(raw []byte) (all normalizers, err error) {
 			all = append(all, prepend(text))
 		case "Strip":
 			all = append(all, strip{left: o.flag("strip_left"), right: o.flag("strip_right")})
+		case "Lowercase":
+			all = append(all, lowercase{})
+		case "StripAccents":
+			all = append(all, stripAccents{})
+		case "Nmt":
+			all = append(all, nmt{})
+		case "ByteLevel":
+			all = append(all, byteCharacters{})
+		case "BertNormalizer":
+			all = append(all, parseBert(o)...)
+		case "Precompiled":
+			n, err := parsePrecompiled(o)
+			if err != nil {
+				return err
+			}
+			all = append(all, n)
 		case "Replace":
 			n, err := parseReplace(o)
 			if err != nil {

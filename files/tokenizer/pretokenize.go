@@ -257,6 +257,7 @@ type preTokenizer struct {
 	stages    []stage
 	byteLevel bool // the last stage is ByteLevel: words are bytes
 	first     bool // a stage looks at where the text begins
+	later     bool // and another one comes before it
 }
 
 // parsePreTokenizer reads pre_tokenizer.
@@ -302,8 +303,11 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		all.stages = append(all.stages, &splitStage{find: words{}, mode: isolated}, &splitStage{find: whiteSpace{}, mode: removed})
 	case "WhitespaceSplit":
 		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed})
+	case "BertPreTokenizer":
+		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
+		all.later = all.later || scheme == "first" && len(all.stages) > 0
 		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})
 		all.first = all.first || scheme == "first"
 	default:
@@ -354,6 +358,10 @@ func (o *object) metaspace() (mark rune, scheme string, pieces bool) {
 func (all *preTokenizer) check(n normalizers) error {
 	if all.first && !n.keepsStart() {
 		return fmt.Errorf("%w: pre_tokenizer has prepend_scheme \"first\" after a normalizer that drops text", ErrUnsupported)
+	}
+	// To the reference all that a normalizer makes of the first character is where the text begins.
+	if all.later && len(n) > 0 {
+		return fmt.Errorf("%w: pre_tokenizer splits text that was normalized before it comes to prepend_scheme \"first\"", ErrUnsupported)
 	}
 	return nil
 }

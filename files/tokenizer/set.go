@@ -35,6 +35,15 @@ type operand struct {
 	expressions []string
 }
 
+// add adds the characters of a class, or all others.
+func (o *operand) add(t *translator, body string, negated bool) {
+	if negated {
+		o.expressions = append(o.expressions, bracketed(body, true))
+		return
+	}
+	t.write(body)
+}
+
 func (o operand) expression() (string, error) {
 	all := o.expressions
 	if o.body != "" {
@@ -98,12 +107,18 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 		now.body = string(t.out[start:])
 		s.operands, now, t.out = append(s.operands, now), operand{}, t.out[:start]
 	}
-	dash, joint := false, false // before this, a bare - or something that has no place beside one
+	// Before this: a - that makes a range, something that has no place beside one, a class.
+	dash, joint, class := false, false, false
 	for first := true; ; first = false {
 		if joint && strings.HasPrefix(t.rest, "-") || dash && (strings.HasPrefix(t.rest, "[") || strings.HasPrefix(t.rest, "&&")) {
 			return s, errors.New("a - beside a set within a set")
 		}
-		dash, joint = strings.HasPrefix(t.rest, "-"), false
+		bare := strings.HasPrefix(t.rest, "-") && (first || strings.HasPrefix(t.rest, "-]"))
+		if class && strings.HasPrefix(t.rest, "-") && !bare {
+			return s, errors.New("a range from a class of characters")
+		}
+		ranged := dash
+		dash, joint, class = strings.HasPrefix(t.rest, "-") && !bare, false, false
 		switch {
 		case t.rest == "":
 			return s, errors.New("a set without end")
@@ -111,8 +126,16 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 			t.rest = t.rest[1:]
 			end()
 			return s, nil
+		case bare:
+			t.rest = t.rest[1:]
+			t.write(`\-`)
 		case strings.HasPrefix(t.rest, "[:"):
-			return s, fmt.Errorf("the set %.10q is not known here", t.rest)
+			body, negated, err := t.namedSet()
+			if err != nil {
+				return s, err
+			}
+			class = true
+			now.add(t, body, negated)
 		case strings.HasPrefix(t.rest, "&&"):
 			t.rest, joint = t.rest[2:], true
 			end()
@@ -132,9 +155,20 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 			}
 			now.expressions = append(now.expressions, expression)
 		case t.rest[0] == '\\':
-			if err := t.escape(true); err != nil {
+			body, negated, found, err := t.class(true)
+			switch {
+			case err != nil:
 				return s, err
+			case !found:
+				if err := t.escape(true); err != nil {
+					return s, err
+				}
+				continue
+			case ranged:
+				return s, errors.New("a range to a class of characters")
 			}
+			class = true
+			now.add(t, body, negated)
 		case t.rest[0] == ']' || t.rest[0] == '^':
 			t.write(`\`)
 			t.take(1)

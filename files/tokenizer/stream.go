@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -32,7 +33,7 @@ func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 		if !t.special[id] {
 			s.ids = append(s.ids, id)
 		}
-		if len(s.ids) >= context && !t.atEnd && !t.isByte(s.ids[len(s.ids)-1]) {
+		if len(s.ids) >= context && !t.atEnd && !t.leans(s.ids[len(s.ids)-1]) {
 			break
 		}
 	}
@@ -98,7 +99,7 @@ func (s *Stream) Flush() ([]byte, error) {
 	}
 	if !s.t.atEnd {
 		from := s.shown
-		for from > 0 && s.t.isByte(s.ids[from]) {
+		for from > 0 && s.t.leans(s.ids[from]) {
 			from--
 		}
 		s.ids = append(s.ids[:0], s.ids[from:]...)
@@ -114,7 +115,12 @@ func (t *Tokenizer) isByte(id int32) bool {
 		return false
 	}
 	_, ok := fallbackByte(t.model.tokens[id])
-	return ok && slices.Contains(t.decoders, decoder(byteFallbackDecoder{}))
+	return ok && (t.blanks || slices.Contains(t.decoders, decoder(byteFallbackDecoder{})))
+}
+
+// leans reports whether a token's text depends on those before it, and not on the nearest alone.
+func (t *Tokenizer) leans(id int32) bool {
+	return t.isByte(id) || t.blanks && t.has(id) && strings.Trim(t.model.tokens[id], wordMark) == ""
 }
 
 // pending reports whether ids end with the start of a character.
@@ -160,6 +166,10 @@ func decidesAtEnd(decoders []decoder) bool {
 			joined = true
 		case byteFallbackDecoder:
 			if joined {
+				return true
+			}
+		case wordPieceDecoder:
+			if joined && d.cleanup {
 				return true
 			}
 		case stripDecoder:

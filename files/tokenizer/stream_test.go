@@ -42,6 +42,8 @@ func streamers(t *testing.T) map[string]*Tokenizer {
 		"Llama":                 `{"type": "Sequence", "decoders": [` + toBlank + `, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}`,
 		"Metaspace":             `{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}`,
 		"ByteLevel and Replace": `{"type": "Sequence", "decoders": [{"type": "ByteLevel"}, {"type": "Replace", "pattern": {"Regex": "a+ ?"}, "content": "X"}]}`,
+		"WordPiece":             `{"type": "WordPiece", "prefix": "a", "cleanup": true}`,
+		"WordPiece at the end":  `{"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "WordPiece", "prefix": "a", "cleanup": true}]}`,
 		"Strip at the end":      `{"type": "Sequence", "decoders": [` + toBlank + `, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 0, "stop": 1}]}`,
 	}
 	all := map[string]*Tokenizer{}

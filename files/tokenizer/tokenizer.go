@@ -18,10 +18,10 @@ var (
 // maxText bounds a text, in bytes: places in it are 32-bit numbers.
 const maxText = 2 << 30
 
-// Tokenizer turns text into token ids and back, as its tokenizer.json says. It is
+// Tokenizer turns text into token ids and back, as its file says. It is
 // immutable and may be used concurrently.
 type Tokenizer struct {
-	file        []byte // the tokenizer.json
+	file        []byte // the tokenizer.json or tokenizer.model
 	model       *bpe
 	normalizers normalizers
 	pre         preTokenizer
@@ -35,6 +35,7 @@ type Tokenizer struct {
 
 	texts    [][]byte // of the ids, if each token has its text whatever is before it
 	atEnd    bool     // the text of ids depends on all that come after them
+	blanks   bool     // it is a tokenizer.model: pieces of blanks alone vanish at the start of a text
 	bytewise bool     // every byte is a token: any bytes can be encoded
 	encoders sync.Pool
 }
@@ -42,7 +43,7 @@ type Tokenizer struct {
 // VocabSize returns a number that every id is less than.
 func (t *Tokenizer) VocabSize() int { return len(t.model.tokens) }
 
-// JSON returns the tokenizer.json. It must not be changed.
+// JSON returns the tokenizer.json, or the tokenizer.model, which is none. It must not be changed.
 func (t *Tokenizer) JSON() []byte { return t.file }
 
 // ID returns the id of a token, named as the file names it.
@@ -62,6 +63,10 @@ func (t *Tokenizer) Added(id int32) (added, special bool) {
 	special, added = t.special[id]
 	return added, special
 }
+
+// FindsControl reports whether control tokens are found in a text that has them. By a
+// tokenizer.model they are not.
+func (t *Tokenizer) FindsControl() bool { return !t.blanks }
 
 func (t *Tokenizer) has(id int32) bool {
 	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""

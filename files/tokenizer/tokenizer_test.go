@@ -113,6 +113,11 @@ func unigramFile(model string) string {
 		"post_processor": null, "decoder": null, "model": {"type": "Unigram", %s}}`, model)
 }
 
+// wordPieceFile returns a tokenizer.json with a model of that type.
+func wordPieceFile(model string) string {
+	return strings.Replace(unigramFile(model), `"Unigram"`, `"WordPiece"`, 1)
+}
+
 func token(id int, content, more string) string {
 	return fmt.Sprintf(`[{"id": %d, "content": %q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": true, "special": true%s}]`, id, content, more)
 }
@@ -127,7 +132,12 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"unknown key", small("extra", `"magic": 1, `), "magic is a key that is not known here"},
 		{"key twice", small("extra", `"padding": null, `), "padding is there twice"},
 		{"truncation", strings.Replace(small(), `"truncation": null`, `"truncation": {"max_length": 5}`, 1), "truncation is"},
-		{"word pieces", strings.Replace(small(), `"BPE"`, `"WordPiece"`, 1), `model.type is "WordPiece"`},
+		{"word level", strings.Replace(small(), `"BPE"`, `"WordLevel"`, 1), `model.type is "WordLevel"`},
+		{"word pieces without unknown", wordPieceFile(`"vocab": {"a": 0}, "continuing_subword_prefix": "##", "max_input_chars_per_word": 9`), "model.unk_token is missing"},
+		{"unknown word pieces", wordPieceFile(`"vocab": {"a": 0}, "unk_token": "?", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9`), `model.unk_token is "?", which is not in the vocabulary`},
+		{"endless word pieces", wordPieceFile(`"vocab": {"a": 0}, "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": -1`), "model.max_input_chars_per_word is -1"},
+		{"word piece of nothing", wordPieceFile(`"vocab": {"": 0}, "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9`), "model.vocab has a token of 0 bytes"},
+		{"word piece option", wordPieceFile(`"vocab": {"a": 0}, "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9, "x": 1`), "model.x is a key"},
 		{"unigram without unknown", unigramFile(`"vocab": [["a", -1]]`), "model.unk_id is missing"},
 		{"unknown beyond", unigramFile(`"unk_id": 1, "vocab": [["a", -1]]`), "model.unk_id is 1, and there are 1 tokens"},
 		{"unigram token twice", unigramFile(`"unk_id": 0, "vocab": [["a", -1], ["a", -2]]`), `model.vocab has "a" twice`},
@@ -153,25 +163,34 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"added id", small("added", token(9, "<s>", "")), `added_tokens[0].id of "<s>" is 9, where readers that number added tokens themselves get 4`},
 		{"added option", small("added", token(4, "<s>", `, "magic": 1`)), "added_tokens[0].magic"},
 		{"added nothing", small("added", token(4, "", "")), "added_tokens[0].content has 0 bytes"},
-		{"normalizer", small("normalizer", `{"type": "Precompiled"}`), `normalizer.type is "Precompiled"`},
-		{"inner normalizer", small("normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), `normalizer.normalizers[1].type is "Nmt"`},
+		{"normalizer", small("normalizer", `{"type": "Magic"}`), `normalizer.type is "Magic"`},
+		{"inner normalizer", small("normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Magic"}]}`), `normalizer.normalizers[1].type is "Magic"`},
+		{"BERT without case", small("normalizer", `{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true}`), "normalizer.lowercase is missing"},
 		{"normalizer option", small("normalizer", `{"type": "NFC", "strict": true}`), "normalizer.strict"},
 		{"nothing to replace", small("normalizer", `{"type": "Replace", "pattern": {"String": ""}, "content": "x"}`), "normalizer.pattern.String has 0 bytes"},
-		{"pre-tokenizer", small("pre", `{"type": "BertPreTokenizer"}`), `pre_tokenizer.type is "BertPreTokenizer"`},
+		{"pre-tokenizer", small("pre", `{"type": "Magic"}`), `pre_tokenizer.type is "Magic"`},
 		{"behaviour", small("pre", strings.Replace(split("a"), "Isolated", "Exploded", 1)), `pre_tokenizer.behavior is "Exploded"`},
 		{"no invert", small("pre", strings.Replace(split("a"), `, "invert": false`, "", 1)), "pre_tokenizer.invert is missing"},
 		{"byte level", small("pre", `{"type": "ByteLevel"}`), "pre_tokenizer.add_prefix_space is missing"},
 		{"metaspace", small("pre", `{"type": "Metaspace", "replacement": "__"}`), `pre_tokenizer.replacement is "__"`},
 		{"metaspace contradicts", small("pre", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false, "prepend_scheme": "always"}`), "contradicts"},
+		{"metaspace after another", small("normalizer", `{"type": "NFC"}`, "pre", `{"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]}`), `pre_tokenizer splits text that was normalized before it comes to prepend_scheme "first"`},
+		{"charsmap", small("normalizer", `{"type": "Precompiled"}`), "normalizer.precompiled_charsmap is missing"},
+		{"charsmap of nothing", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": ""}`), "normalizer.precompiled_charsmap: it has 0 bytes"},
+		{"charsmap of another kind", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": "äöü"}`), "normalizer.precompiled_charsmap is not base64"},
 		{"depth", small("pre", deep), "nested deeper"},
 		{"range to a set", small("pre", split(`[a-[bc]]`)), "a - beside a set within a set"},
 		{"range from a set", small("pre", split(`[[bc]-z]`)), "a - beside a set within a set"},
 		{"deep sets", small("pre", split(strings.Repeat("[a", 12)+strings.Repeat("]", 12))), "sets within sets, more than 8 deep"},
 		{"nothing in common", small("pre", split(`[a&&]`)), "a set without characters"},
-		{"named set", small("pre", split(`[[:alpha:]]`)), `the set "[:alpha:]]" is not known here`},
+		{"named set", small("pre", split(`[[:graph:]]`)), `the set "[:graph:]]" is not known here, only those named alnum, alpha`},
 		{"open set", small("pre", split(`[a[b]`)), "a set without end"},
-		{"line start", small("pre", split(`^a`)), "a bare '^'"},
-		{"word", small("pre", split(`\w+`)), `pre_tokenizer.pattern.Regex: pattern at byte 0: the escape "\\w"`},
+		{"line start", small("pre", split(`^`)), "can match without any character"},
+		{"edge of a word", small("pre", split(`\b|a`)), "can match without any character"},
+		{"edges of a word", small("pre", split(`a\b+`)), "nothing to repeat"},
+		{"range of words", small("pre", split(`[\w-z]`)), "a range from a class of characters"},
+		{"range to words", small("pre", split(`[a-\w]`)), "a range to a class of characters"},
+		{"grapheme", small("pre", split(`\X`)), `pre_tokenizer.pattern.Regex: pattern at byte 0: the escape "\\X"`},
 		{"back reference", small("pre", split(`(a)\1`)), `the escape "\\1"`},
 		{"options", small("pre", split(`(?m)a`)), `the group "(?m)"`},
 		{"property", small("pre", split(`\p{Emoji}`)), `the property "Emoji"`},
@@ -190,7 +209,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"template", small("post", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0].SpecialToken.id is "x"`},
 		{"template without text", small("post", `{"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`), "post_processor.single has the text 0 times"},
 		{"template id", small("post", `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"x": {"id": "x", "ids": [77], "tokens": ["x"]}}}`), "post_processor.special_tokens.x.ids"},
-		{"decoder", small("decoder", `{"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "WordPiece"}]}`), `decoder.decoders[1].type is "WordPiece"`},
+		{"decoder", small("decoder", `{"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Magic"}]}`), `decoder.decoders[1].type is "Magic"`},
 		{"strip", small("decoder", `{"type": "Strip", "content": " ", "start": -1, "stop": 0}`), "decoder.start is -1"},
 	}
 	if _, err := Parse([]byte(small())); err != nil {
@@ -342,6 +361,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small("pre", `{"type": "Split", "pattern": {"Regex": "\\p{L}{1,3}|\\s+(?!\\S)"}, "behavior": "MergedWithNext", "invert": true}`)), "ab  ab")
 	f.Add([]byte(small("decoder", `{"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Strip", "content": "a", "start": 1, "stop": 1}]}`)), "abab")
 	f.Add([]byte(unigramFile(`"unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0], ["a", -1.5], ["ab", -3], ["b", -2], ["<0x63>", -9]]`)), "abcab é")
+	f.Add([]byte(strings.Replace(wordPieceFile(`"unk_token": "?", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9, "vocab": {"?": 0, "a": 1, "##b": 2, "##": 3}`),
+		`"normalizer": null`, `"normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true}`, 1)), "Ab ább 中")
+	f.Add([]byte(small("pre", `{"type": "BertPreTokenizer"}`, "decoder", `{"type": "WordPiece", "prefix": "a", "cleanup": true}`, "normalizer", `{"type": "Sequence", "normalizers": [{"type": "StripAccents"}, {"type": "Nmt"}, {"type": "ByteLevel"}]}`)), "ab, é")
 	f.Add([]byte(small("pre", `{"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Whitespace"}, {"type": "Split", "pattern": {"Regex": "[^a[b\\d]&&[^c]]+"}, "behavior": "Isolated", "invert": false}]}`,
 		"post", `{"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["b", 1], "trim_offsets": true, "add_prefix_space": true}`)), "ab, c. 1b")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {

@@ -84,6 +84,15 @@ func (t *translator) next() error {
 			t.open(1)
 			return nil
 		}
+		if strings.HasPrefix(t.rest, "(?i)") && t.out == nil { // for the whole expression
+			t.take(len("(?i)"))
+			return nil
+		}
+		if strings.HasPrefix(t.rest, "(?m:") { // a dot matches line ends too
+			t.open(len("(?m:"))
+			t.out = append(t.out[:len(t.out)-2], "s:"...)
+			return nil
+		}
 		for _, group := range groups {
 			if strings.HasPrefix(t.rest, group) {
 				t.open(len(group))
@@ -105,8 +114,7 @@ func (t *translator) next() error {
 		t.add(len(t.out), true)
 		return t.set()
 	case '\\':
-		edge := strings.HasPrefix(t.rest, `\A`) || strings.HasPrefix(t.rest, `\z`)
-		t.add(len(t.out), !edge)
+		t.add(len(t.out), len(t.rest) < 2 || strings.IndexByte(edges, t.rest[1]) < 0)
 		return t.escape(false)
 	case '*', '+', '?', '{':
 		return t.quantifier()
@@ -114,7 +122,11 @@ func (t *translator) next() error {
 		t.item = false
 		t.rest = t.rest[1:]
 		t.write(`(?=\n|\z)`) // the end of a line, always
-	case '^', ']', '}':
+	case '^':
+		t.item = false
+		t.rest = t.rest[1:]
+		t.write(`(?:\A|(?<=\n)(?!\z))`) // the start of a line, always
+	case ']', '}':
 		return fmt.Errorf("a bare %q is not known here", c)
 	default:
 		t.add(len(t.out), true)
@@ -168,24 +180,39 @@ func (t *translator) quantifier() error {
 	return nil
 }
 
+// edges are escapes that match no characters.
+const edges = "AzZbB"
+
+// edge reads one of them.
+func (t *translator) edge(c byte) {
+	switch c {
+	case 'b', 'B':
+		t.write(boundary(c == 'B'))
+	case 'Z':
+		t.write(`(?=\n?\z)`)
+	default:
+		t.write(t.rest[:2])
+	}
+	t.rest = t.rest[2:]
+}
+
 // escape reads what begins with a backslash.
 func (t *translator) escape(inSet bool) error {
 	if len(t.rest) < 2 {
 		return errors.New("a backslash at the end")
 	}
+	if body, negated, found, err := t.class(inSet); found || err != nil {
+		if err == nil {
+			t.write(bracketed(body, negated))
+		}
+		return err
+	}
 	switch c := t.rest[1]; {
-	case c == 'p' || c == 'P':
-		return t.property(inSet)
-	case c == 'd':
-		t.rest = t.rest[2:]
-		t.writeProperty("Nd", false, inSet)
-	case c == 's' || c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'v':
+	case c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'v':
 		t.take(2)
-	case c == 'S' && !inSet:
-		t.take(2)
-	case (c == 'A' || c == 'z') && !inSet:
+	case strings.IndexByte(edges, c) >= 0 && !inSet:
 		t.item = false
-		t.take(2)
+		t.edge(c)
 	case c == 'u' || c == 'x':
 		end := 6
 		if c == 'x' {
@@ -208,45 +235,4 @@ func (t *translator) escape(inSet bool) error {
 		return fmt.Errorf("the escape %.2q is not known here", t.rest)
 	}
 	return nil
-}
-
-// property reads \p{...} or \P{...}.
-func (t *translator) property(inSet bool) error {
-	end := strings.IndexByte(t.rest, '}')
-	if len(t.rest) < 3 || t.rest[2] != '{' || end < 0 {
-		return errors.New("a property without braces")
-	}
-	name, negated := t.rest[3:end], t.rest[1] == 'P'
-	if !knownProperty(name) {
-		return fmt.Errorf("the property %.20q is not known here", name)
-	}
-	if inSet && negated {
-		return fmt.Errorf(`\P{%s} in a set`, name)
-	}
-	t.rest = t.rest[end+1:]
-	t.writeProperty(name, negated, inSet)
-	return nil
-}
-
-// writeProperty writes the characters of a property as of Unicode 16.0.
-func (t *translator) writeProperty(name string, negated, inSet bool) {
-	switch {
-	case negated:
-		t.write("[^")
-	case !inSet:
-		t.write("[")
-	}
-	if name == "Mn" {
-		for _, r := range ranges("Mn") {
-			t.write(fmt.Sprintf(`\x{%x}-\x{%x}`, r[0], r[1]))
-		}
-	} else {
-		t.write(`\p{` + name + `}`)
-	}
-	for _, r := range added16(name) {
-		t.write(fmt.Sprintf(`\x{%x}-\x{%x}`, r[0], r[1]))
-	}
-	if !inSet {
-		t.write("]")
-	}
 }

@@ -1,11 +1,10 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -13,9 +12,17 @@ import (
 // the one of the highest sum is taken (Kudo, arXiv 1804.10959).
 type unigram struct {
 	scores  []float64 // by id
-	sorted  []int32   // ids in the order of their tokens
-	firsts  [257]int  // of sorted: where tokens begin that begin with a byte
-	missing float64   // score of a character that is no token
+	index   prefixIndex
+	missing float64 // score of a character that is no token
+	single  bool    // sums are kept as float32
+}
+
+// kept returns a sum as it is kept.
+func (u *unigram) kept(sum float64) float64 {
+	if u.single {
+		return float64(float32(sum))
+	}
+	return sum
 }
 
 // missingPenalty is how much a character that is no token is worse than the worst token.
@@ -40,8 +47,12 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 	u := &unigram{missing: math.Inf(1)}
 	for i, raw := range pieces {
 		var token string
-		var score float64
-		if !twoValues(raw, &token, &score) {
+		var number json.RawMessage
+		score, ok := 0.0, twoValues(raw, &token, &number)
+		if ok {
+			score, ok = parseScore(number)
+		}
+		if !ok {
 			return fmt.Errorf("%w: %s[%d] is %s, want a token and its score", ErrUnsupported, o.path("vocab"), i, shorten(raw))
 		}
 		if _, twice := m.vocab[token]; twice {
@@ -53,15 +64,11 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 		m.vocab[token] = int32(i)
 		m.tokens = append(m.tokens, token)
 		u.scores = append(u.scores, score)
-		u.sorted = append(u.sorted, int32(i))
 		u.missing = min(u.missing, score)
 	}
 	u.missing -= missingPenalty
-	slices.SortFunc(u.sorted, func(a, b int32) int { return strings.Compare(m.tokens[a], m.tokens[b]) })
-	for b := range u.firsts {
-		u.firsts[b] = sort.Search(len(u.sorted), func(i int) bool { return int(m.tokens[u.sorted[i]][0]) >= b })
-	}
-	m.size, m.unknown, m.unigram = len(pieces), int32(unknown), u
+	u.index = newPrefixIndex(m.vocab)
+	m.size, m.unknown, m.instead = len(pieces), int32(unknown), u
 	if fallback {
 		m.useFallback()
 	}
@@ -76,13 +83,12 @@ type end struct {
 	id    int32
 }
 
-// best appends the ids of the tokens of a word whose scores have the highest sum. Of equal sums
+// encode appends the ids of the tokens of a word whose scores have the highest sum. Of equal sums
 // the first found counts, that of the longest last token.
-func (m *bpe) best(s *scratch, ids []int32, word []byte) []int32 {
+func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 	if len(word) == 0 {
 		return ids
 	}
-	u := m.unigram
 	s.ends = slices.Grow(s.ends[:0], len(word)+1)[:len(word)+1]
 	for i := range s.ends {
 		s.ends[i] = end{start: -1}
@@ -90,12 +96,12 @@ func (m *bpe) best(s *scratch, ids []int32, word []byte) []int32 {
 	for at := 0; at < len(word); {
 		_, size := utf8.DecodeRune(word[at:])
 		here, alone := s.ends[at].score, false
-		u.prefixes(m.tokens, word[at:], func(id int32, length int) {
-			s.ends[at+length].offer(here+u.scores[id], at, id)
+		u.index.each(word[at:], func(id int32, length int) {
+			u.offer(&s.ends[at+length], here+u.scores[id], at, id)
 			alone = alone || length == size
 		})
 		if !alone {
-			s.ends[at+size].offer(here+u.missing, at, m.unknown)
+			u.offer(&s.ends[at+size], u.kept(here+u.missing), at, m.unknown)
 		}
 		at += size
 	}
@@ -131,26 +137,8 @@ func (m *bpe) best(s *scratch, ids []int32, word []byte) []int32 {
 }
 
 // offer is a way to write a word up to a place.
-func (e *end) offer(score float64, start int, id int32) {
-	if e.start < 0 || score > e.score {
+func (u *unigram) offer(e *end, score float64, start int, id int32) {
+	if score = u.kept(score); e.start < 0 || score > e.score {
 		*e = end{score, int32(start), id}
-	}
-}
-
-// prefixes calls yield with every token that a text begins with, and its length, the shortest first.
-func (u *unigram) prefixes(tokens []string, text []byte, yield func(id int32, length int)) {
-	low, high := u.firsts[text[0]], u.firsts[int(text[0])+1]
-	for length := 1; low < high; length++ {
-		if id := u.sorted[low]; len(tokens[id]) == length {
-			yield(id, length)
-			low++
-		}
-		if length == len(text) {
-			return
-		}
-		// Those between have this beginning, and are longer.
-		b := text[length]
-		low += sort.Search(high-low, func(i int) bool { return tokens[u.sorted[low+i]][length] >= b })
-		high = low + sort.Search(high-low, func(i int) bool { return tokens[u.sorted[low+i]][length] > b })
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 // families are the tokenizers in testdata; scripts/reference/tokenizer_vectors.py makes them.
 var families = []string{
-	"gpt2", "roberta", "llama2", "mistral", "gemma", "llama3", "qwen2", "deepseek2", "deepseek3", "o200k", "falcon", "bloom", "kimi", "unigram", "words", "odd1", "odd2", "odd3",
+	"gpt2", "roberta", "llama2", "mistral", "gemma", "llama3", "qwen2", "deepseek2", "deepseek3", "o200k", "falcon", "bloom", "kimi", "unigram", "words",
+	"t5", "xlmr", "bert", "bertcased", "odd1", "odd2", "odd3", "odd4", "odd5",
 }
 
 func unpack(t testing.TB, name string) []byte {

@@ -1,12 +1,13 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Write test vectors for package tokenizer with the reference implementation, the
-Python package tokenizers (0.23.3).
+Python package tokenizers (0.23.3); package sentencepiece (0.2.3, with protobuf) compiles the rules of
+normalizers.
 
 Small tokenizers in the configurations of well-known families are trained on the text of
 this repository and on the sentences below, unless they are there already. Then every
 one encodes and decodes a corpus of awkward strings.
 
-Usage: tokenizer_vectors.py files/tokenizer/testdata           write what is missing, and the vectors
+Usage: tokenizer_vectors.py files/tokenizer/testdata [FAMILY...]    write what is missing, and the vectors
        tokenizer_vectors.py --show FAMILY STRING-NUMBER  print what the vectors say of a string
 
 corpus.jsonl.gz has a JSON string in every line. FAMILY.json.gz is a tokenizer.json.
@@ -15,14 +16,19 @@ and without special tokens, and of what three ways of decoding give; the ids and
 are little-endian uint32.
 """
 
+import base64
 import gzip
 import hashlib
+import io
 import json
 import pathlib
 import random
 import struct
 import sys
+import tempfile
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 SENTENCES = """
@@ -112,6 +118,40 @@ def template(before=(), after=()):
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
         "special_tokens": {x: {"id": x, "ids": [x], "tokens": [x]} for x in (*before, *after)},
     }
+
+
+# Rules of a normalizer: single characters, some before marks, pairs, and what becomes nothing.
+RULES = {
+    "e": "E", "é": "e", "ab": "X", "a": "<", "\r": " ", "\n": "\n\n", "ﬁ": "fi", "x\u0301": "☃", "\u0301": "'", "\u0308": "", "\u200d": "", "\u0600": "+",
+    "가": "ga", "각": "", "👍": "👎", "👍🏽": "ok", "中": " 中 ", "の": "no", "12": "3", "1": "one", "\u3099": "", "か\u3099": "が", "▁": "_", "q": "", "\x1b": "",
+}
+
+
+def write_rules(path, rules):
+    hexes = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    path.write_text("".join(f"{hexes(a)}\t{hexes(b)}\n" for a, b in rules.items()))
+
+
+def charsmap(rules):
+    """Return the rules of a normalizer, or those of the name, as SentencePiece compiles them."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"normalization_rule_name": rules}
+        if not isinstance(rules, str):
+            path = pathlib.Path(folder) / "rules.tsv"
+            write_rules(path, rules)
+            given = {"normalization_rule_tsv": str(path)}
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["ab c"]), model_writer=model, model_type="char", vocab_size=7, minloglevel=2, **given)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+
+
+def compile_rules(normalizer):
+    if normalizer and normalizer["type"] == "Precompiled":
+        return {**normalizer, "precompiled_charsmap": charsmap(normalizer["precompiled_charsmap"])}
+    if normalizer and normalizer["type"] == "Sequence":
+        return {**normalizer, "normalizers": [compile_rules(n) for n in normalizer["normalizers"]]}
+    return normalizer
 
 
 # How a family is trained (vocabulary size, pre-tokenizer, special tokens in the
@@ -246,6 +286,82 @@ FAMILIES = {
             added=[added("<unk>"), added("<s>"), added("</s>")],
         ),
     ),
+    # SentencePiece's normalizer: the rules of T5 and XLM-R, and a few of our own.
+    "t5": (
+        1500,
+        pre_tokenizers.Metaspace(),
+        "unigram",
+        dict(
+            normalizer={"type": "Precompiled", "precompiled_charsmap": "nmt_nfkc"},
+            pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False},
+            post_processor=template([], ["</s>"]),
+            decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+            added=[added("<unk>"), added("<s>"), added("</s>")],
+        ),
+    ),
+    "xlmr": (
+        1500,
+        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]),
+        "unigram",
+        dict(
+            normalizer={"type": "Sequence", "normalizers": [
+                {"type": "Precompiled", "precompiled_charsmap": RULES}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+            ]},
+            post_processor=template(["<s>"], ["</s>"]),
+            decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+            added=[added("<unk>"), added("<s>"), added("</s>"), added("ﬁne", special=False)],
+        ),
+    ),
+    # WordPiece: BERT without case and with it, and what neither has.
+    "bert": (
+        1500,
+        pre_tokenizers.BertPreTokenizer(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+            post_processor=template(["<s>"], ["</s>"]),
+            decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+            added=[added("<unk>"), added("<s>"), added("</s>"), added("<mask>", lstrip=True)],
+        ),
+    ),
+    "bertcased": (
+        1500,
+        pre_tokenizers.BertPreTokenizer(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False},
+            post_processor={"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]},
+            decoder={"type": "WordPiece", "prefix": "##", "cleanup": False},
+            added=[added("<unk>"), added("<s>"), added("</s>"), added("the", special=False, single_word=True)],
+            model=dict(max_input_chars_per_word=9),
+        ),
+    ),
+    "odd4": (
+        1000,
+        pre_tokenizers.WhitespaceSplit(),
+        "wordpiece",
+        dict(
+            normalizer={"type": "Sequence", "normalizers": [
+                {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False, "strip_accents": True, "lowercase": False},
+                {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Nmt"},
+            ]},
+            decoder={"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "WordPiece", "prefix": "", "cleanup": True}]},
+            added=[added("<unk>"), added("<s>"), added("the", special=False, single_word=True), added("ﬁne", special=False)],
+            model=dict(continuing_subword_prefix=""),
+        ),
+    ),
+    "odd5": (
+        1000,
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "wordpiece",
+        dict(
+            normalizer={"type": "ByteLevel"},
+            pre_tokenizer=None,
+            decoder={"type": "Sequence", "decoders": [{"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]},
+            added=[added("<unk>"), added("é!", special=False), added("é", special=False, normalized=False)],
+            model=dict(max_input_chars_per_word=100_000),
+        ),
+    ),
     # No family, but every other option.
     "odd1": (
         1000,
@@ -292,8 +408,8 @@ FAMILIES = {
 
 def train(name, root):
     size, pre, special, rest = FAMILIES[name]
-    unigram = special == "unigram"
-    if unigram:
+    unigram, wordpiece = special == "unigram", special == "wordpiece"
+    if unigram or wordpiece:
         special = ["<unk>", "<s>", "</s>"]
     elif special == "sentencepiece":
         special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
@@ -307,6 +423,10 @@ def train(name, root):
         trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=special + more, unk_token="<unk>", show_progress=False)
         tokenizer.model = models.Unigram()
         tokenizer.train_from_iterator(texts, trainer)
+    elif wordpiece:
+        tokenizer.model = models.WordPiece(unk_token="<unk>")
+        tokenizer.normalizer = normalizers.NFD() if rest["normalizer"]["type"] == "BertNormalizer" else None
+        tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False))
     else:
         tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=special, initial_alphabet=sorted(alphabet), show_progress=False, min_frequency=2, max_token_length=16))
     file = json.loads(tokenizer.to_str())
@@ -325,6 +445,7 @@ def train(name, root):
     if "decoder" not in rest:
         file["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     fill_ids(file["post_processor"], ids)
+    file["normalizer"] = compile_rules(file["normalizer"])
     file["model"].update(rest.get("model", {}))
     if rest.get("string_merges"):
         file["model"]["merges"] = [" ".join(pair) for pair in file["model"]["merges"]]
@@ -436,7 +557,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     texts = corpus()
     (folder / "corpus.jsonl.gz").write_bytes(pack("".join(json.dumps(t, ensure_ascii=False) + "\n" for t in texts).encode()))
-    for name in FAMILIES:
+    for name in sys.argv[2:] or FAMILIES:
         path = folder / f"{name}.json.gz"
         if not path.exists():
             path.write_bytes(pack(train(name, root).encode()))

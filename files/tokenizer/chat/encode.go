@@ -11,6 +11,9 @@ import (
 // ErrControl says that a message would be read as a part of the frame around messages.
 var ErrControl = errors.New("control tokens in a message")
 
+// errNoControl is of a tokenizer for which what a template writes around messages is text.
+var errNoControl = errors.New("a " + tokenizer.PieceFile + " finds no control tokens in text, so a chat template needs a " + tokenizer.JSONFile)
+
 // Encode returns the ids of a conversation, and none that a message smuggled in: its control tokens
 // are, in number and order, those of the same conversation with a plain word in place of each message
 // that is not empty; and the strings of tools, and of calls of them, have none. Control tokens are what the tokenizer calls special, the added tokens that the
@@ -72,6 +75,9 @@ func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bo
 }
 
 func (t *Template) ids(coder *tokenizer.Tokenizer, in Input) ([]int32, error) {
+	if !coder.FindsControl() {
+		return nil, errNoControl
+	}
 	text, err := t.Render(in)
 	if err != nil {
 		return nil, err

@@ -83,3 +83,18 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 		}
 	}
 }
+
+// TestEncodeByPieces wants an error of a tokenizer that finds no control tokens in text.
+func TestEncodeByPieces(t *testing.T) {
+	coder, err := tokenizer.ParseSentencePiece([]byte("\n\x09\n\x05<unk>\x18\x02" + "\n\x08\n\x01e\x15\x00\x00\x80\xbf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := Parse("{% for m in messages %}<|user|>{{ m.content }}{% endfor %}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := template.Encode(coder, Input{Messages: []Message{{Role: "user", Content: "e"}}}, nil); !errors.Is(err, errNoControl) {
+		t.Errorf("got %v", err)
+	}
+}

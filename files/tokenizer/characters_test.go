@@ -1,0 +1,115 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// page is the number of characters that a digest stands for.
+const page = 0x4000
+
+// checkClass compares what a Split by a class of characters makes of all of Unicode.
+func checkClass(t *testing.T, expression string, digests []string) {
+	t.Helper()
+	class, err := compilePattern("here", expression)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i, digest := range digests {
+		var text strings.Builder
+		for r := rune(i * page); r < rune(i+1)*page; r++ {
+			if r < 0xd800 || r >= 0xe000 {
+				text.WriteRune(r)
+			}
+		}
+		hash := sha256.New()
+		if text.Len() > 0 {
+			for _, piece := range pieces(t, []stage{&splitStage{find: class, mode: isolated}}, text.String()) {
+				hash.Write([]byte(piece + "\x00"))
+			}
+		}
+		if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
+			t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", expression, i*page, (i+1)*page-1)
+		}
+	}
+}
+
+// TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with what
+// scripts/reference/tokenizer_characters.py wrote.
+func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "characters.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string][]string
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	with := func(n normalizer) func(string) string {
+		return func(text string) string {
+			out, err := n.normalize([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(out)
+		}
+	}
+	bert, err := parsePreTokenizer([]byte(`{"type": "BertPreTokenizer"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := family(t, "xlmr").normalizers
+	kinds := map[string]func(string) string{
+		"clean_text": with(cleanText{}), "handle_chinese_chars": with(spaceIdeographs{}), "strip_accents": with(stripNonspacing{}),
+		"Precompiled": func(text string) string { return with(rules)("e" + text + "e") },
+		"Lowercase":   with(lowercase{}), "StripAccents": with(stripAccents{}), "Nmt": with(nmt{}),
+		"BertPreTokenizer": func(text string) string { return strings.Join(pieces(t, bert.stages, "a"+text+"a"), "|") },
+	}
+	for name, digests := range want {
+		answer := kinds[name]
+		if answer == nil {
+			checkClass(t, name, digests)
+			continue
+		}
+		if len(digests) != 0x110000/page {
+			t.Errorf("%s: %d digests", name, len(digests))
+			continue
+		}
+		for i, digest := range digests {
+			hash := sha256.New()
+			for r := rune(i * page); r < rune(i+1)*page; r++ {
+				if r < 0xd800 || r >= 0xe000 {
+					hash.Write([]byte(answer(string(r)) + "\n"))
+				}
+			}
+			if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
+				t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", name, i*page, (i+1)*page-1)
+			}
+		}
+	}
+}
+
+// pieces returns what stages make of a text.
+func pieces(t *testing.T, stages []stage, text string) []string {
+	var all []string
+	collect := stageFunc(func(p piece) { all = append(all, string(p.text)) })
+	e := &encoder{t: &Tokenizer{pre: preTokenizer{stages: append(append([]stage{}, stages...), collect)}}}
+	if err := e.next(0, piece{text: []byte(text), first: true}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// stageFunc is a last stage.
+type stageFunc func(piece)
+
+func (f stageFunc) split(_ *encoder, _ int, p piece) error {
+	f(p)
+	return nil
+}

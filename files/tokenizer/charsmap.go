@@ -1,0 +1,110 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// charsmap is how SentencePiece keeps the rules of a normalizer (precompiled_charsmap): a trie of
+// what is replaced, and the texts that replace it, each up to a zero byte. The trie is a
+// double array as the library Darts-clone makes it: the unit of a node's child for a byte is at
+// the node's own place, exclusive-or its offset, exclusive-or the byte, and has the byte as
+// its label; a node that ends a key has its value where a child for the byte 0 would be.
+type charsmap struct {
+	units []uint32
+	texts []byte
+}
+
+// maxCharsmap bounds a charsmap, in bytes.
+const maxCharsmap = 16 << 20
+
+// Parts of a unit.
+const (
+	unitIsValue = 1 << 31 // the other bits are a value
+	unitHasLeaf = 1 << 8
+	unitLabel   = unitIsValue | 0xff
+)
+
+// unitOffset returns the distance between a node and its children.
+func unitOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
+
+// parseCharsmap reads a charsmap, whose trie begins behind its size in bytes, 32 bits,
+// little-endian. Of what it returns all searches stay within bounds.
+func parseCharsmap(raw []byte) (*charsmap, error) {
+	if len(raw) > maxCharsmap {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(raw), maxCharsmap)
+	}
+	if len(raw) < 4 {
+		return nil, fmt.Errorf("it has %d bytes, fewer than the size of a trie", len(raw))
+	}
+	size := binary.LittleEndian.Uint32(raw)
+	raw = raw[4:]
+	if size == 0 || size%4 != 0 || uint64(size) > uint64(len(raw)) {
+		return nil, fmt.Errorf("its trie has %d bytes, of the %d that there are", size, len(raw))
+	}
+	c := &charsmap{units: make([]uint32, size/4), texts: raw[size:]}
+	if !utf8.Valid(c.texts) {
+		return nil, errors.New("its texts are not UTF-8")
+	}
+	for i := range c.units {
+		c.units[i] = binary.LittleEndian.Uint32(raw[4*i:])
+	}
+	for i, unit := range c.units {
+		if i > 0 && unit&unitIsValue != 0 {
+			continue
+		}
+		children := uint32(i) ^ unitOffset(unit)
+		if int64(children|0xff) >= int64(len(c.units)) {
+			return nil, fmt.Errorf("unit %d of its trie points out of it", i)
+		}
+		if unit&unitHasLeaf == 0 {
+			continue
+		}
+		value := int(c.units[children] &^ unitIsValue)
+		if value > len(c.texts) || value < len(c.texts) && !utf8.RuneStart(c.texts[value]) {
+			return nil, fmt.Errorf("unit %d of its trie is for a text at byte %d, where none of its %d bytes begins one", i, value, len(c.texts))
+		}
+	}
+	return c, nil
+}
+
+// find calls yield with where the texts begin that replace the beginnings of a text, and with
+// the lengths of these, the shortest first, until it wants no more.
+func (c *charsmap) find(text []byte, yield func(at uint32, length int) bool) {
+	node := unitOffset(c.units[0])
+	for i, b := range text {
+		if b == 0 {
+			return
+		}
+		node ^= uint32(b)
+		unit := c.units[node]
+		if unit&unitLabel != uint32(b) {
+			return
+		}
+		node ^= unitOffset(unit)
+		if unit&unitHasLeaf != 0 && !yield(c.units[node]&^unitIsValue, i+1) {
+			return
+		}
+	}
+}
+
+// text returns the text that begins at a place.
+func (c *charsmap) text(at uint32) []byte {
+	text := c.texts[at:]
+	if end := bytes.IndexByte(text, 0); end >= 0 {
+		text = text[:end]
+	}
+	return text
+}
+
+// first returns what replaces the shortest beginning of a text that is replaced.
+func (c *charsmap) first(text []byte) (with []byte, found bool) {
+	c.find(text, func(at uint32, _ int) bool {
+		with, found = c.text(at), true
+		return false
+	})
+	return with, found
+}

@@ -1,0 +1,87 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+)
+
+// charsmapOf returns the bytes of a charsmap.
+func charsmapOf(units []uint32, texts string) []byte {
+	raw := binary.LittleEndian.AppendUint32(nil, uint32(4*len(units)))
+	for _, unit := range units {
+		raw = binary.LittleEndian.AppendUint32(raw, unit)
+	}
+	return append(raw, texts...)
+}
+
+// letterUnits are those of a trie that has the key a only, for the text at a place.
+func letterUnits(at uint32) []uint32 {
+	units := make([]uint32, 512)
+	units[0] = 1 << 10                                 // the children of the root are at 1 and what it is exclusive-or a byte
+	units[1^'a'] = 'a' | unitHasLeaf | (1^'a'^256)<<10 // and that of a is at 256
+	units[256] = unitIsValue | at
+	return units
+}
+
+func TestCharsmapsThatDoNotHold(t *testing.T) {
+	outside := letterUnits(0)
+	outside[7] = 512 << 10
+	far := letterUnits(0)
+	far[7] = 1<<9 | (1<<20)<<10
+	for _, test := range []struct {
+		raw  []byte
+		want string
+	}{
+		{[]byte{1, 2}, "2 bytes, fewer than the size"},
+		{charsmapOf(nil, ""), "its trie has 0 bytes"},
+		{[]byte("\x05\x00\x00\x00abcdefgh"), "its trie has 5 bytes"},
+		{[]byte("\xfc\xff\xff\xffabcd"), "its trie has 4294967292 bytes, of the 4 that there are"},
+		{charsmapOf(letterUnits(0), "\xff"), "not UTF-8"},
+		{charsmapOf(letterUnits(5), "A\x00"), "is for a text at byte 5"},
+		{charsmapOf(letterUnits(1), "é\x00"), "is for a text at byte 1"},
+		{charsmapOf(outside, "A"), "unit 7 of its trie points out of it"},
+		{charsmapOf(far, "A"), "unit 7 of its trie points out of it"},
+		{charsmapOf(letterUnits(0)[:255], "A"), "points out of it"},
+		{make([]byte, maxCharsmap+1), "at most"},
+	} {
+		if _, err := parseCharsmap(test.raw); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("got %v, want %s", err, test.want)
+		}
+	}
+	found, err := parseCharsmap(charsmapOf(letterUnits(2), "A\x00bc\x00"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := (precompiled{found}).normalize([]byte("bab\u0301a\u0301c")); err != nil || string(text) != "bbcb\u0301bcc" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	found, err = parseCharsmap(charsmapOf(letterUnits(0), strings.Repeat("A", 1<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := (precompiled{found}).normalize([]byte("ba")); err == nil {
+		t.Errorf("%d bytes were made of 2", len(text))
+	}
+}
+
+// FuzzCharsmap wants errors of what is no charsmap, and searches that end within it.
+func FuzzCharsmap(f *testing.F) {
+	f.Add(charsmapOf(letterUnits(2), "A\x00bc\x00"), "aa\u0301b")
+	f.Add(charsmapOf(letterUnits(0), ""), "a")
+	f.Add(charsmapOf(make([]uint32, 256), ""), "\x01")
+	f.Fuzz(func(t *testing.T, raw []byte, text string) {
+		found, err := parseCharsmap(raw)
+		if err != nil {
+			return
+		}
+		found.find([]byte(text), func(at uint32, length int) bool {
+			if length < 1 || length > len(text) {
+				t.Fatalf("%d bytes of %d", length, len(text))
+			}
+			_ = found.text(at)
+			return true
+		})
+		_, _ = precompiled{found}.normalize([]byte(strings.ToValidUTF8(text, "")))
+	})
+}

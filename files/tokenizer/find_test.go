@@ -1,0 +1,90 @@
+package tokenizer
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	model := string(smallModel(1, message(1, "</s>", 3, pieceControl)))
+	with := func(more ...string) map[string]string {
+		files := map[string]string{PieceFile: model}
+		for i := 0; i < len(more); i += 2 {
+			files[more[i]] = more[i+1]
+		}
+		return files
+	}
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  string // an error, or else
+		ids   []int32
+	}{
+		{"JSON before the other", with(JSONFile, small(), ConfigFile, "?"), "", []int32{0}},
+		{"pieces", with(), "", []int32{2, 3}},
+		{"pieces and what says nothing", with(ConfigFile, `{"tokenizer_class": "X", "add_bos_token": false, "bos_token": "?", "added_tokens_decoder": {"1": {"content": "<s>"}}}`, AddedFile, `{"</s>": 7}`), "", []int32{2, 3}},
+		{"before", with(ConfigFile, `{"add_bos_token": true, "bos_token": "<s>"}`), "", []int32{1, 2, 3}},
+		{"after", with(ConfigFile, `{"add_bos_token": true, "bos_token": {"content": "<s>"}, "add_eos_token": true, "eos_token": "</s>"}`), "", []int32{1, 2, 3, 7}},
+		{"nothing", map[string]string{ConfigFile: "{}"}, ErrNone.Error(), nil},
+		{"bad JSON", with(JSONFile, "?"), JSONFile + ": ", nil},
+		{"bad pieces", map[string]string{PieceFile: "?"}, PieceFile + ": the tokenizer is not supported", nil},
+		{"bad settings", with(ConfigFile, "?"), ConfigFile + ": ", nil},
+		{"no token", with(ConfigFile, `{"add_bos_token": true}`), ConfigFile + ": the tokenizer is not supported: bos_token is", nil},
+		{"a stranger", with(ConfigFile, `{"add_eos_token": true, "eos_token": "<e>"}`), `eos_token is "<e>", which tokenizer.model has not`, nil},
+		{"one token more", with(ConfigFile, `{"added_tokens_decoder": {"8": {"content": "<im>"}}}`), `added_tokens_decoder: the tokenizer is not supported: it has the token "<im>" with the id 8`, nil},
+		{"no id", with(ConfigFile, `{"added_tokens_decoder": {"x": {"content": "<im>"}}}`), `added_tokens_decoder has the id "x"`, nil},
+		{"another id", with(AddedFile, `{"</s>": 6}`), AddedFile + `: the tokenizer is not supported: it has the token "</s>" with the id 6`, nil},
+		{"bad additions", with(AddedFile, `[]`), AddedFile + ": ", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range slices.Sorted(maps.Keys(test.files)) {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(test.files[name]), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tokenizer, err := LoadDir(dir)
+			if test.want != "" {
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids, err := tokenizer.EncodeWithSpecial([]byte("a")); err != nil || !slices.Equal(ids, test.ids) {
+				t.Errorf("got %v, %v, want %v", ids, err, test.ids)
+			}
+			_, isPieces := test.files[PieceFile]
+			if _, isJSON := test.files[JSONFile]; tokenizer.FindsControl() != (isJSON || !isPieces) {
+				t.Error("control tokens are found, or not")
+			}
+		})
+	}
+	if _, err := LoadDir(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, ErrNone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLoadByName reads files of both kinds.
+func TestLoadByName(t *testing.T) {
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"a.json": []byte(small()), "b.model": smallModel()} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Load(filepath.Join(dir, "c.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

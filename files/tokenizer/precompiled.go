@@ -1,0 +1,63 @@
+package tokenizer
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/graphemes"
+)
+
+// precompiled normalizes by a charsmap as the reference implementation does, which is not how
+// SentencePiece itself does: where a grapheme of fewer than 6 bytes begins with something that is
+// replaced, this takes the place of the whole grapheme; else each of its characters is looked up.
+type precompiled struct{ *charsmap }
+
+// shortGrapheme is the number of bytes from which on graphemes are not looked up.
+const shortGrapheme = 6
+
+func (p precompiled) normalize(text []byte) ([]byte, error) {
+	limit := maxGrowth * (len(text) + 1024)
+	out := make([]byte, 0, len(text)+len(text)/8)
+	for all := graphemes.FromBytes(text); all.Next(); {
+		grapheme := all.Value()
+		if len(grapheme) < shortGrapheme {
+			if with, found := p.first(grapheme); found {
+				grapheme = nil
+				out = append(out, with...)
+			}
+		}
+		for len(grapheme) > 0 {
+			_, size := utf8.DecodeRune(grapheme)
+			with, found := p.first(grapheme[:size])
+			if !found {
+				with = grapheme[:size]
+			}
+			out = append(out, with...)
+			grapheme = grapheme[size:]
+		}
+		if len(out) > limit {
+			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+		}
+	}
+	return out, nil
+}
+
+// parsePrecompiled reads a Precompiled normalizer.
+func parsePrecompiled(o *object) (precompiled, error) {
+	const key = "precompiled_charsmap"
+	text := o.text(key)
+	if o.err != nil {
+		return precompiled{}, o.err
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || strings.ContainsAny(text, "\r\n") {
+		return precompiled{}, fmt.Errorf("%w: %s is not base64", ErrUnsupported, o.path(key))
+	}
+	found, err := parseCharsmap(raw)
+	if err != nil {
+		return precompiled{}, fmt.Errorf("%w: %s: %w", ErrUnsupported, o.path(key), err)
+	}
+	return precompiled{found}, nil
+}

@@ -1,0 +1,283 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ParseSentencePiece reads a tokenizer.model, the file of SentencePiece, which it keeps: models of
+// the types unigram and BPE. The ids are those of the library, which puts none before or after a text.
+func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
+	if len(raw) > maxFileSize {
+		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
+	}
+	if bytes.HasPrefix(raw, []byte(pointerStart)) {
+		return nil, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrUnsupported)
+	}
+	p, err := parsePieceFile(raw)
+	if err == nil && len(p.pieces) == 0 {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, errNoPieces)
+	}
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{file: raw, model: &bpe{vocab: map[string]int32{}, fuseUnknown: true}, special: map[int32]bool{}}
+	d := pieceDecoder{kinds: map[string]uint64{}, unknown: p.unkSurface, prefix: p.prefix, trim: p.trim}
+	var defined tokenTrie
+	for i, piece := range p.pieces {
+		id := int32(i)
+		t.model.tokens = append(t.model.tokens, piece.text)
+		switch piece.kind {
+		case pieceNormal:
+			t.model.vocab[piece.text] = id
+			continue
+		case pieceUnknown:
+			t.model.unknown = id
+		case pieceControl, pieceDefined:
+			token := &addedToken{id: id, content: piece.text, special: piece.kind == pieceControl}
+			t.added = append(t.added, token)
+			t.special[id] = token.special
+			if piece.kind == pieceDefined {
+				defined.add([]byte(piece.text), token)
+			}
+		}
+		d.kinds[piece.text] = piece.kind
+	}
+	t.model.size = len(p.pieces)
+	if p.fallback {
+		t.model.useFallbackOf(p.pieces)
+	}
+	t.normalizers = normalizers{pieceNormalizer{p.rules, defined, p.prefix, p.trim}}
+	t.decoders = []decoder{d}
+	t.blanks = true
+	if p.modelType == modelUnigram {
+		p.useScores(t.model)
+		return t, nil
+	}
+	t.normal = defined
+	return t, p.useMerges(t.model)
+}
+
+// useFallbackOf finds the pieces of bytes.
+func (m *bpe) useFallbackOf(pieces []sentencePiece) {
+	m.fallback = new([256]int32)
+	for i, piece := range pieces {
+		if piece.kind == pieceByte {
+			b, _ := fallbackByte(piece.text)
+			m.fallback[b] = int32(i)
+		}
+	}
+}
+
+// definedScore is the score of a piece that is defined by who trained the model, for every byte but one.
+const definedScore = 0.1
+
+// useScores makes a model of the type unigram. SentencePiece computes with float32.
+func (p *pieceFile) useScores(m *bpe) {
+	u := &unigram{single: true, scores: make([]float64, len(p.pieces))}
+	least := float32(math.MaxFloat32)
+	for _, piece := range p.pieces {
+		if piece.kind == pieceNormal {
+			least = min(least, piece.score)
+		}
+	}
+	found := map[string]int32{}
+	for i, piece := range p.pieces {
+		switch piece.kind {
+		case pieceNormal:
+			u.scores[i] = float64(piece.score)
+		case pieceDefined:
+			u.scores[i] = float64(float32(definedScore * float64(len(piece.text)-1)))
+		default:
+			continue
+		}
+		found[piece.text] = int32(i)
+	}
+	u.missing = float64(least - missingPenalty)
+	u.index = newPrefixIndex(found)
+	m.instead = u
+}
+
+// maxMergedBytes bounds a piece that is merged of others, in bytes.
+const maxMergedBytes = 512
+
+// useMerges makes a model of the type BPE, in which any two neighbours merge whose texts together
+// are a piece, that of the highest score first.
+func (p *pieceFile) useMerges(m *bpe) error {
+	type merge struct{ left, right, id int32 }
+	var merges []merge
+	index := newPrefixIndex(m.vocab)
+	for i, piece := range p.pieces {
+		if piece.kind != pieceNormal || utf8.RuneCountInString(piece.text) < 2 {
+			continue
+		}
+		if len(piece.text) > maxMergedBytes {
+			return fmt.Errorf("%w: pieces[%d].piece has %d bytes, at most %d are read of one that is merged of others", ErrUnsupported, i, len(piece.text), maxMergedBytes)
+		}
+		for _, r := range piece.text {
+			if _, found := m.vocab[string(r)]; !found {
+				return fmt.Errorf("%w: pieces[%d].piece %.80q has the character %q, which is no piece", ErrUnsupported, i, piece.text, r)
+			}
+		}
+		index.each([]byte(piece.text), func(left int32, length int) {
+			if right, found := m.vocab[piece.text[length:]]; found {
+				merges = append(merges, merge{left, right, int32(i)})
+			}
+		})
+		if len(merges) > maxMerges {
+			return fmt.Errorf("%w: the pieces can be merged of others in more than %d ways", ErrUnsupported, maxMerges)
+		}
+	}
+	slices.SortStableFunc(merges, func(a, b merge) int {
+		x, y := p.pieces[a.id].score, p.pieces[b.id].score
+		switch {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	if len(merges) > 0 {
+		m.merges = newPairTable(len(merges), new(maphash.Hash).Sum64())
+	}
+	rank := int32(0)
+	for i, x := range merges {
+		if i > 0 && p.pieces[x.id].score != p.pieces[merges[i-1].id].score {
+			rank++ // of equal scores the leftmost counts
+		}
+		m.merges.set(x.left, x.right, rank, x.id)
+		m.products = append(m.products, x.id)
+	}
+	m.useCharacters()
+	return nil
+}
+
+// pieceNormalizer does to a text what SentencePiece does before it looks for pieces.
+type pieceNormalizer struct {
+	rules        *charsmap
+	defined      tokenTrie // what stays as it is
+	prefix, trim bool
+}
+
+// maxRules is the number of rules that one text may begin with; more are not looked at.
+const maxRules = 32
+
+// next returns what becomes of the beginning of a text, and the length of this.
+func (n pieceNormalizer) next(text []byte) (with []byte, length int) {
+	if length := n.defined.prefix(text); length > 0 {
+		return text[:length], length
+	}
+	if n.rules != nil {
+		var longest uint32
+		count := 0
+		n.rules.find(text, func(at uint32, size int) bool {
+			longest, length = at, size
+			count++
+			return count < maxRules
+		})
+		if length > 0 {
+			return n.rules.text(longest), length
+		}
+	}
+	_, length = utf8.DecodeRune(text)
+	return text[:length], length
+}
+
+func (n pieceNormalizer) normalize(text []byte) ([]byte, error) {
+	limit := maxGrowth * (len(text) + 1024)
+	for n.trim && len(text) > 0 {
+		with, length := n.next(text)
+		if string(with) != " " {
+			break
+		}
+		text = text[length:]
+	}
+	if len(text) == 0 {
+		return nil, nil
+	}
+	out := make([]byte, 0, len(text)+len(text)/2)
+	if n.prefix {
+		out = append(out, wordMark...)
+	}
+	for afterBlank := n.trim; len(text) > 0; {
+		with, length := n.next(text)
+		text = text[length:]
+		if afterBlank {
+			with = bytes.TrimLeft(with, " ")
+		}
+		for _, b := range with {
+			if b == ' ' {
+				out = append(out, wordMark...)
+			} else {
+				out = append(out, b)
+			}
+		}
+		if len(with) > 0 {
+			afterBlank = n.trim && with[len(with)-1] == ' '
+		}
+		if len(out) > limit {
+			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+		}
+	}
+	for n.trim && bytes.HasSuffix(out, []byte(wordMark)) {
+		out = out[:len(out)-len(wordMark)]
+	}
+	return out, nil
+}
+
+// pieceDecoder turns pieces into text as SentencePiece does.
+type pieceDecoder struct {
+	kinds        map[string]uint64 // of pieces that are not normal
+	unknown      string
+	prefix, trim bool
+}
+
+func (d pieceDecoder) decode(tokens []string) ([]string, error) {
+	var out strings.Builder
+	var raw []byte
+	flush := func() {
+		for len(raw) > 0 {
+			_, size := utf8.DecodeRune(raw)
+			if !utf8.Valid(raw[:size]) {
+				out.WriteRune(utf8.RuneError)
+			} else {
+				out.Write(raw[:size])
+			}
+			raw = raw[size:]
+		}
+	}
+	starting, dropped := true, false // whether a blank is to be dropped, and one was
+	for _, token := range tokens {
+		kind := d.kinds[token]
+		if kind == pieceByte {
+			b, _ := fallbackByte(token)
+			raw = append(raw, b)
+			continue
+		}
+		flush()
+		starting = starting && !dropped && out.Len() == 0
+		dropped = false
+		switch {
+		case kind == pieceControl:
+			continue
+		case kind == pieceUnknown:
+			out.WriteString(d.unknown)
+			continue
+		case starting && (d.prefix || d.trim):
+			token, dropped = strings.CutPrefix(token, wordMark)
+			dropped = dropped && !d.trim
+		}
+		out.WriteString(strings.ReplaceAll(token, wordMark, " "))
+	}
+	flush()
+	return []string{out.String()}, nil
+}

@@ -1,0 +1,194 @@
+package tokenizer
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// pieceModels are in testdata; scripts/reference/sentencepiece_vectors.py makes them.
+var pieceModels = []string{
+	"unigram", "unigram-bytes", "unigram-defined", "unigram-drawn", "bpe", "bpe-llama", "bpe-gemma", "bpe-words", "bpe-drawn",
+}
+
+func pieceModel(t testing.TB, name string) *Tokenizer {
+	t.Helper()
+	tokenizer, err := ParseSentencePiece(unpack(t, "spm-"+name+".model.gz"))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return tokenizer
+}
+
+// TestSentencePiece compares with the library, string by string.
+func TestSentencePiece(t *testing.T) {
+	for _, name := range pieceModels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tokenizer := pieceModel(t, name)
+			want, err := os.ReadFile(filepath.Join("testdata", "spm-"+name+".bin"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(want) != 8*len(corpus(t)) || len(corpus(t)) < 10_000 {
+				t.Fatalf("%d bytes of vectors for %d strings", len(want), len(corpus(t)))
+			}
+			bad, stride := 0, 1
+			if testing.Short() {
+				stride = 16
+			}
+			for i := 0; i < len(corpus(t)) && bad < 8; i += stride {
+				if !checkPieces(t, tokenizer, name, i, want[8*i:8*i+8]) {
+					bad++
+				}
+			}
+		})
+	}
+}
+
+func checkPieces(t *testing.T, tokenizer *Tokenizer, name string, i int, want []byte) bool {
+	t.Helper()
+	text := corpus(t)[i]
+	ids, err := tokenizer.EncodeWithSpecial([]byte(text))
+	if err != nil {
+		t.Errorf("string %d %+q: %v", i, text, err)
+		return false
+	}
+	if !bytes.Equal(idsDigest(ids), want[:4]) {
+		t.Errorf("string %d %+q: ids %v are not those of the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, name, i)
+		return false
+	}
+	var decoded [2][]byte
+	for j := range decoded {
+		if decoded[j], err = tokenizer.Decode(ids); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(streamed(t, tokenizer, nil, ids), ""); got != string(decoded[j]) {
+			t.Errorf("string %d, ids %v: streamed %+q, decoded %+q", i, ids, got, decoded[j])
+			return false
+		}
+		slices.Reverse(ids)
+	}
+	if !bytes.Equal(textDigest(decoded[:]...), want[4:]) {
+		t.Errorf("string %d %+q: ids %v decode to %+q, which is not what they do in the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, decoded, name, i)
+		return false
+	}
+	return true
+}
+
+// message writes a message: numbers of fields, each followed by its value.
+func message(fields ...any) []byte {
+	var raw []byte
+	for i := 0; i < len(fields); i += 2 {
+		number := protowire.Number(fields[i].(int))
+		switch value := fields[i+1].(type) {
+		case int:
+			raw = protowire.AppendVarint(protowire.AppendTag(raw, number, protowire.VarintType), uint64(value))
+		case uint32:
+			raw = protowire.AppendFixed32(protowire.AppendTag(raw, number, protowire.Fixed32Type), value)
+		case string:
+			raw = protowire.AppendString(protowire.AppendTag(raw, number, protowire.BytesType), value)
+		case []byte:
+			raw = protowire.AppendBytes(protowire.AppendTag(raw, number, protowire.BytesType), value)
+		}
+	}
+	return raw
+}
+
+// smallModel is a model with pieces, and with what else is given.
+func smallModel(more ...any) []byte {
+	const minusOne = uint32(0xbf800000)
+	return message(append([]any{
+		1, message(1, "<unk>", 3, pieceUnknown), 1, message(1, "<s>", 3, pieceControl), 1, message(1, "▁", 2, minusOne),
+		1, message(1, "a", 2, minusOne), 1, message(1, "b", 2, minusOne), 1, message(1, "ab", 2, minusOne), 1, message(1, "x y", 3, pieceDefined),
+	}, more...)...)
+}
+
+func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
+	bpe := []any{2, message(3, modelBPE)}
+	for _, test := range []struct {
+		name string
+		raw  []byte
+		want string
+	}{
+		{"nothing", nil, "there are no pieces"},
+		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"},
+		{"JSON", []byte(small()), "of the file: unexpected EOF"},
+		{"cut", smallModel()[:30], "of the file"},
+		{"another field", smallModel(9, 1), "the file has field 9"},
+		{"wire type", smallModel(3, 1), "the file.normalizer_spec has the wire type 0"},
+		{"words", smallModel(2, message(3, 3)), "trainer_spec.model_type is 3"},
+		{"suffix", smallModel(2, message(24, 1)), "trainer_spec.treat_whitespace_as_suffix is true"},
+		{"blanks", smallModel(3, message(5, 0)), "normalizer_spec.escape_whitespaces is false"},
+		{"normalizer field", smallModel(3, message(9, 0)), "normalizer_spec has field 9"},
+		{"charsmap", smallModel(3, message(2, "abc")), "normalizer_spec.precompiled_charsmap: it has 3 bytes"},
+		{"denormalizer", smallModel(5, message(2, "abc")), "denormalizer_spec.precompiled_charsmap"},
+		{"bytes", smallModel(2, message(35, 1)), "trainer_spec.byte_fallback is true, and 0 pieces are bytes"},
+		{"byte", smallModel(1, message(1, "<0x41>", 3, pieceByte)), "trainer_spec.byte_fallback is false, and 1 pieces are bytes"},
+		{"no byte", smallModel(1, message(1, "<0x4g>", 3, pieceByte)), `pieces[7].piece is "<0x4g>", which is no byte`},
+		{"twice", smallModel(1, message(1, "a")), `pieces[7].piece "a" is there twice`},
+		{"unknown twice", smallModel(1, message(1, "?", 3, pieceUnknown)), "2 of the pieces have the type 2"},
+		{"empty", smallModel(1, message(2, uint32(0))), "pieces[7].piece has 0 bytes"},
+		{"no text", smallModel(1, message(1, "\xff")), "want 1 to 4096 of UTF-8"},
+		{"score", smallModel(1, message(1, "c", 2, uint32(0x7fc00000))), "pieces[7].score is NaN"},
+		{"unused", smallModel(1, message(1, "c", 3, pieceUnused)), "pieces[7].type is 5"},
+		{"type", smallModel(1, message(1, "c", 3, 77)), "pieces[7].type is 77"},
+		{"piece field", smallModel(1, message(1, "c", 4, 77)), "pieces[7] has field 4"},
+		{"merge of strangers", smallModel(append(bpe, 1, message(1, "ac"))...), `pieces[7].piece "ac" has the character 'c', which is no piece`},
+		{"merge of many", smallModel(append(bpe, 1, message(1, strings.Repeat("a", 513)))...), "pieces[7].piece has 513 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := ParseSentencePiece(test.raw); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestSentencePieceNames looks for pieces by name.
+func TestSentencePieceNames(t *testing.T) {
+	tokenizer, err := ParseSentencePiece(smallModel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int32{"<s>": 1, "a": 3, "x y": 6} {
+		if id, found := tokenizer.ID(name); !found || id != want {
+			t.Errorf("%s: got %d, %v", name, id, found)
+		}
+	}
+	if added, special := tokenizer.Added(1); !added || !special {
+		t.Errorf("<s> is added: %v, special: %v", added, special)
+	}
+	if ids := encode(t, tokenizer, " <s>  abx  yb"); !slices.Equal(ids, []int32{2, 0, 2, 5, 0, 2, 0, 4}) {
+		t.Errorf("got %v", ids)
+	}
+}
+
+// FuzzSentencePiece wants errors, never panics, and ids that the model has.
+func FuzzSentencePiece(f *testing.F) {
+	f.Add(smallModel(), "ab  x y c")
+	f.Add(smallModel(2, message(3, modelBPE, 44, "?"), 3, message(2, charsmapOf(letterUnits(2), "A\x00bc\x00"), 3, 0, 4, 0)), "abc x yab")
+	f.Fuzz(func(t *testing.T, raw []byte, text string) {
+		tokenizer, err := ParseSentencePiece(raw)
+		if err != nil || len(text) > 1000 {
+			return
+		}
+		ids, err := tokenizer.Encode([]byte(text))
+		if err != nil {
+			return
+		}
+		want, err := tokenizer.Decode(ids)
+		if err != nil {
+			t.Fatalf("ids %v of %q: %v", ids, text, err)
+		}
+		if got := strings.Join(streamed(t, tokenizer, nil, ids), ""); got != string(want) {
+			t.Fatalf("ids %v: streamed %+q, decoded %+q", ids, got, want)
+		}
+	})
+}
