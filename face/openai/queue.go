@@ -8,9 +8,9 @@ import (
 )
 
 // queue shares the answers that are written at once, and the places of requests that wait, between addresses. The next
-// turn is of the address that has the fewest answers written, of such that which has had none for longest, and of its
-// requests the oldest's. When all places are taken, the newest
-// request that waits of the address with the most places gives way to an address with fewer.
+// turn is of the address that has the fewest answers written, of such that which waits longest since its last turn, or
+// since it came, and of its requests the oldest's. When all places are taken, the newest request that waits of the
+// address with the most places gives way to an address with fewer.
 type queue struct {
 	running int // answers at once
 	places  int // of requests that run and wait
@@ -18,12 +18,12 @@ type queue struct {
 	mu    sync.Mutex
 	all   []*turn              // in the order that they came
 	busy  int                  // of them those that run
-	last  map[netip.Prefix]int // of addresses with a place the number of their last turn
+	since map[netip.Prefix]int // of addresses with a place when they had their last turn, or came: see enter and start
 	turns int                  // that there were
 }
 
 func newQueue(running, waiting int) *queue {
-	return &queue{running: running, places: running + waiting, last: make(map[netip.Prefix]int)}
+	return &queue{running: running, places: running + waiting, since: make(map[netip.Prefix]int)}
 }
 
 // turn is a request's place in a queue.
@@ -46,6 +46,9 @@ func (q *queue) enter(from netip.Prefix, evict func()) *turn {
 		}
 		q.all[last].evict()
 		q.remove(last)
+	}
+	if _, here := q.since[from]; !here {
+		q.since[from] = 2 * q.turns // before the turn that began last, and behind all before it
 	}
 	t := &turn{from: from, evict: evict, begun: make(chan struct{})}
 	q.all = append(q.all, t)
@@ -78,7 +81,7 @@ func (q *queue) leave(t *turn) {
 func (q *queue) remove(i int) {
 	from := q.all[i].from
 	if q.all = slices.Delete(q.all, i, i+1); q.count(from) == 0 {
-		delete(q.last, from)
+		delete(q.since, from)
 	}
 }
 
@@ -100,7 +103,7 @@ func (q *queue) start() {
 		}
 		var next *turn
 		for _, t := range q.all {
-			if t.ready && !t.runs && (next == nil || cmp.Or(written[t.from]-written[next.from], q.last[t.from]-q.last[next.from]) < 0) {
+			if t.ready && !t.runs && (next == nil || cmp.Or(written[t.from]-written[next.from], q.since[t.from]-q.since[next.from]) < 0) {
 				next = t
 			}
 		}
@@ -110,7 +113,7 @@ func (q *queue) start() {
 		next.runs = true
 		q.busy++
 		q.turns++
-		q.last[next.from] = q.turns
+		q.since[next.from] = 2*q.turns + 1
 		close(next.begun)
 	}
 }

@@ -105,6 +105,32 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForEver: addresses that come again as soon as they were answered do not keep one waiting that has more
+// than one request.
+func TestNobodyWaitsForEver(t *testing.T) {
+	q := newQueue(1, 16)
+	enter := func(host byte) *turn {
+		turn := q.enter(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, host}), 32), func() {})
+		q.await(turn)
+		return turn
+	}
+	two := []*turn{enter(1), enter(1)}
+	others := []*turn{enter(2), enter(3), enter(4)}
+	q.leave(two[0])
+	for range 2 * len(others) {
+		if two[1].runs {
+			return
+		}
+		i := slices.IndexFunc(others, func(t *turn) bool { return t.runs })
+		if i < 0 {
+			t.Fatal("nobody has a turn")
+		}
+		q.leave(others[i])
+		others[i] = enter(byte(2 + i))
+	}
+	t.Errorf("the second request of an address waits, while each of %d others had two turns", len(others))
+}
+
 // TestQueueShares: however requests come and go, no more than there is room for run and wait, nobody waits while there
 // is room, nobody who runs gives way, and no address gives way to one that has as much.
 func TestQueueShares(t *testing.T) {
