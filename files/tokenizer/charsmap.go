@@ -71,24 +71,33 @@ func parseCharsmap(raw []byte) (*charsmap, error) {
 	return c, nil
 }
 
+// maxRuleBytes bounds the beginning of a text that is looked up in a charsmap, whose trie may be as deep as it is
+// long, or lead back to itself.
+const maxRuleBytes = 256
+
 // find calls yield with where the texts begin that replace the beginnings of a text, and with
-// the lengths of these, the shortest first, until it wants no more.
-func (c *charsmap) find(text []byte, yield func(at uint32, length int) bool) {
+// the lengths of these, the shortest first, until it wants no more. It reports whether there may be
+// others, which are longer than maxRuleBytes.
+func (c *charsmap) find(text []byte, yield func(at uint32, length int) bool) (deeper bool) {
 	node := unitOffset(c.units[0])
 	for i, b := range text {
 		if b == 0 {
-			return
+			return false
 		}
 		node ^= uint32(b)
 		unit := c.units[node]
 		if unit&unitLabel != uint32(b) {
-			return
+			return false
+		}
+		if i == maxRuleBytes {
+			return true
 		}
 		node ^= unitOffset(unit)
 		if unit&unitHasLeaf != 0 && !yield(c.units[node]&^unitIsValue, i+1) {
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // text returns the text that begins at a place.

@@ -1,7 +1,9 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -62,6 +64,24 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 	}
 	if text, err := (precompiled{found}).normalize([]byte("ba")); err == nil {
 		t.Errorf("%d bytes were made of 2", len(text))
+	}
+}
+
+// TestEndlessRule has a trie that leads back to itself, in which a search would go on to the end of the text.
+func TestEndlessRule(t *testing.T) {
+	units := make([]uint32, 512)
+	units[0] = 256 << 10                   // children from 256 on
+	units[256^'a'] = 'a'<<10 | uint32('a') // the node itself is its only child
+	found, err := parseCharsmap(charsmapOf(units, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := pieceNormalizer{rules: found}
+	if text, err := n.normalize([]byte("ba" + strings.Repeat("a", maxRuleBytes-2) + "b")); err != nil || len(text) != maxRuleBytes+1 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if _, err := n.normalize(bytes.Repeat([]byte("a"), 1<<20)); !errors.Is(err, errDeepRule) {
+		t.Errorf("%v, want %v", err, errDeepRule)
 	}
 }
 

@@ -171,31 +171,40 @@ type pieceNormalizer struct {
 // maxRules is the number of rules that one text may begin with; more are not looked at.
 const maxRules = 32
 
+// errDeepRule is of rules that would take too long to follow.
+var errDeepRule = fmt.Errorf("the rules of the normalizer have one for more than %d bytes of the text", maxRuleBytes)
+
 // next returns what becomes of the beginning of a text, and the length of this.
-func (n pieceNormalizer) next(text []byte) (with []byte, length int) {
+func (n pieceNormalizer) next(text []byte) (with []byte, length int, err error) {
 	if length := n.defined.prefix(text); length > 0 {
-		return text[:length], length
+		return text[:length], length, nil
 	}
 	if n.rules != nil {
 		var longest uint32
 		count := 0
-		n.rules.find(text, func(at uint32, size int) bool {
+		deeper := n.rules.find(text, func(at uint32, size int) bool {
 			longest, length = at, size
 			count++
 			return count < maxRules
 		})
-		if length > 0 {
-			return n.rules.text(longest), length
+		switch {
+		case deeper:
+			return nil, 0, errDeepRule
+		case length > 0:
+			return n.rules.text(longest), length, nil
 		}
 	}
 	_, length = utf8.DecodeRune(text)
-	return text[:length], length
+	return text[:length], length, nil
 }
 
 func (n pieceNormalizer) normalize(text []byte) ([]byte, error) {
 	limit := maxGrowth * (len(text) + 1024)
 	for n.trim && len(text) > 0 {
-		with, length := n.next(text)
+		with, length, err := n.next(text)
+		if err != nil {
+			return nil, err
+		}
 		if string(with) != " " {
 			break
 		}
@@ -209,7 +218,10 @@ func (n pieceNormalizer) normalize(text []byte) ([]byte, error) {
 		out = append(out, wordMark...)
 	}
 	for afterBlank := n.trim; len(text) > 0; {
-		with, length := n.next(text)
+		with, length, err := n.next(text)
+		if err != nil {
+			return nil, err
+		}
 		text = text[length:]
 		if afterBlank {
 			with = bytes.TrimLeft(with, " ")

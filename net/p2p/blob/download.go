@@ -293,7 +293,7 @@ func (d *download) lose(h *holderState, err error) {
 	if h.out {
 		return
 	}
-	h.out, h.lacks = true, errors.Is(err, ErrNotHeld)
+	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // who said to have it later, and had it not, is done with
 	h.ready = time.Now().Add(lackPause)
 	if errors.Is(err, errPreempted) {
 		err = ErrSlow

@@ -77,3 +77,19 @@ func TestHolderThatHasItLater(t *testing.T) {
 		})
 	}
 }
+
+// TestLaterOnlyOnce: who says to have a payload later, and has it not when it is asked for, is not asked whether it has it
+// again. Two such, in turns, would keep a fetch from ending.
+func TestLaterOnlyOnce(t *testing.T) {
+	h := &holderState{}
+	d := &download{holders: []*holderState{h}}
+	for _, want := range []bool{true, false} {
+		d.lose(h, ErrNotHeld)
+		if !h.out || h.lacks != want {
+			t.Fatalf("it is out: %v, and asked again: %v, want %v", h.out, h.lacks, want)
+		}
+		if h.lacks {
+			h.looked(true)
+		}
+	}
+}
