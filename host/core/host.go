@@ -34,7 +34,7 @@ type Rules struct {
 	Due   func(s *coordinator.State, now uint64) (at uint64, ok bool)
 }
 
-// rules are those of every host that nobody has break them.
+// rules are those of package coordinator, which every host has but those that tests have break them.
 var rules = Rules{(*coordinator.State).Apply, (*coordinator.State).Tick, (*coordinator.State).Due}
 
 // Options of a Host.
