@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -173,6 +174,7 @@ func (e *networkError) Unwrap() error { return e.err }
 func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err error)) error {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval = c.Pause
+	advised := false // what to do about a Hub that cannot be reached was said
 	for tries := 1; ; tries++ {
 		progress, err := attempt()
 		if err == nil {
@@ -198,24 +200,27 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered:
 			rest = max(rest, status.RetryAfter)
 		}
-		c.tellRetry(tries, rest, err)
+		again := c.Logger.With("in", rest.Round(time.Millisecond), "attempt", tries+1, "of", c.Attempts)
+		advised = tellRetry(again, err, advised)
 		if ended := pause.For(ctx, rest); ended != nil {
 			return errors.Join(ended, err)
 		}
 	}
 }
 
-// tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once.
-func (c *Client) tellRetry(tries int, rest time.Duration, err error) {
-	again := c.Logger.With("in", rest.Round(time.Millisecond), "attempt", tries+1, "of", c.Attempts)
+// tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once: advised is
+// whether it did, and what it returns whether it has by now.
+func tellRetry(to *slog.Logger, err error, advised bool) bool {
 	switch unreachable := errors.Is(err, ErrUnreachable); {
-	case unreachable && tries > 1:
-		again.Warn("the Hub still cannot be reached")
+	case unreachable && advised:
+		to.Warn("the Hub still cannot be reached")
 	case unreachable:
-		again.Warn("trying again", "err", err)
+		to.Warn("trying again", "err", err)
+		return true
 	default:
-		again.Warn("the Hub did not answer as it should: trying again", "err", err)
+		to.Warn("the Hub did not answer as it should: trying again", "err", err)
 	}
+	return advised
 }
 
 // call makes a request and reads its answer, at most limit bytes of it.

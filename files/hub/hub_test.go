@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -433,19 +434,24 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestUnreachableHub wants what to do in the error and in the log when nobody answers.
+// TestUnreachableHub wants what to do in the error and, once, in the log when nobody answers, also where something else
+// failed before.
 func TestUnreachableHub(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t)
 	c := newClient(t, s, func(o *hub.Options) {
 		transport := o.Transport.(*http.Transport)
+		dials := 0
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			if dials++; dials == 1 {
+				return nil, io.ErrUnexpectedEOF
+			}
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "hub.test", IsNotFound: true}}
 		}
-		o.Attempts, o.Logger = 3, slog.New(slog.NewTextHandler(&log, nil))
+		o.Attempts, o.Logger = 4, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
-	if advice := strings.Count(log.String(), "HF_ENDPOINT"); advice != 1 || strings.Count(log.String(), "\n") != 2 {
+	if advice := strings.Count(log.String(), "HF_ENDPOINT"); advice != 1 || strings.Count(log.String(), "\n") != 3 {
 		t.Errorf("it says %d times what to do: %s", advice, log.String())
 	}
 	if !errors.Is(err, hub.ErrUnreachable) || !strings.Contains(err.Error(), "no such host") {
