@@ -135,7 +135,7 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 				if run.Log != nil {
 					run.Log.History(func(h *history.History) {
 						if len(h.Rounds.List) == 0 {
-							l.Step = 0 // the first one is not over
+							l.Step = max(l.Step, 1) - 1 // the first one is not over
 						}
 					})
 				}

@@ -122,7 +122,7 @@ function overview() {
   const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
   const tiles = [
     lossTile(s),
-    tile("Step", `${whole(h && !h.rounds.length ? 0 : Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
+    tile("Step", `${whole(Math.min(h && !h.rounds.length ? s.step - 1 : s.step, s.total_steps))} of ${whole(s.total_steps)}`),
     leftTile(data, now()),
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),

@@ -239,8 +239,8 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	switch {
 	case r.Step > r.TotalSteps: // the number of the next one
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
-	case r.Round == nil && r.DataIndex == 0: // nothing was trained
-		step = fmt.Sprintf("step 0 of %d", r.TotalSteps)
+	case r.Round == nil && r.DataIndex == 0: // nothing was trained yet; a run that goes on from another one begins with a later step than 1
+		step = fmt.Sprintf("step %d of %d", max(r.Step, 1)-1, r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
 	if r.Round != nil {

@@ -57,6 +57,16 @@ func TestRunIsTheSameThroughJSON(t *testing.T) {
 	}
 }
 
+// TestPrintOfRunThatGoesOn: a run that goes on from another one, and has trained nothing, is where that was.
+func TestPrintOfRunThatGoesOn(t *testing.T) {
+	run := status.Of(inWarmup(t), [32]byte{7})
+	run.Step, run.TotalSteps = 1001, 2000
+	var text strings.Builder
+	if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000))); err != nil || !strings.Contains(text.String(), "step 1000 of 2000") {
+		t.Errorf("%v, %s", err, text.String())
+	}
+}
+
 func TestPrint(t *testing.T) {
 	state := inWarmup(t)
 	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
