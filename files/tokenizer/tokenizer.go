@@ -43,7 +43,8 @@ type Tokenizer struct {
 // VocabSize returns a number that every id is less than.
 func (t *Tokenizer) VocabSize() int { return len(t.model.tokens) }
 
-// JSON returns the tokenizer.json, or the tokenizer.model, which is none. It must not be changed.
+// JSON returns the file that the tokenizer was read from, a tokenizer.json or a tokenizer.model. It must not be
+// changed.
 func (t *Tokenizer) JSON() []byte { return t.file }
 
 // ID returns the id of a token, named as the file names it.

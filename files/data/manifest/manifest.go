@@ -40,7 +40,7 @@ type Manifest struct {
 type Tokenizer struct {
 	Name      string `json:"name"`
 	VocabSize int    `json:"vocab_size"`
-	SHA256    string `json:"sha256"` // of its tokenizer.json
+	SHA256    string `json:"sha256"` // of its tokenizer.json or tokenizer.model
 }
 
 // File is one token file.
