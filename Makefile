@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -226,6 +226,10 @@ static:
 ## lint: format, golangci-lint with go vet's checks
 lint: fmt-check $(LINT)
 	$(LINT) run ./...
+
+## fmt: gofmt over all sources
+fmt:
+	gofmt -w $$(git ls-files '*.go')
 
 fmt-check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
