@@ -44,6 +44,9 @@ func (c *runArchive) Run(ctx context.Context, to console) (err error) {
 	if c.Every <= 0 {
 		return usagef("--every is %v: want more than 0", c.Every)
 	}
+	if err := mayWrite(c.HTML); err != nil {
+		return err
+	}
 	chain, program, err := openToLook(&c.Flags, to)
 	if err != nil {
 		return err

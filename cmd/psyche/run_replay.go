@@ -37,6 +37,9 @@ func (c *runReplay) meter(to console) io.Writer {
 
 // Run verifies a log.
 func (c *runReplay) Run(to console) error {
+	if err := mayWrite(c.HTML); err != nil {
+		return err
+	}
 	if archive.Is(c.File) {
 		return c.replayArchive(to)
 	}

@@ -36,10 +36,18 @@ func verifierLine() string {
 	return fmt.Sprintf("ready: sha256 %x", sha256.Sum256(verifier.Program()))
 }
 
-// savePage writes the log of a run as a page that verifies itself. A file that is there is not overwritten.
-func savePage(output, logFile, source string, to io.Writer) error {
+// mayWrite refuses a file that is there, before the work that leads to it. No name is that of none.
+func mayWrite(output string) error {
 	if _, err := os.Lstat(output); err == nil {
 		return fmt.Errorf("%s is there already and is not overwritten: choose another name", output)
+	}
+	return nil
+}
+
+// savePage writes the log of a run as a page that verifies itself. A file that is there is not overwritten.
+func savePage(output, logFile, source string, to io.Writer) error {
+	if err := mayWrite(output); err != nil {
+		return err
 	}
 	verifier, err := dash.FindVerifier()
 	if err != nil {

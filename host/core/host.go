@@ -173,7 +173,7 @@ func (h *Host) Settle(now Now, publish func(Update)) ([]Record, error) {
 func (h *Host) apply(now Now, a wire.SignedAction, from Origin) error {
 	before := h.state.RunState
 	err := h.seatRefused(a, from)
-	if update, is := a.Action.(coordinator.UpdateConfig); is && h.options.Draws != nil {
+	if update, is := a.Action.(coordinator.UpdateConfig); err == nil && is && h.options.Draws != nil {
 		err = Suffice(h.options.Draws, h.state, update.Config)
 	}
 	if err == nil {

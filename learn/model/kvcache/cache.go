@@ -74,12 +74,12 @@ func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 	}
 	shape := added.Shape()
 	shape[1] = min(max(2*need, least), c.most)
-	larger := s.Keep(s.Zeros(added.DType(), shape...))
+	larger := s.Zeros(added.DType(), shape...)
 	if held != nil {
 		larger.Narrow(1, 0, c.length).CopyFrom(held.Narrow(1, 0, c.length))
 		held.Free()
 	}
-	return larger
+	return s.Keep(larger)
 }
 
 // Advance counts the tokens that were appended to all layers.
