@@ -211,9 +211,8 @@ func awaitedModel(r *pair) error {
 			return fmt.Errorf("change %d: %w", i, err)
 		}
 		c.tick(0, coordinator.WaitingForMembers)
-		wait := r.s.PhaseTime()
-		c.tick(wait-1, coordinator.WaitingForMembers)
-		c.tick(1, coordinator.Warmup)
+		c.tick((r.s.PhaseTime()-1)/second*second, coordinator.WaitingForMembers) // a chain's clock shows whole seconds
+		c.tick(second, coordinator.Warmup)
 	}
 	return c.err
 }
