@@ -47,12 +47,13 @@ type clientRecord struct {
 	model          uint64
 	paidBefore     event.Paid
 	paid           event.Paid
-	trained        map[uint32]event.Trained
+	trained        map[uint32]trainedRound
 	newest         event.Trained
 	announced      uint32 // step of its newest result that it announced
 	sentResults    int    // that it announced
 	held           event.ResultsHeld
-	counted        map[uint32]event.Applied
+	applied        map[uint32]appliedRound
+	lostBatches    map[event.Batch]bool // of rounds that it applied
 	restarts       int
 	rejoined       bool
 	desynchronised int
@@ -73,20 +74,31 @@ type clientRecord struct {
 	arrives, uploads    event.Transfer
 }
 
+// trainedRound and appliedRound are what is kept of each round until the run is over: there may be many.
+type trainedRound struct {
+	loss   float64 // nats per token
+	tokens int
+}
+
+type appliedRound struct{ counts, own bool } // some result, and the client's
+
 // see takes in an event of the client.
 func (c *clientRecord) see(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.Started:
 		c.begin()
 	case event.Trained:
-		c.trained[body.Step], c.newest = body, body
+		c.trained[body.Step], c.newest = trainedRound{float64(body.Loss), body.Tokens}, body
 	case event.ResultSent:
 		c.announced = body.Step
 		c.sentResults++
 	case event.ResultsHeld:
 		c.held = body
 	case event.Applied:
-		c.counted[body.Step] = body
+		c.applied[body.Step] = appliedRound{body.Counted > 0, body.OwnCounted}
+		for _, batch := range body.Lost {
+			c.lostBatches[batch.Batch] = true
+		}
 	case event.Wire:
 		c.wire(e.Time, body)
 	case event.Paid:

@@ -99,7 +99,7 @@ func newTracker(ids []identity.ID, run config.Run) *tracker {
 	}
 	for _, id := range ids {
 		t.ids = append(t.ids, id.String())
-		t.clients[id.String()] = &clientRecord{trained: map[uint32]event.Trained{}, counted: map[uint32]event.Applied{}}
+		t.clients[id.String()] = &clientRecord{trained: map[uint32]trainedRound{}, applied: map[uint32]appliedRound{}, lostBatches: map[event.Batch]bool{}}
 	}
 	return t
 }
@@ -375,8 +375,8 @@ func (t *tracker) losses() []RoundLoss {
 				round = &RoundLoss{Step: step}
 				rounds[step] = round
 			}
-			round.Loss += float64(trained.Loss) * float64(trained.Tokens)
-			round.Tokens += uint64(trained.Tokens)
+			round.Loss += trained.loss * float64(trained.tokens)
+			round.Tokens += uint64(trained.tokens)
 		}
 	}
 	losses := make([]RoundLoss, 0, len(rounds))

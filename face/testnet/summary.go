@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // What may be wrong with a run that is over.
@@ -189,22 +191,20 @@ func (t *tracker) summary() Summary {
 	}
 	var sent, payload, clientRounds uint64
 	rounds := map[uint32]bool{}
-	lost := map[string]bool{}
+	lost := map[event.Batch]bool{}
 	newest := uint32(0)
 	for _, id := range t.ids {
 		client := t.clients[id]
 		counted := 0
-		for step, applied := range client.counted {
-			if applied.Counted > 0 {
+		for step, applied := range client.applied {
+			if applied.counts {
 				rounds[step] = true
 			}
-			if applied.OwnCounted {
+			if applied.own {
 				counted++
 			}
-			for _, batch := range applied.Lost {
-				lost[fmt.Sprint(batch.Batch)] = true
-			}
 		}
+		maps.Copy(lost, client.lostBatches)
 		sent += client.sentBefore + client.sent
 		payload += client.payloadBefore + client.payload
 		s.HandoverBytes += client.modelBefore + client.model
