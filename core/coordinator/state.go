@@ -296,7 +296,7 @@ type State struct {
 	HostNonce uint64 // of the host's newest accepted action
 
 	Pending  []Client // wait for an epoch, in the order in which they become members
-	Departed []Client // left Pending since the epoch number changed: their nonces are still known
+	Departed []Client // left Pending since the epoch number changed: their nonces are still known; see forgetAllDeparted
 
 	PendingPause  bool // pause as soon as the running epoch allows
 	PendingResume bool // leave Paused at the next tick

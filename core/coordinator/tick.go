@@ -273,7 +273,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.settleCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
-	s.Departed = nil
+	s.forgetAllDeparted()
 	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false

@@ -116,6 +116,18 @@ static void state_newest_at_hand(const struct state *s, const struct clients *cl
 				*newest = s->earlier[e];
 }
 
+// state_seen is State.seen.
+static uint32_t state_seen(const struct state *s, uint32_t first) {
+	uint32_t last = s->model.checkpoint.step;
+	uint32_t seen = last + 1 > first ? last + 1 - first : 0;
+	for (uint32_t i = 0; i < s->lapse_count; i++) {
+		uint32_t from = s->lapses[i].first > first ? s->lapses[i].first : first;
+		uint32_t to = s->lapses[i].last < last ? s->lapses[i].last : last;
+		if (from <= to) seen -= to - from + 1;
+	}
+	return seen;
+}
+
 // state_members_time is State.membersTime.
 uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
@@ -126,8 +138,7 @@ uint64_t state_members_time(const struct state *s) {
 	struct recorded newest;
 	state_newest_at_hand(s, &s->pending, true, &newest);
 	if (newest.step >= checkpoint->step) return wait;
-	uint32_t first = newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step;
-	uint64_t lost = checkpoint->step + 1 > first ? checkpoint->step + 1 - first : 0;
+	uint64_t lost = state_seen(s, newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step);
 	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
 	most = lost * most / WAIT_FOR_MODEL_SHARE;
 	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
