@@ -285,7 +285,7 @@ type State struct {
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
+	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do, see waitsAnew
 	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
 
 	// DrawCommitment is the SHA-256 of the draw that the next round begins with, which takes its

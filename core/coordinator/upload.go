@@ -227,6 +227,14 @@ func (s *State) enoughWait() bool {
 	return len(s.Pending) >= int(s.Config.InitMinClients) && !s.WaitsForMember()
 }
 
+// waitsAnew reports whether too few are left of those that wait, so that their time is counted anew when enough
+// are there. The time in which they wait for somebody who has the run's model may be a day, and goes on while some
+// are away that may let the run go on without it: or whoever comes and goes would hold the others up for ever.
+func (s *State) waitsAnew() bool {
+	return s.MinimumSince != 0 && !s.enoughWait() &&
+		(len(s.Pending) == 0 || s.WaitsForMember() || s.membersTime() <= s.Config.WaitingForMembersExtraTime)
+}
+
 // fallBackIfModelIsGone returns to a model that can still be had when none of the members that
 // an epoch will have holds that of the checkpoint. It is the newest recorded checkpoint that a member
 // said it holds or of which somebody reported an upload, be it the present one, and the run's origin

@@ -36,3 +36,49 @@ func TestFailedEpochMakesNoStrangers(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoComesAndGoesHoldsNobodyUp has one of three that wait for the run's model come and go. The run goes on
+// when the time is over all the same. It is counted anew when all are gone, or strangers alone are left.
+func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		away []string // at a time
+		anew bool
+	}{
+		"a stranger":         {[]string{"stranger"}, false},
+		"a member":           {[]string{"a"}, false},
+		"all but a member":   {[]string{"stranger", "a"}, false},
+		"all members":        {[]string{"a", "b"}, true},
+		"everybody":          {[]string{"a", "b", "stranger"}, true},
+		"nobody, to compare": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := membersAway(t)
+			r.Config.InitMinClients = 3
+			r.join("a", "b", "stranger")
+			begin := r.now
+			pass := func(times uint64) {
+				for range times {
+					r.now += second
+					if at, ok := r.Due(r.now - second + 1); r.Tick(r.now, r.testDraw(r.now)) != (ok && at <= r.now) {
+						t.Fatalf("due at %d, %t, now it is %d", at, ok, r.now)
+					}
+				}
+			}
+			for r.RunState == WaitingForMembers && r.now < begin+5*r.Config.WarmupTime {
+				pass(r.Config.WarmupTime / second / 4)
+				if r.RunState != WaitingForMembers {
+					break
+				}
+				for _, name := range test.away {
+					r.must(name, Withdraw{Client: clientID(name)})
+				}
+				pass(2)
+				r.join(test.away...)
+				pass(2)
+			}
+			if waits := r.RunState == WaitingForMembers; waits != test.anew {
+				t.Errorf("it waits: %t, after %d ms, with a Warmup of %d", waits, r.now-begin, r.Config.WarmupTime)
+			}
+		})
+	}
+}

@@ -107,8 +107,8 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 		return true;
 	}
 	if (!state_enough_wait(s)) {
-		bool changed = s->minimum_since != 0;
-		s->minimum_since = 0;
+		bool changed = state_waits_anew(s);
+		if (changed) s->minimum_since = 0;
 		return changed;
 	}
 	if (s->minimum_since == 0) {

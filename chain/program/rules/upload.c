@@ -146,14 +146,24 @@ uint64_t state_members_time(const struct state *s) {
 	return wait > most ? wait : most;
 }
 
-// state_enough_wait is State.enoughWait.
-bool state_enough_wait(const struct state *s) {
-	if (s->pending.count < s->config.init_min_clients) return false;
+// state_waits_for_member is State.WaitsForMember of a run that waits.
+static bool state_waits_for_member(const struct state *s) {
 	bool enough = is_origin(s->model.checkpoint.kind);
 	for (uint32_t i = 0; i < s->upload_count; i++) enough |= s->uploads[i].tries < MAX_UPLOAD_TRIES;
 	for (uint32_t i = 0; i < s->pending.count && !enough; i++)
 		enough = s->pending.list[i].holds_model || !client_is_new(&s->pending.list[i]);
-	return enough;
+	return !enough;
+}
+
+// state_enough_wait is State.enoughWait.
+bool state_enough_wait(const struct state *s) {
+	return s->pending.count >= s->config.init_min_clients && !state_waits_for_member(s);
+}
+
+// state_waits_anew is State.waitsAnew.
+bool state_waits_anew(const struct state *s) {
+	if (s->minimum_since == 0 || state_enough_wait(s)) return false;
+	return s->pending.count == 0 || state_waits_for_member(s) || state_members_time(s) <= s->config.waiting_for_members_extra_time;
 }
 
 // state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
