@@ -185,12 +185,17 @@ func (s *State) seen(first uint32) uint32 {
 }
 
 // AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
-// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then.
+// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model
+// then, unless a newcomer that says it holds this one gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
 	}
-	return s.MinimumSince + s.membersTime()
+	until := s.MinimumSince + s.membersTime()
+	if until < s.MinimumSince {
+		return 0
+	}
+	return until
 }
 
 // newestAtHand returns the newest recorded model that one of clients said it holds, or of which there is an

@@ -82,3 +82,48 @@ func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 		})
 	}
 }
+
+// TestLiesThatLoseAModel has the costs of two lies, for a run of 5000 steps of 80 s whose holders are all away. A
+// member that falsely says to have an earlier model lets the run forget the newest after a part of the wait, and with
+// it those between the two: a holder that has no older one than these has nothing that the run knows. A stranger
+// that falsely says to have the newest is a member after the epoch that fails, and the next wait ends at the origin.
+func TestLiesThatLoseAModel(t *testing.T) {
+	away := func() *run {
+		r := membersAway(t)
+		r.Config.MaxRoundTrainTime, r.Config.TotalSteps = 80*second, 100_000
+		r.Model.Checkpoint.Step, r.Progress.Step = 5000, 5001
+		r.Earlier = []Recorded{{Step: 4800, Digest: clientID("w")}, {Step: 4950, Digest: clientID("y")}}
+		return r
+	}
+	wait := func(r *run) (took uint64) {
+		begin := r.now
+		for r.RunState == WaitingForMembers && r.now < begin+24*3600*second {
+			r.now += second
+			r.Tick(r.now, r.testDraw(r.now))
+		}
+		return (r.now - begin) / second
+	}
+	r := away()
+	r.must("a", Join{Epoch: r.Progress.Epoch, Holds: clientID("w")})
+	if took := wait(r); took != 200*80/16+1 || r.Model.Checkpoint.Step != 4800 {
+		t.Errorf("an earlier model: after %d s\n%s", took, r.String())
+	}
+	r.until(WaitingForMembers)
+	for _, holds := range []string{"x", "y"} {
+		if model, earlier := r.recordedAs(clientID(holds)); model || earlier != 0 {
+			t.Errorf("a newer model that a holder brings back is known: %t, %d", model, earlier)
+		}
+	}
+
+	r = away()
+	r.must("stranger", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
+	first := wait(r)
+	r.until(WaitingForMembers)
+	if r.Model.Checkpoint.Step != 5000 {
+		t.Errorf("the first wait lost the model:\n%s", r.String())
+	}
+	r.join("stranger")
+	if second := wait(r); first != 25_001 || second != 25_001 || r.Model.Checkpoint.FromPeers() {
+		t.Errorf("a stranger: after %d s and %d s\n%s", first, second, r.String())
+	}
+}
