@@ -163,6 +163,16 @@ func (s *State) forgetDeparted(id ClientID) {
 	}
 }
 
+// forgetAllDeparted forgets with an epoch's end who departed. But members are remembered where the run has a
+// model that the epoch did not renew: they may hold it, and would be newcomers without a seat when they come back.
+func (s *State) forgetAllDeparted() {
+	if c := s.Model.Checkpoint; c.Kind.isOrigin() || c.Step >= s.Epoch.StartStep {
+		s.Departed = nil
+		return
+	}
+	s.Departed = slices.DeleteFunc(s.Departed, Client.isNew)
+}
+
 // depart remembers the nonce of a client that waits no longer, so that an old Join of
 // the same epoch number cannot be replayed, and that it was a member. When there are too many
 // the oldest is forgotten of those that never were one, and else the oldest.

@@ -31,7 +31,7 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 
 // credit returns the probation of a key that joins: what it had, however it left, or 0, a newcomer's, when
 // it is not known as a member or was ejected. A client that left is known until the epoch after the one that
-// it left is over.
+// it left is over, and longer while epochs record no model.
 func (s *State) credit(id ClientID) uint32 {
 	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {

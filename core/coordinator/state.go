@@ -285,7 +285,7 @@ type State struct {
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
+	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do, see waitsAnew
 	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
 
 	// DrawCommitment is the SHA-256 of the draw that the next round begins with, which takes its
@@ -296,7 +296,7 @@ type State struct {
 	HostNonce uint64 // of the host's newest accepted action
 
 	Pending  []Client // wait for an epoch, in the order in which they become members
-	Departed []Client // left Pending since the epoch number changed: their nonces are still known
+	Departed []Client // left Pending since the epoch number changed: their nonces are still known; see forgetAllDeparted
 
 	PendingPause  bool // pause as soon as the running epoch allows
 	PendingResume bool // leave Paused at the next tick

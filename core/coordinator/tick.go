@@ -66,15 +66,17 @@ func (s *State) enter(state RunState, now uint64) {
 
 // tickWaitingForMembers begins an epoch when enough clients have been pending for membersTime. That time
 // is counted from MinimumSince, which is set by the tick that first sees enough of them, and cleared by
-// one that sees too few.
+// one that sees too few (waitsAnew).
 func (s *State) tickWaitingForMembers(now uint64) bool {
 	if s.PendingPause {
 		s.pause(now)
 		return true
 	}
 	if !s.enoughWait() {
-		changed := s.MinimumSince != 0
-		s.MinimumSince = 0
+		changed := s.waitsAnew()
+		if changed {
+			s.MinimumSince = 0
+		}
 		return changed
 	}
 	if s.MinimumSince == 0 {
@@ -273,7 +275,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.settleCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
-	s.Departed = nil
+	s.forgetAllDeparted()
 	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false

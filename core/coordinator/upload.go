@@ -151,7 +151,7 @@ func printable(text string) bool {
 // there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
 // load one, and longer the more there is to lose: the run would go on from an older model, while those that
 // hold the newest may be starting again. That is a sixteenth of the longest time that the steps to be lost
-// may have taken, a day at most. A newcomer's word that it holds a model shortens nothing: it may be
+// may have taken, a day at most. Steps that the run's model lacks already are not lost again. A newcomer's word that it holds a model shortens nothing: it may be
 // false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
@@ -167,18 +167,35 @@ func (s *State) membersTime() uint64 {
 	if newest.Step >= checkpoint.Step {
 		return wait
 	}
-	first := max(s.OriginStep, newest.Step+1)
-	lost := uint64(max(checkpoint.Step+1, first) - first)
+	lost := uint64(s.seen(max(s.OriginStep, newest.Step+1)))
 	return max(wait, s.Config.WarmupTime, min(lost*min(s.Config.MaxRoundTrainTime, mostWaitForModel)/waitForModelShare, mostWaitForModel))
 }
 
+// seen returns how many steps from first on the model of the checkpoint has seen, as far as is known: those of
+// lapses are not among them.
+func (s *State) seen(first uint32) uint32 {
+	last := s.Model.Checkpoint.Step
+	seen := max(last+1, first) - first
+	for _, l := range s.Lapses {
+		if from, to := max(l.First, first), min(l.Last, last); from <= to {
+			seen -= to - from + 1
+		}
+	}
+	return seen
+}
+
 // AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
-// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then.
+// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model
+// then, unless a newcomer that says it holds this one gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
 	}
-	return s.MinimumSince + s.membersTime()
+	until := s.MinimumSince + s.membersTime()
+	if until < s.MinimumSince {
+		return 0
+	}
+	return until
 }
 
 // newestAtHand returns the newest recorded model that one of clients said it holds, or of which there is an
@@ -213,6 +230,14 @@ func (s *State) WaitsForMember() bool {
 // enoughWait reports whether an epoch may begin with those that wait.
 func (s *State) enoughWait() bool {
 	return len(s.Pending) >= int(s.Config.InitMinClients) && !s.WaitsForMember()
+}
+
+// waitsAnew reports whether too few are left of those that wait, so that their time is counted anew when enough
+// are there. The time in which they wait for somebody who has the run's model may be a day, and goes on while some
+// are away that may let the run go on without it: or whoever comes and goes would hold the others up for ever.
+func (s *State) waitsAnew() bool {
+	return s.MinimumSince != 0 && !s.enoughWait() &&
+		(len(s.Pending) == 0 || s.WaitsForMember() || s.membersTime() <= s.Config.WaitingForMembersExtraTime)
 }
 
 // fallBackIfModelIsGone returns to a model that can still be had when none of the members that

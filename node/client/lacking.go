@@ -59,7 +59,7 @@ func (n *Node) waitsForHolder() bool {
 func (l *lacking) text(left time.Duration) string {
 	message := fmt.Sprintf("the newest model that the run recorded is of step %d; nobody who is there has it, and --checkpoint-dir has step %d: waiting for a member that has it, ", l.of.Step, l.older)
 	if l.usable {
-		return message + fmt.Sprintf("at most %s more, then going on without steps %d to %d, or at once with --accept-loss", left.Round(time.Second), l.older+1, l.of.Step)
+		return message + fmt.Sprintf("at most %s more, with --accept-loss no longer, and then as long as the run waits for it: it goes on without steps %d to %d", left.Round(time.Second), l.older+1, l.of.Step)
 	}
 	return message + "since the run would go back to where it began; if nobody has it, let the run go on with --accept-loss"
 }

@@ -164,7 +164,7 @@ func (v *view) waitsFor() waiting {
 			return waiting{why: fmt.Sprintf("waiting for somebody who was a member before: nobody here has the run's model of step %d, and newcomers do not go on without it", v.state.Model.Checkpoint.Step)}
 		}
 		if until := v.state.AwaitsModelUntil(); until > 0 {
-			return waiting{why: fmt.Sprintf("waiting for somebody who has the run's model of step %d, until %s: then the run goes on from an older one", v.state.Model.Checkpoint.Step, time.UnixMilli(int64(until)).UTC().Format(time.DateTime+" MST"))}
+			return waiting{why: fmt.Sprintf("waiting for somebody who has the run's model of step %d, until %s: then the run goes on from an older one, unless a newcomer has it", v.state.Model.Checkpoint.Step, time.UnixMilli(int64(until)).UTC().Format(time.DateTime+" MST"))}
 		}
 	case coordinator.Paused:
 		return waiting{why: "waiting: the run is paused"}

@@ -107,8 +107,8 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 		return true;
 	}
 	if (!state_enough_wait(s)) {
-		bool changed = s->minimum_since != 0;
-		s->minimum_since = 0;
+		bool changed = state_waits_anew(s);
+		if (changed) s->minimum_since = 0;
 		return changed;
 	}
 	if (s->minimum_since == 0) {
@@ -234,6 +234,18 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 	return true;
 }
 
+// state_forget_all_departed is State.forgetAllDeparted.
+static void state_forget_all_departed(struct state *s) {
+	const struct checkpoint *c = &s->model.checkpoint;
+	struct clients *departed = &s->departed;
+	uint32_t kept = 0;
+	if (!is_origin(c->kind) && c->step < s->epoch.start_step)
+		for (uint32_t i = 0; i < departed->count; i++)
+			if (!client_is_new(&departed->list[i])) departed->list[kept++] = departed->list[i];
+	departed->count = kept;
+	host_zero(departed->list + kept, (MAX_CLIENTS - kept) * sizeof(struct client));
+}
+
 // state_tick_cooldown is State.tickCooldown.
 static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	if (!state_phase_is_over(s, now)) return false;
@@ -241,7 +253,7 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	state_settle_checkpoint(s);
 	state_remove_leavers(s, state_current_round(s)->height);
 	s->progress.epoch++;
-	host_zero(&s->departed, sizeof s->departed);
+	state_forget_all_departed(s);
 	state_forget_ejections(s);
 	if (s->progress.step > s->config.total_steps) {
 		s->pending_pause = 0;

@@ -116,6 +116,18 @@ static void state_newest_at_hand(const struct state *s, const struct clients *cl
 				*newest = s->earlier[e];
 }
 
+// state_seen is State.seen.
+static uint32_t state_seen(const struct state *s, uint32_t first) {
+	uint32_t last = s->model.checkpoint.step;
+	uint32_t seen = last + 1 > first ? last + 1 - first : 0;
+	for (uint32_t i = 0; i < s->lapse_count; i++) {
+		uint32_t from = s->lapses[i].first > first ? s->lapses[i].first : first;
+		uint32_t to = s->lapses[i].last < last ? s->lapses[i].last : last;
+		if (from <= to) seen -= to - from + 1;
+	}
+	return seen;
+}
+
 // state_members_time is State.membersTime.
 uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
@@ -126,8 +138,7 @@ uint64_t state_members_time(const struct state *s) {
 	struct recorded newest;
 	state_newest_at_hand(s, &s->pending, true, &newest);
 	if (newest.step >= checkpoint->step) return wait;
-	uint32_t first = newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step;
-	uint64_t lost = checkpoint->step + 1 > first ? checkpoint->step + 1 - first : 0;
+	uint64_t lost = state_seen(s, newest.step + 1 > s->origin_step ? newest.step + 1 : s->origin_step);
 	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
 	most = lost * most / WAIT_FOR_MODEL_SHARE;
 	if (most > MOST_WAIT_FOR_MODEL) most = MOST_WAIT_FOR_MODEL;
@@ -135,14 +146,24 @@ uint64_t state_members_time(const struct state *s) {
 	return wait > most ? wait : most;
 }
 
-// state_enough_wait is State.enoughWait.
-bool state_enough_wait(const struct state *s) {
-	if (s->pending.count < s->config.init_min_clients) return false;
+// state_waits_for_member is State.WaitsForMember of a run that waits.
+static bool state_waits_for_member(const struct state *s) {
 	bool enough = is_origin(s->model.checkpoint.kind);
 	for (uint32_t i = 0; i < s->upload_count; i++) enough |= s->uploads[i].tries < MAX_UPLOAD_TRIES;
 	for (uint32_t i = 0; i < s->pending.count && !enough; i++)
 		enough = s->pending.list[i].holds_model || !client_is_new(&s->pending.list[i]);
-	return enough;
+	return !enough;
+}
+
+// state_enough_wait is State.enoughWait.
+bool state_enough_wait(const struct state *s) {
+	return s->pending.count >= s->config.init_min_clients && !state_waits_for_member(s);
+}
+
+// state_waits_anew is State.waitsAnew.
+bool state_waits_anew(const struct state *s) {
+	if (s->minimum_since == 0 || state_enough_wait(s)) return false;
+	return s->pending.count == 0 || state_waits_for_member(s) || state_members_time(s) <= s->config.waiting_for_members_extra_time;
 }
 
 // state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.

@@ -64,7 +64,7 @@ export function waits(data) {
   if (s.run_state === "WaitingForMembers") {
     if (waiting < want) return say(`It waits for members: ${whole(waiting)} of the ${whole(want)} that an epoch needs are there.`);
     if (s.waits_for_member) return say(`It waits for somebody who was a member before: ${whole(waiting)} newcomers are there, and none has the model of step ${whole(s.checkpoint.step || 0)}.`);
-    if (s.awaits_model_until) return say(`It waits for somebody who has the model of step ${whole(s.checkpoint.step || 0)}, which none of the ${whole(waiting)} clients has that are there. Until ${when(1000 * s.awaits_model_until)}: then it goes on from an older one.`);
+    if (s.awaits_model_until) return say(`It waits for somebody who has the model of step ${whole(s.checkpoint.step || 0)}, which none of the ${whole(waiting)} clients has that are there and were members before. Until ${when(1000 * s.awaits_model_until)}: then it goes on from an older one, unless a newcomer has it.`);
     return say(`${whole(waiting)} clients are there; the next epoch begins in a moment.`);
   }
   if (s.run_state === "Warmup") {

@@ -291,7 +291,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line("waits for", "somebody who was a member before, or has the model of step %d", r.Checkpoint.Step)
 	}
 	if r.Awaits > 0 {
-		line("waits for", "somebody who has the model of step %d, until %s; the run goes on from an older one then",
+		line("waits for", "somebody who has the model of step %d, until %s; the run goes on from an older one then, unless a newcomer has it",
 			r.Checkpoint.Step, time.UnixMilli(int64(r.Awaits*1000)).UTC().Format(time.DateTime+" MST"))
 	}
 	return w.Flush()

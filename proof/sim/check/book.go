@@ -130,15 +130,17 @@ type stateMark struct {
 	left       []coordinator.Client // the epoch that is over
 	members    []coordinator.Client // when a round or an epoch ends
 	earlier    []coordinator.Recorded
+	lapses     []coordinator.Lapse
 	uploads    []coordinator.Upload
 }
 
 // MarkOf returns what has to be remembered of a state.
 func MarkOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited)
 		mark.earlier, mark.uploads = slices.Clone(s.Earlier), slices.Clone(s.Uploads)
+		mark.lapses = slices.Clone(s.Lapses)
 	}
 	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {
 		mark.members = slices.Clone(s.Epoch.Clients)

@@ -116,6 +116,11 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	if !after.FromPeers() {
 		lost = before.checkpoint.Step + 1 - s.OriginStep
 	}
+	for _, l := range before.lapses { // the model had not seen these steps
+		if l.Last <= before.checkpoint.Step && (!after.FromPeers() || l.First > after.Step) {
+			lost -= l.Last - l.First + 1
+		}
+	}
 	awaited := max(s.Config.WarmupTime, min(uint64(lost)*s.Config.MaxRoundTrainTime/16, 24*3600*1000))
 	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < awaited {
 		c.Violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
