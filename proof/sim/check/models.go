@@ -117,7 +117,7 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 		lost = before.checkpoint.Step + 1 - s.OriginStep
 	}
 	for _, l := range before.lapses { // the model had not seen these steps
-		if l.Last <= before.checkpoint.Step && (!after.FromPeers() || l.First > after.Step) {
+		if l.First >= s.OriginStep && l.Last <= before.checkpoint.Step && (!after.FromPeers() || l.First > after.Step) {
 			lost -= l.Last - l.First + 1
 		}
 	}
