@@ -53,7 +53,7 @@ func (a *Archive) State() *coordinator.State { return &a.replayer.run.State }
 func (a *Archive) Newest() transaction.Signature { return a.replayer.newest }
 
 // Add follows a transaction, as a node tells it, and writes it down. It reports whether the transaction changed the
-// run; events of other runs may be among its own. What concerns the run (Concerns) and is not explained by its events is ErrArchive.
+// run; events of other runs may be among its own. A transaction that concerns the run (Concerns) and is not explained by its events is ErrArchive.
 func (a *Archive) Add(record Record) (bool, error) {
 	name, m := record.Transaction.Name(), &record.Transaction.Message
 	if len(record.Events) > maxEvents {

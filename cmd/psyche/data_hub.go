@@ -70,7 +70,7 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	if err != nil {
 		return nil, err
 	}
-	// What stands beside a tokenizer.json changes nothing.
+	// A tokenizer.json is followed alone, whatever stands beside it.
 	for _, names := range [][]string{{tokenizer.JSONFile}, {tokenizer.PieceFile, tokenizer.ConfigFile, tokenizer.AddedFile}} {
 		got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return slices.Contains(names, path) }})
 		if err != nil {

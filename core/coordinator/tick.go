@@ -73,11 +73,11 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 		return true
 	}
 	if !s.enoughWait() {
-		changed := s.waitsAnew()
-		if changed {
-			s.MinimumSince = 0
+		if !s.waitsAnew() {
+			return false
 		}
-		return changed
+		s.MinimumSince = 0
+		return true
 	}
 	if s.MinimumSince == 0 {
 		s.MinimumSince = now

@@ -151,8 +151,8 @@ func printable(text string) bool {
 // there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
 // load one, and longer the more there is to lose: the run would go on from an older model, while those that
 // hold the newest may be starting again. That is a sixteenth of the longest time that the steps to be lost
-// may have taken, a day at most. Steps that the run's model lacks already are not lost again. A newcomer's word that it holds a model shortens nothing: it may be
-// false, and the newcomer may get no seat.
+// may have taken, a day at most. Steps that the run's model lacks already are not lost again. A newcomer's
+// word that it holds a model shortens nothing: it may be false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint
@@ -185,8 +185,8 @@ func (s *State) seen(first uint32) uint32 {
 }
 
 // AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
-// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model
-// then, unless a newcomer that says it holds this one gets a seat.
+// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then, unless a
+// newcomer that says it holds this one gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
