@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,30 +17,27 @@ import (
 )
 
 // asksOthers is a network that fetches as package blob does: whom somebody lets wait, it asks the others after a second,
-// and those that did not have it again later.
+// and all of them again whenever those do not answer.
 type asksOthers struct {
 	env.Network
-	keeps func(from identity.ID) bool // whether a member gives this one nothing
+	keeps func(from identity.ID) bool // whether a member gives this one nothing at the moment
 }
 
 func (n asksOthers) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
-	var willing []identity.ID
-	for _, h := range holders {
-		if !n.keeps(h) {
-			willing = append(willing, h)
-		}
-	}
-	if len(willing) == len(holders) {
-		return n.Network.Fetch(ctx, hash, size, holders)
-	}
 	for pause := time.Second; ; pause = min(2*pause, 8*time.Second) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if slices.ContainsFunc(holders, n.keeps) {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
-		if data, err := n.Network.Fetch(ctx, hash, size, willing); err == nil {
-			return data, nil
+		willing := slices.DeleteFunc(slices.Clone(holders), n.keeps)
+		asked, done := context.WithTimeout(ctx, pause)
+		data, err := n.Network.Fetch(asked, hash, size, willing)
+		done()
+		if err == nil || ctx.Err() != nil || len(willing) == len(holders) && !errors.Is(err, context.DeadlineExceeded) {
+			return data, err
 		}
 	}
 }
