@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -30,7 +31,6 @@ type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
-	Size       uint32
 	Header     codec.Header // where the result was not to be had only its step
 	Counted    bool         // it was applied
 	Announced  string       // the bytes of its announcement, signed; empty: not known
@@ -227,11 +227,6 @@ type senderCounts struct {
 	of []uint16
 }
 
-// newSenderCounts returns those of results that counted.
-func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
-	return &senderCounts{counted: counted, read: read, decode: decode}
-}
-
 // count works out how many sent something of each chunk.
 func (s *senderCounts) count() ([]uint16, error) {
 	s.mu.Lock()
@@ -268,6 +263,19 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 		counts = append(counts, tensor.Counts...)
 	}
 	return counts
+}
+
+// Drawn returns the chunks of a result that are opened where that seed is drawn. Nil is in place of the round
+// before an epoch's first, in which nobody sent anything.
+func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
+	var lonely []uint32
+	if s != nil {
+		var err error
+		if lonely, err = s.Lonely(result); err != nil {
+			return nil, err
+		}
+	}
+	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lonely), nil
 }
 
 // Lonely returns the chunks of which a result sent something, and fewer than a third of those that
