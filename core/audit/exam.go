@@ -24,7 +24,7 @@ type Reference struct {
 	Updates [][]float32
 	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
 	// its tensor's elements alike.
-	Usual []float64
+	Usual  []float64
 	Limits Limits // how far honest trainers may be apart
 	// Shaky says that what rounding changes may not be small: see Recomputation.Shaken.
 	Shaky bool

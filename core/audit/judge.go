@@ -31,22 +31,13 @@ func (e *Reference) Wider() *Reference {
 }
 
 // Outcome is what an audit comes to.
-type Outcome uint8
+type Outcome string
 
 const (
-	Passed  Outcome = iota + 1
-	Faulty          // what was opened breaks a rule, whatever the gradient is
-	Strange         // the gradient is not that of the batch
+	Passed  Outcome = "passed"
+	Faulty  Outcome = "faulty"  // what was opened breaks a rule, whatever the gradient is
+	Strange Outcome = "strange" // the gradient is not that of the batch
 )
-
-var outcomeNames = map[Outcome]string{Passed: "passed", Faulty: "faulty", Strange: "strange"}
-
-func (o Outcome) String() string {
-	if name, ok := outcomeNames[o]; ok {
-		return name
-	}
-	return "unknown"
-}
 
 // Judge compares a report with limits.
 func (r Report) Judge(l Limits) Outcome {
