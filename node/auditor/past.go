@@ -164,18 +164,16 @@ func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) 
 }
 
 // before returns the newest held result of a trainer before a step, as far as it is known here.
-func (p *past) before(trainer coordinator.ClientID, step uint32) (newest heldResult, at uint32) {
-	for i := len(p.rounds) - 1; i >= 0; i-- {
-		if p.rounds[i].Step < step {
-			if r, found := p.Find(p.rounds[i].Step, trainer); found {
-				return r, p.rounds[i].Step
-			}
+func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
+	for _, round := range slices.Backward(p.rounds) {
+		if r, found := p.Find(round.Step, trainer); found && round.Step < step {
+			return r
 		}
 	}
-	if r, found := p.newest[trainer]; found && r.Header.Step < step {
-		return r, r.Header.Step
+	if r := p.newest[trainer]; r.Header.Step < step {
+		return r
 	}
-	return heldResult{}, 0
+	return heldResult{}
 }
 
 // lineage says whether a momentum goes on from what it may.
@@ -193,8 +191,8 @@ const (
 // Where it began is what the run knew in the result's round. What it knows later differs with the hour
 // at which a member looks, and a jury that judges by it ejects an accuser that was right.
 func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
-	said := r.Header.Previous
-	newest, at := p.before(r.Owner, r.Header.Step)
+	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
+	at := newest.Header.Step // 0: there is none
 	switch {
 	case said != 0 && said == at && newest.Read():
 		return newest.Header.Momentum, lineageAllowed
