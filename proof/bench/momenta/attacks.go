@@ -106,28 +106,10 @@ var (
 	DriftSent = Attack{"the largest coefficients of the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
 		return s.drift(s.loudest(512))
 	}}
-	// Stuffed is honest in all but one round of thirty. In that one it makes what it has not sent the negative
-	// of the mean of what the honest come to, as long as may be.
-	Stuffed = Attack{"what is not sent made as long as may be, against the others, in one round of 30", func(s *Scene) [][]float32 {
-		if s.Step%30 != 10 {
-			return s.Update
-		}
-		left, at := s.Cutting.Left(s.Own, s.Step), 0
-		return s.eachChunk(func(tensor int, update, momentum []float32) {
-			within := at
-			if at++; at == s.Cutting.Shapes[tensor].Chunks {
-				at = 0
-			}
-			mean := s.Mean[tensor][within*len(update):][:len(update)]
-			by := float32(0)
-			if length := Length(mean); length > 0 {
-				by = float32(0.95 * s.Longest / length * math.Sqrt(float64(len(update))/float64(s.Cutting.largest())))
-			}
-			for i, v := range mean {
-				update[i] = -by*v - left*momentum[i]
-			}
-		})
-	}}
+	// Stuffed is honest in all but one round of thirty, StuffedOften of ten. In that one it makes what it has not
+	// sent the negative of the mean of what the honest come to, as long as may be.
+	Stuffed      = Attack{"what is not sent made as long as may be, against the others, in one round of 30", func(s *Scene) [][]float32 { return s.stuffed(30, 10) }}
+	StuffedOften = Attack{"the same in one round of ten", func(s *Scene) [][]float32 { return s.stuffed(10, 5) }}
 	// Withheld is honest but for sending nothing, which the rules allow: so all chunks move by less.
 	Withheld  = Attack{"nothing sent", func(s *Scene) [][]float32 { return s.Update }}
 	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
@@ -215,6 +197,28 @@ func (s *Scene) drift(direction [][]float32) [][]float32 {
 		}
 	}
 	return all
+}
+
+// stuffed is the update of an attack in one of so many rounds of local steps.
+func (s *Scene) stuffed(every, at uint32) [][]float32 {
+	if s.Step%every != at {
+		return s.Update
+	}
+	left, chunk := s.Cutting.Left(s.Own, s.Step), 0
+	return s.eachChunk(func(tensor int, update, momentum []float32) {
+		within := chunk
+		if chunk++; chunk == s.Cutting.Shapes[tensor].Chunks {
+			chunk = 0
+		}
+		mean := s.Mean[tensor][within*len(update):][:len(update)]
+		by := float32(0)
+		if length := Length(mean); length > 0 {
+			by = float32(0.95 * s.Longest / length * math.Sqrt(float64(len(update))/float64(s.Cutting.largest())))
+		}
+		for i, v := range mean {
+			update[i] = -by*v - left*momentum[i]
+		}
+	})
 }
 
 // loudest returns of each chunk of the mean gradient the signs of so many coefficients, the largest.

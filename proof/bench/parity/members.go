@@ -41,6 +41,7 @@ var attacks = map[string]attack{
 	"drift":             {Attack: momenta.Drift, ownGradient: true},
 	"drift-sent":        {Attack: momenta.DriftSent, ownGradient: true},
 	"stuffed":           {Attack: momenta.Stuffed, ownGradient: true},
+	"stuffed-often":     {Attack: momenta.StuffedOften, ownGradient: true},
 }
 
 // members are those of a run that share one replica: what they know alone is their momentum. The first
