@@ -7,13 +7,13 @@ import "testing"
 // its seat.
 func TestAccusersAllowForMoreBlur(t *testing.T) {
 	judge := func(blur float64, accuses bool) Outcome {
-		e, limits := &Reference{Updates: [][]float32{{1, 0}}, Usual: []float64{1}, Blur: []float64{blur}, Decay: 0.95}, LocalLimits
+		e := &Reference{Updates: [][]float32{{1, 0}}, Usual: []float64{1}, Limits: LocalLimits, Blur: []float64{blur}, Decay: 0.95}
 		if accuses {
-			e, limits = e.Wider(), limits.Wider()
+			e = e.Wider()
 		}
 		f := ChunkReport{}
-		e.compare(&f, 0, []float64{0.5, 0}, []float64{0, 0}, 1, Taken{}, Shape{Rows: 1, Cols: 2, Chunks: 1, K: 1})
-		return Report{Error: f.Error, Chunks: []ChunkReport{f}}.Judge(limits)
+		e.compare(&f, 0, []float64{0.5, 0}, []float64{0, 0}, 1)
+		return Report{Error: f.Error, Chunks: []ChunkReport{f}}.Judge(e.Limits)
 	}
 	if jury := judge(0.5, false); jury != Passed {
 		t.Fatalf("the jury: %v", jury)

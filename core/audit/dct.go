@@ -2,7 +2,6 @@ package audit
 
 import (
 	"math"
-	"slices"
 	"sync"
 )
 
@@ -44,96 +43,24 @@ func inverse(x []float64, rows, cols int) []float64 {
 // transposed transforms every row of x, and returns the transpose of the outcome.
 func transposed(x []float64, rows, cols int, basis []float64, back bool) []float64 {
 	out := make([]float64, rows*cols)
-	line, scratch := make([]float64, cols), make([]float64, cols)
+	line := make([]float64, cols)
 	for r := range rows {
 		row := x[r*cols:][:cols]
-		if slices.IndexFunc(row, func(v float64) bool { return v != 0 }) < 0 {
-			continue
-		}
-		switch {
-		case cols&(cols-1) != 0:
-			bySums(line, row, basis, back)
-		case back:
-			copy(line, row)
-			normalise(line)
-			fold(line, scratch, true)
-		default:
-			copy(line, row)
-			fold(line, scratch, false)
-			normalise(line)
+		clear(line)
+		for k := range line {
+			if vector := basis[k*cols:][:cols]; !back {
+				line[k] = dot(row, vector)
+			} else if row[k] != 0 {
+				for i, b := range vector {
+					line[i] += float64(row[k] * b)
+				}
+			}
 		}
 		for c, v := range line {
 			out[c*rows+r] = v
 		}
 	}
 	return out
-}
-
-func bySums(line, row, basis []float64, back bool) {
-	n := len(row)
-	clear(line)
-	for k := range n {
-		for i, b := range basis[k*n:][:n] {
-			if back {
-				line[i] += float64(row[k] * b)
-			} else {
-				line[k] += float64(row[i] * b)
-			}
-		}
-	}
-}
-
-// normalise makes the transform of a power of two of points orthonormal.
-func normalise(x []float64) {
-	n := float64(len(x))
-	x[0] *= math.Sqrt(1 / n)
-	for k := 1; k < len(x); k++ {
-		x[k] *= math.Sqrt(2 / n)
-	}
-}
-
-// secants[n/2+i] = 1/(2·cos(π(i+½)/n)) for n = 2, 4, 8 … MaxEdge.
-var secants = sync.OnceValue(func() []float64 {
-	table := make([]float64, MaxEdge)
-	for h := 1; h < MaxEdge; h *= 2 {
-		for i := range h {
-			table[h+i] = 0.5 / math.Cos(math.Pi*(float64(i)+0.5)/float64(2*h))
-		}
-	}
-	return table
-})
-
-// fold is Lee's recursion for a power of two of points, without its factors: the even
-// coefficients are those of the folded half, the odd ones sums of neighbours of the other.
-func fold(x, t []float64, back bool) {
-	n, h := len(x), len(x)/2
-	if n == 1 {
-		return
-	}
-	secant := secants()[h:n]
-	if back {
-		t[0], t[h] = x[0], x[1]
-		for i := 1; i < h; i++ {
-			t[i], t[h+i] = x[2*i], x[2*i-1]+x[2*i+1]
-		}
-		fold(t[:h], x[:h], true)
-		fold(t[h:], x[h:], true)
-		for i := range h {
-			a, b := t[i], float64(t[h+i]*secant[i])
-			x[i], x[n-1-i] = a+b, a-b
-		}
-		return
-	}
-	for i := range h {
-		a, b := x[i], x[n-1-i]
-		t[i], t[h+i] = a+b, float64((a-b)*secant[i])
-	}
-	fold(t[:h], x[:h], false)
-	fold(t[h:], x[h:], false)
-	for i := range h - 1 {
-		x[2*i], x[2*i+1] = t[i], t[h+i]+t[h+i+1]
-	}
-	x[n-2], x[n-1] = t[h-1], t[n-1]
 }
 
 // dense returns all coefficients of a chunk.

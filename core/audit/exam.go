@@ -24,9 +24,8 @@ type Reference struct {
 	Updates [][]float32
 	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
 	// its tensor's elements alike.
-	Usual []float64
-	// Limits are how far honest trainers may be apart; zero: those of the type that was computed in.
-	Limits Limits
+	Usual  []float64
+	Limits Limits // how far honest trainers may be apart
 	// Shaky says that what rounding changes may not be small: see Recomputation.Shaken.
 	Shaky bool
 	// Blur is, for each chunk, by how much rounding may move an update that is measured by how far weights came;
@@ -110,15 +109,8 @@ type ChunkReport struct {
 	// implies and the auditor's, less what rounding explains, over the length of the latter; where
 	// that is small against its tensor's, over a part of what is usual there.
 	Error float64
-	// Cosine is that of the angle between the two.
-	Cosine float64
-	// Sets is the share of the coefficients sent that the auditor would have sent, and Signs the share of
-	// those with the same sign.
-	Sets, Signs float64
-	// Momentum is the relative error of the momentum before anything was taken out.
-	Momentum float64
-	// Update and Length are the lengths of the auditor's update and of the opened momentum.
-	Update, Length float64
+	// Length is that of the momentum before the step.
+	Length float64
 
 	difference, against float64 // Error is their ratio
 	claimed             float64 // length of what the step added, less what rounding explains
@@ -196,37 +188,31 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	case max(length(before), length(after)) > e.Longest*(1+rounding)+nothing:
 		f.Fault = FaultLength
 	}
-	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous, o.After.Taken, shape)
+	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous)
 	return f
 }
 
 // compare fills in the numbers of a chunk's report. before is the momentum sinceLast steps earlier.
-func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
-	decay := float64(Decayed(e.Decay, sinceLast))
-	implied := sum(full, before, -decay)
+func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32) {
+	implied := sum(full, before, -float64(Decayed(e.Decay, sinceLast)))
 	lengths := length(before) + length(full)
 	f.Length, f.claimed = length(before), max(0, length(implied)-rounding*lengths-nothing)
 	if e.Updates == nil {
 		return
 	}
 	update := wide(e.Updates[i])
-	expected := sum(update, before, decay)
-	f.Update = length(update)
-	raw := length(sum(implied, update, -1))
-	f.difference = max(0, raw-floor*lengths-nothing)
+	own := length(update)
+	f.difference = max(0, length(sum(implied, update, -1))-floor*lengths-nothing)
 	least := blur * lengths
 	if e.Blur != nil {
 		f.difference, least = max(0, f.difference-e.Blur[i]), max(least, blurred*e.Blur[i])
 	}
 	usual := small * e.Usual[i]
-	if f.Update == 0 { // no terms cancelled: there were none
+	if own == 0 { // no terms cancelled: there were none
 		usual = 0
 	}
-	f.against = math.Sqrt(f.Update*f.Update + usual*usual + least*least)
+	f.against = math.Sqrt(own*own + usual*usual + least*least)
 	f.Error = ratio(f.difference, f.against)
-	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
-	f.Momentum = ratio(raw, length(expected))
-	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
 }
 
 // committed reports whether all that is opened lies in the trees.

@@ -22,11 +22,6 @@ func TestHonestStepsPass(t *testing.T) {
 		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
 			t.Fatalf("step %d: fault %v, error %v, want none and about 0.01", step, report.Fault, report.Error)
 		}
-		for _, f := range report.Chunks {
-			if f.Sets < 0.5 || f.Signs < 1 || f.Cosine < 0.99 || f.Momentum > 0.02 {
-				t.Errorf("step %d: %+v", step, f)
-			}
-		}
 		if step%3 == 0 {
 			r.rollback()
 		}

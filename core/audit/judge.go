@@ -15,18 +15,14 @@ type Limits struct {
 // the accuser loses its seat.
 const doubt = 1.5
 
-// Wider returns the limits beyond which somebody is accused, where jurors judge by l.
-func (l Limits) Wider() Limits {
-	return Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
-}
-
 // blurDoubt is how many times as much of what rounding changes who accuses allows for as a jury does: each knows a
 // sample of it only, its own, and these differ.
 const blurDoubt = 2
 
 // Wider returns the reference by which somebody is accused, where jurors judge by e.
 func (e *Reference) Wider() *Reference {
-	wider := *e
+	wider, l := *e, e.Limits
+	wider.Limits = Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
 	wider.Blur = nil
 	for _, b := range e.Blur {
 		wider.Blur = append(wider.Blur, blurDoubt*b)
@@ -35,22 +31,13 @@ func (e *Reference) Wider() *Reference {
 }
 
 // Outcome is what an audit comes to.
-type Outcome uint8
+type Outcome string
 
 const (
-	Passed  Outcome = iota + 1
-	Faulty          // what was opened breaks a rule, whatever the gradient is
-	Strange         // the gradient is not that of the batch
+	Passed  Outcome = "passed"
+	Faulty  Outcome = "faulty"  // what was opened breaks a rule, whatever the gradient is
+	Strange Outcome = "strange" // the gradient is not that of the batch
 )
-
-var outcomeNames = map[Outcome]string{Passed: "passed", Faulty: "faulty", Strange: "strange"}
-
-func (o Outcome) String() string {
-	if name, ok := outcomeNames[o]; ok {
-		return name
-	}
-	return "unknown"
-}
 
 // Judge compares a report with limits.
 func (r Report) Judge(l Limits) Outcome {

@@ -8,6 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
+func wider(l audit.Limits) audit.Limits { return (&audit.Reference{Limits: l}).Wider().Limits }
+
 // TestWhoAccusesAllowsMore: what is right at a limit is beyond it for a jury alone; and whatever an
 // accuser finds, a jury whose gradient differs by rounding finds too.
 func TestWhoAccusesAllowsMore(t *testing.T) {
@@ -24,7 +26,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 		"of more chunks": report(0, limits.Chunk*1.001, limits.Stray+1),
 		"of one chunk":   report(0, limits.Worst*1.001, 1),
 	} {
-		if jury, accuser := r.Judge(limits), r.Judge(limits.Wider()); jury != audit.Strange || accuser != audit.Passed {
+		if jury, accuser := r.Judge(limits), r.Judge(wider(limits)); jury != audit.Strange || accuser != audit.Passed {
 			t.Errorf("%s: %s for the jury, %s for who accuses", name, jury, accuser)
 		}
 	}
@@ -38,7 +40,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 			e := near(rapid.SampledFrom([]float64{limits.Chunk, limits.Worst}).Draw(t, "limit"))
 			seen.Chunks, judged.Chunks = append(seen.Chunks, audit.ChunkReport{Error: e}), append(judged.Chunks, audit.ChunkReport{Error: e * rounding})
 		}
-		if seen.Judge(limits.Wider()) == audit.Strange && judged.Judge(limits) != audit.Strange {
+		if seen.Judge(wider(limits)) == audit.Strange && judged.Judge(limits) != audit.Strange {
 			t.Fatalf("accused of %+v, acquitted of %+v", seen, judged)
 		}
 	})

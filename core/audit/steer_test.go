@@ -34,9 +34,9 @@ func TestBlurHidesTurnedUpdates(t *testing.T) {
 		update := []float32{1, 0}
 		e := &Reference{Updates: [][]float32{update}, Usual: []float64{1}, Blur: []float64{blur}, Decay: 0.95}
 		f := ChunkReport{}
-		e.compare(&f, 0, []float64{-1, 0}, []float64{0, 0}, 1, Taken{}, Shape{Rows: 1, Cols: 2, Chunks: 1, K: 1})
+		e.compare(&f, 0, []float64{-1, 0}, []float64{0, 0}, 1)
 		r := Report{Error: f.Error, Chunks: []ChunkReport{f}}
-		if came := r.Judge(LocalLimits.Wider()); came != want {
+		if came := r.Judge((&Reference{Limits: LocalLimits}).Wider().Limits); came != want {
 			t.Errorf("blur %v: a turned update %v with error %v, want %v", blur, came, f.Error, want)
 		}
 	}

@@ -217,35 +217,25 @@ func (s *State) drawJuries() {
 		if order == nil {
 			order = assign.Jury(round.Seed, len(round.Members))
 		}
-		if jury := t.draw(round, order); len(jury) < minJury {
+		if s.drawJury(t, round.Members, order) < minJury {
 			s.endTrial(t.Slot)
 			s.complain(t.Accuser)
-		} else {
-			s.swear(t.Slot, jury)
 		}
 	}
 }
 
-// draw returns the jury of a trial: the first MaxJury members of a round in the given order, without
-// the accused and the accuser.
-func (t *Trial) draw(round *Round, order []int) []ClientID {
-	var jury []ClientID
-	for _, member := range order {
-		if id := round.Members[member]; len(jury) < MaxJury && id != t.Accused && id != t.Accuser {
-			jury = append(jury, id)
-		}
-	}
-	return jury
-}
-
-// swear makes members the jury of the trial in a slot.
-func (s *State) swear(slot uint8, jury []ClientID) {
+// drawJury makes the jury of a trial of members, and returns how many they are: the first MaxJury in the given
+// order, without the accused and the accuser.
+func (s *State) drawJury(t Trial, members []ClientID, order []int) (jurors uint8) {
 	clients := lookup{clients: s.Epoch.Clients}
-	for _, id := range jury {
-		clients.find(id).Juror |= 1 << slot
+	for _, member := range order {
+		if id := members[member]; jurors < MaxJury && id != t.Accused && id != t.Accuser {
+			clients.find(id).Juror |= 1 << t.Slot
+			jurors++
+		}
 	}
-	i := slices.IndexFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
-	s.Trials[i].Jurors = uint8(len(jury))
+	s.Trial(t.Accused, t.Step).Jurors = jurors
+	return jurors
 }
 
 // endTrials is called when the running round ends, and ends the trials whose time is over. A jury that did

@@ -1,9 +1,6 @@
 package merkle
 
-import (
-	"crypto/sha256"
-	"slices"
-)
+import "crypto/sha256"
 
 const (
 	leafPrefix  = 0
@@ -11,16 +8,7 @@ const (
 )
 
 // Root returns the root of the leaves; without leaves it is sha256 of nothing.
-func Root(leaves [][32]byte) [32]byte {
-	if len(leaves) == 0 {
-		return sha256.Sum256(nil)
-	}
-	level := hashLeaves(leaves)
-	for len(level) > 1 {
-		level = parents(level)
-	}
-	return level[0]
-}
+func Root(leaves [][32]byte) [32]byte { return NewTree(leaves).Root() }
 
 // Verify reports whether leaf stands at index in the list of count leaves with the
 // given root. Without a proof that has exactly the hashes needed it reports false.
@@ -44,27 +32,6 @@ func Verify(root, leaf [32]byte, index, count int, proof [][32]byte) bool {
 		index /= 2
 	}
 	return len(proof) == 0 && node == root
-}
-
-func hashLeaves(leaves [][32]byte) [][32]byte {
-	level := slices.Clone(leaves)
-	for i := range level {
-		level[i] = hashLeaf(level[i])
-	}
-	return level
-}
-
-// parents returns the level above, reusing the memory of the one given.
-func parents(level [][32]byte) [][32]byte {
-	above := level[:0]
-	for i := 0; i < len(level); i += 2 {
-		if i+1 < len(level) {
-			above = append(above, hashInner(level[i], level[i+1]))
-		} else {
-			above = append(above, level[i])
-		}
-	}
-	return above
 }
 
 func hashLeaf(leaf [32]byte) [32]byte {

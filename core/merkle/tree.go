@@ -1,14 +1,19 @@
 package merkle
 
+import "crypto/sha256"
+
 // Tree remembers all nodes above a list of leaves, for those that prove many of them: 64
 // bytes a leaf.
 type Tree struct {
 	levels [][][32]byte // lowest first: the hashes of the leaves
 }
 
-// NewTree hashes the leaves, at least one.
+// NewTree hashes the leaves.
 func NewTree(leaves [][32]byte) *Tree {
-	level := hashLeaves(leaves)
+	level := make([][32]byte, len(leaves))
+	for i, leaf := range leaves {
+		level[i] = hashLeaf(leaf)
+	}
 	t := &Tree{levels: [][][32]byte{level}}
 	for len(level) > 1 {
 		above := make([][32]byte, 0, (len(level)+1)/2)
@@ -29,7 +34,7 @@ func (t *Tree) Root() [32]byte {
 	if top := t.levels[len(t.levels)-1]; len(top) == 1 {
 		return top[0]
 	}
-	return Root(nil)
+	return sha256.Sum256(nil)
 }
 
 // Prove returns the siblings on the way from the leaf at index to the root, lowest first, or nil

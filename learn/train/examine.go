@@ -43,6 +43,7 @@ func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch da
 	if err != nil {
 		return err
 	}
+	reference.Limits = x.Precision.Limits()
 	return t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
 }
 

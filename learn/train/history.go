@@ -82,24 +82,30 @@ func (h *history) begin() {
 	h.stale = false
 }
 
-// commit is called with the lock after a step changed the momentum.
-func (h *history) commit(step uint32, taken []codec.TensorResult) (committed, error) {
+// seal is called with the lock after a step changed the momentum. The header of what it took commits to that;
+// encode makes the bytes of the result. Nil, where nothing is audited, commits to nothing.
+func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode func(codec.Header) ([]byte, error)) ([]byte, error) {
+	if h == nil {
+		return encode(header)
+	}
 	var leaves [][32]byte
 	for i, l := range h.layout {
 		_, ofTensor, err := h.kernel.Leaves(l, h.deltas[i], taken[i])
 		if err != nil {
-			return committed{}, fmt.Errorf("tensor %d: %w", i, err)
+			return nil, fmt.Errorf("commit to tensor %d: %w", i, err)
 		}
 		leaves = append(leaves, ofTensor...)
 	}
-	return committed{step: step, previous: h.newest(), tree: merkle.NewTree(leaves), taken: taken}, nil
-}
-
-// add is called with the lock when a result was made.
-func (h *history) add(c committed) {
+	c := committed{step: header.Step, previous: h.newest(), tree: merkle.NewTree(leaves), taken: taken}
+	header.Momentum, header.Previous = c.tree.Root(), c.previous
+	payload, err := encode(header)
+	if err != nil {
+		return nil, err
+	}
 	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
 		h.steps = slices.Clone(h.steps[1:]) // what went before is needed no more
 	}
+	return payload, nil
 }
 
 // restore is called with the lock: it makes the momentum what it was before the newest step, which
@@ -137,30 +143,22 @@ func (h *history) newest() uint32 {
 func (h *history) forget() { h.steps, h.stale = nil, false }
 
 // show shows chunks of the newest step. Nil, where nothing is audited, has none.
-func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
+func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.Opening, err error) {
 	if h == nil {
-		return audit.Opening{}, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+		return o, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
 	}
-	o, err := h.open(step, trainer, chunks)
-	if err != nil {
-		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, err)
-	}
-	return o, nil
-}
-
-func (h *history) open(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := len(h.steps)
 	if n == 0 || h.steps[n-1].step != step || h.stale {
-		return audit.Opening{}, fmt.Errorf("%w: it is not the newest that was trained", ErrStep)
+		return o, fmt.Errorf("open step %d: %w: it is not the newest that was trained", step, ErrStep)
 	}
 	now := h.steps[n-1]
-	o := audit.Opening{Step: step, Trainer: trainer, Previous: now.previous}
+	o = audit.Opening{Step: step, Trainer: trainer, Previous: now.previous}
 	for _, chunk := range chunks {
 		tensor, within, ok := h.shapes.Find(chunk)
 		if !ok {
-			return audit.Opening{}, fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, h.shapes.Chunks())
+			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, ErrResult, chunk, h.shapes.Chunks())
 		}
 		opened := audit.Opened{Chunk: chunk, After: h.state(now, h.deltas, chunk, tensor, within)}
 		if o.Previous != 0 {

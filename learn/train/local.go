@@ -286,22 +286,15 @@ func (t *LocalTrainer) take(header codec.Header, far [][]float32, p localsteps.E
 		}
 	}
 	t.sent[header.Step] = sentSums{tensors: tensors, reach: p.Reach, fed: t.fed}
-	if t.history == nil {
-		return codec.EncodeLevels(header, t.results, p.LevelBits, tensors)
+	var values []codec.TensorResult
+	if t.history != nil {
+		if values, err = t.valued(header.Step, tensors); err != nil {
+			return nil, err
+		}
 	}
-	values, err := t.valued(header.Step, tensors)
-	if err != nil {
-		return nil, err
-	}
-	c, err := t.history.commit(header.Step, values)
-	if err != nil {
-		return nil, fmt.Errorf("commit to what was not sent: %w", err)
-	}
-	header.Momentum, header.Previous = c.tree.Root(), c.previous
-	if payload, err = codec.EncodeLevels(header, t.results, p.LevelBits, tensors); err == nil {
-		t.history.add(c)
-	}
-	return payload, err
+	return t.history.seal(header, values, func(h codec.Header) ([]byte, error) {
+		return codec.EncodeLevels(h, t.results, p.LevelBits, tensors)
+	})
 }
 
 // momentum returns that of a tensor, or nil.

@@ -155,19 +155,9 @@ func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled floa
 	o.encoded++
 	o.newest = header.Step
 	o.sent[header.Step] = taken
-	if o.history == nil {
-		return codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
-	}
-	c, err := o.history.commit(header.Step, taken)
-	if err != nil {
-		return nil, fmt.Errorf("commit to the momentum: %w", err)
-	}
-	header.Momentum, header.Previous = c.tree.Root(), c.previous
-	payload, err := codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
-	if err == nil {
-		o.history.add(c)
-	}
-	return payload, err
+	return o.history.seal(header, taken, func(h codec.Header) ([]byte, error) {
+		return codec.Encode(h, o.results, o.config.Quantize1Bit, taken)
+	})
 }
 
 // clipScale is what gradients of the given norm are multiplied with so that their norm

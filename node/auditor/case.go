@@ -154,9 +154,9 @@ func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderC
 		if err == nil {
 			_, sent, err = auditor.Decode(payload)
 		}
-		var lonely []uint32
-		if err == nil && senders != nil {
-			lonely, err = senders.Lonely(sent)
+		var chunks []uint32
+		if err == nil {
+			chunks, err = senders.Drawn(seed, key, auditor.Shapes(), sent)
 		}
 		return func() {
 			if err != nil {
@@ -166,8 +166,7 @@ func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderC
 			if a.rateIsOver(q) {
 				return
 			}
-			q.chunks = audit.Chunks(seed, key.Step, key.Trainer, auditor.Shapes(), audit.DefaultChunks, lonely)
-			q.claim = audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
+			q.chunks, q.claim = chunks, audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
 			q.next(waitsForTokens)
 		}
 	})

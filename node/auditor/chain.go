@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
@@ -121,14 +120,12 @@ func (c *Chain) Finish() error {
 
 func (c *Chain) show(l *link) error {
 	shapes, begun := c.trainer.Shapes(), c.of.Tasks.Now()
-	var lonely []uint32
-	if l.senders != nil {
-		var err error
-		if lonely, err = l.senders.Lonely(l.sent); err != nil {
-			return err
-		}
+	own := resultID{Trainer: c.of.me, Step: l.step}
+	chunks, err := l.senders.Drawn(l.seed, own, shapes, l.sent)
+	if err != nil {
+		return err
 	}
-	o, err := c.trainer.Open(l.step, audit.Chunks(l.seed, l.step, c.of.me, shapes, audit.DefaultChunks, lonely))
+	o, err := c.trainer.Open(l.step, chunks)
 	if err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func (c *Chain) show(l *link) error {
 	if l.receipt != nil {
 		shown.Receipt = l.receipt.Signature
 	}
-	if err := c.of.openings.Keep(resultID{Trainer: c.of.me, Step: l.step}, shown.Encode(), c.of.Tasks.Now()); err != nil {
+	if err := c.of.openings.Keep(own, shown.Encode(), c.of.Tasks.Now()); err != nil {
 		c.of.Log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package auditor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,20 +53,13 @@ func writeExhibit(path string, e exhibit.Exhibit) error {
 	if err != nil {
 		return err
 	}
-	var names []string
+	written := make(map[string]int64) // in nanoseconds
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == exhibit.Suffix {
-			names = append(names, filepath.Join(dir, entry.Name()))
+		if info, err := entry.Info(); err == nil && filepath.Ext(entry.Name()) == exhibit.Suffix {
+			written[filepath.Join(dir, entry.Name())] = info.ModTime().UnixNano()
 		}
 	}
-	written := func(name string) int64 {
-		info, err := os.Stat(name)
-		if err != nil {
-			return 0
-		}
-		return info.ModTime().UnixNano()
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(written(a), written(b)) })
+	names := slices.SortedFunc(maps.Keys(written), func(a, b string) int { return cmp.Compare(written[a], written[b]) })
 	for _, name := range names[:max(0, len(names)-keptExhibits)] {
 		if name != path {
 			_ = os.Remove(name) // the next time

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -30,7 +31,6 @@ type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
-	Size       uint32
 	Header     codec.Header // where the result was not to be had only its step
 	Counted    bool         // it was applied
 	Announced  string       // the bytes of its announcement, signed; empty: not known
@@ -164,18 +164,16 @@ func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) 
 }
 
 // before returns the newest held result of a trainer before a step, as far as it is known here.
-func (p *past) before(trainer coordinator.ClientID, step uint32) (newest heldResult, at uint32) {
-	for i := len(p.rounds) - 1; i >= 0; i-- {
-		if p.rounds[i].Step < step {
-			if r, found := p.Find(p.rounds[i].Step, trainer); found {
-				return r, p.rounds[i].Step
-			}
+func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
+	for _, round := range slices.Backward(p.rounds) {
+		if r, found := p.Find(round.Step, trainer); found && round.Step < step {
+			return r
 		}
 	}
-	if r, found := p.newest[trainer]; found && r.Header.Step < step {
-		return r, r.Header.Step
+	if r := p.newest[trainer]; r.Header.Step < step {
+		return r
 	}
-	return heldResult{}, 0
+	return heldResult{}
 }
 
 // lineage says whether a momentum goes on from what it may.
@@ -193,8 +191,8 @@ const (
 // Where it began is what the run knew in the result's round. What it knows later differs with the hour
 // at which a member looks, and a jury that judges by it ejects an accuser that was right.
 func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
-	said := r.Header.Previous
-	newest, at := p.before(r.Owner, r.Header.Step)
+	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
+	at := newest.Header.Step // 0: there is none
 	switch {
 	case said != 0 && said == at && newest.Read():
 		return newest.Header.Momentum, lineageAllowed
@@ -225,11 +223,6 @@ type senderCounts struct {
 
 	mu sync.Mutex
 	of []uint16
-}
-
-// newSenderCounts returns those of results that counted.
-func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
-	return &senderCounts{counted: counted, read: read, decode: decode}
 }
 
 // count works out how many sent something of each chunk.
@@ -268,6 +261,19 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 		counts = append(counts, tensor.Counts...)
 	}
 	return counts
+}
+
+// Drawn returns the chunks of a result that are opened where that seed is drawn. Nil is in place of the round
+// before an epoch's first, in which nobody sent anything.
+func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
+	var lonely []uint32
+	if s != nil {
+		var err error
+		if lonely, err = s.Lonely(result); err != nil {
+			return nil, err
+		}
+	}
+	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lonely), nil
 }
 
 // Lonely returns the chunks of which a result sent something, and fewer than a third of those that

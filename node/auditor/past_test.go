@@ -140,11 +140,13 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 // TestLonelyChunks are those that a result speaks of and fewer than a third of the round before do.
 func TestLonelyChunks(t *testing.T) {
 	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
-	s := newSenderCounts([][32]byte{{1}, {2}, {3}, {4}}, func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
-		func(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	s := &senderCounts{
+		counted: [][32]byte{{1}, {2}, {3}, {4}}, read: func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
+		decode: func(payload []byte) (codec.Header, []codec.TensorResult, error) {
 			all := counts[[32]byte{payload[0]}]
 			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
-		})
+		},
+	}
 	lonely, err := s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
 	if err != nil || len(lonely) != 2 || lonely[0] != 1 || lonely[1] != 2 {
 		t.Errorf("got %v, %v", lonely, err)
@@ -152,7 +154,7 @@ func TestLonelyChunks(t *testing.T) {
 	if lonely, _ = s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lonely) != 0 {
 		t.Errorf("got %v", lonely)
 	}
-	if lonely, err = newSenderCounts(nil, nil, nil).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
+	if lonely, err = new(senderCounts).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
 		t.Errorf("without results: %v, %v", lonely, err)
 	}
 }

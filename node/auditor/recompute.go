@@ -73,14 +73,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 
 // recomputed judges what came of a computation.
 func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference, report audit.Report, in audit.Precision) {
-	limits := reference.Limits
-	if limits == (audit.Limits{}) {
-		limits = in.Limits()
-	}
-	if m.accuses {
-		limits = limits.Wider()
-	}
-	switch came := report.Judge(limits); {
+	switch came := report.Judge(reference.Limits); {
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:

@@ -12,9 +12,7 @@ import (
 // Record is what is kept of a round that is applied, for audits of its results: all that are held.
 type Record struct {
 	round    appliedRound
-	outcome  tally.Outcome
-	counted  []*tally.Slot       // of the results that are applied
-	signed   map[[32]byte][]byte // announcements of results that are held, by commitment
+	kept     []*tally.Candidate // the last of its results: those that are not applied
 	payloads *payloadStore
 	trainer  env.Auditor
 	err      error // why it is not kept
@@ -27,23 +25,26 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	if trainer == nil {
 		return nil
 	}
-	r := &Record{
-		round:   appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
-		outcome: o, payloads: a.payloads, trainer: trainer, signed: make(map[[32]byte][]byte),
-	}
-	for i, c := range o.Counted {
-		r.counted = append(r.counted, b.Find(c.Batch))
-		if i < len(o.Sources) && o.Sources[i] != nil {
-			r.signed[c.Commitment] = o.Sources[i].Announcement()
-		}
-	}
+	r := &Record{round: appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps}, payloads: a.payloads, trainer: trainer}
 	known := make(map[coordinator.ClientID]bool, len(b.Slots))
-	for _, s := range r.counted {
+	add := func(s *tally.Slot, commitment [32]byte, of *tally.Candidate, counted bool) {
+		result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Counted: counted, Since: s.OptimizerSince}
+		if result.Header.Step = b.Round.Step; of != nil {
+			result.Announced = string(of.Announcement())
+		}
+		r.round.Results = append(r.round.Results, result)
 		known[s.Owner] = true
 	}
+	for i, c := range o.Counted {
+		var source *tally.Candidate
+		if i < len(o.Sources) {
+			source = o.Sources[i]
+		}
+		add(b.Find(c.Batch), c.Commitment, source, true)
+	}
 	for _, kept := range o.Kept {
-		known[kept.Slot.Owner] = true
-		r.signed[kept.Candidate.Commitment] = kept.Candidate.Announcement()
+		add(kept.Slot, kept.Candidate.Commitment, kept.Candidate, false)
+		r.kept = append(r.kept, kept.Candidate)
 	}
 	for i := range b.Slots {
 		owner := b.Slots[i].Owner
@@ -63,43 +64,31 @@ func (r *Record) Read(ctx context.Context, blobs env.Blobs, payloads [][]byte) {
 	}
 }
 
-func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) error {
-	for i, s := range r.counted {
-		if err := r.add(s, r.outcome.Counted[i].Commitment, payloads[i], true); err != nil {
-			return err
-		}
-	}
-	for _, kept := range r.outcome.Kept {
+func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) (err error) {
+	var counted [][32]byte
+	for i := range r.round.Results {
+		result := &r.round.Results[i]
 		var payload []byte // nil: it was not to be had
-		if read, _, err := fetch.Read(ctx, blobs, []*tally.Candidate{kept.Candidate}); err == nil && kept.Candidate.State == tally.Held {
-			payload = read[0]
+		if result.Counted {
+			payload = payloads[i]
+			counted = append(counted, result.Commitment)
+		} else {
+			c := r.kept[i-len(payloads)]
+			if read, _, err := fetch.Read(ctx, blobs, []*tally.Candidate{c}); err == nil && c.State == tally.Held {
+				payload = read[0]
+			}
 		}
-		if err := r.add(kept.Slot, kept.Candidate.Commitment, payload, false); err != nil {
-			return err
+		if payload == nil {
+			continue
 		}
-	}
-	counted := make([][32]byte, len(r.outcome.Counted))
-	for i, c := range r.outcome.Counted {
-		counted[i] = c.Commitment
-	}
-	r.round.Senders = newSenderCounts(counted, r.payloads.Get, r.trainer.Decode)
-	return nil
-}
-
-func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: s.OptimizerSince, Announced: string(r.signed[commitment])}
-	result.Header.Step = r.round.Step
-	if payload != nil {
-		header, _, err := r.trainer.Decode(payload)
-		if err == nil {
-			err = r.payloads.Put(commitment, payload)
+		if result.Header, _, err = r.trainer.Decode(payload); err == nil {
+			err = r.payloads.Put(result.Commitment, payload)
 		}
 		if err != nil {
 			return err
 		}
-		result.Header = header
 	}
-	r.round.Results = append(r.round.Results, result)
+	r.round.Senders = &senderCounts{counted: counted, read: r.payloads.Get, decode: r.trainer.Decode}
 	return nil
 }
 

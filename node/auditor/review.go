@@ -1,6 +1,7 @@
 package auditor
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -67,14 +68,9 @@ func (a *Auditor) audit() {
 // inTurn returns the reviews in the order in which they get the trainer: first those that may end in an
 // accusation, then the newest, for which the trainer has the fewest rounds to take back.
 func (a *Auditor) inTurn() []*review {
+	rank := map[bool]int{true: 0, false: 1}
 	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
-		switch suspect := a.suspects(); {
-		case suspect != b.suspects() && suspect:
-			return -1
-		case suspect != b.suspects():
-			return 1
-		}
-		return b.Compare(a.resultID)
+		return cmp.Or(rank[a.suspects()]-rank[b.suspects()], b.Compare(a.resultID))
 	})
 }
 

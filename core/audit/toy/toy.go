@@ -83,7 +83,7 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 // Reference returns what an auditor knows that has the gradient.
 func Reference(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Reference, error) {
 	e := reference(step, trainer)
-	e.Chunks = chunks
+	e.Chunks, e.Limits = chunks, audit.F32Limits
 	for _, chunk := range chunks {
 		if int64(chunk) >= int64(len(gradient)) {
 			return nil, fmt.Errorf("%w: chunk %d of %d", audit.ErrInvalid, chunk, len(gradient))

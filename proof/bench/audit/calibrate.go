@@ -326,16 +326,18 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *moment
 	reference := c.reference(step, t, a, chunks)
 	report := reference.Check(claim)
 	row := row{Kind: kind, Step: step, Trainer: c.workers[t].name, Verifier: c.workers[v].name, Fault: int(report.Fault), Error: round(report.Error)}
-	row.Sets, row.Signs, row.Cosine = 1, 1, 1
+	row.Signs = 1
 	var errs []float64
-	for _, f := range report.Chunks {
+	for i, f := range report.Chunks {
 		errs = append(errs, f.Error)
-		row.Sets, row.Signs = row.Sets+f.Sets/float64(len(chunks)), min(row.Signs, f.Signs)
-		row.Cosine, row.Momentum = min(row.Cosine, f.Cosine), max(row.Momentum, f.Momentum)
+		sets, signs, err := c.cut.Agreement(from, to, f.Chunk, reference.Updates[i])
+		if err != nil {
+			return err
+		}
+		row.Sets, row.Signs = row.Sets+sets/float64(len(chunks)), min(row.Signs, signs)
 		row.Length = max(row.Length, f.Length/reference.Longest)
 	}
-	row.Sets = round(row.Sets - 1)
-	row.Signs, row.Cosine, row.Momentum, row.Length = round(row.Signs), round(row.Cosine), round(row.Momentum), round(row.Length)
+	row.Sets, row.Signs, row.Length = round(row.Sets), round(row.Signs), round(row.Length)
 	slices.SortFunc(errs, func(a, b float64) int { return int(math.Copysign(1, b-a)) })
 	for _, e := range errs[:min(4, len(errs))] {
 		row.Top = append(row.Top, round(e))

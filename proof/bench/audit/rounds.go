@@ -231,7 +231,7 @@ func (r *roundsRun) write(to row) error {
 }
 
 func roundRow(kind string, step uint32, own, v *roundTrainer, report, shaken audit.Report) row {
-	to := row{Kind: kind, Step: step, Trainer: own.name, Verifier: v.name, Fault: int(report.Fault), Error: round(report.Error), Cosine: 1}
+	to := row{Kind: kind, Step: step, Trainer: own.name, Verifier: v.name, Fault: int(report.Fault), Error: round(report.Error)}
 	if report.Judge(audit.LocalLimits) != audit.Passed {
 		to.Shaken = round(shaken.Error)
 		if shaken.Judge(audit.LocalLimits) != audit.Passed {
@@ -241,7 +241,6 @@ func roundRow(kind string, step uint32, own, v *roundTrainer, report, shaken aud
 	var errs []float64
 	for _, f := range report.Chunks {
 		errs = append(errs, f.Error)
-		to.Cosine = round(min(to.Cosine, f.Cosine))
 	}
 	slices.SortFunc(errs, func(a, b float64) int { return cmp.Compare(b, a) })
 	for _, e := range errs[:min(4, len(errs))] {

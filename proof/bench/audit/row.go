@@ -11,10 +11,9 @@ type row struct {
 	Error    float64   `json:"e,omitempty"`   // of all chunks together
 	Top      []float64 `json:"top,omitempty"` // the largest errors of chunks
 	Middle   float64   `json:"mid,omitempty"` // their median
-	Cosine   float64   `json:"c,omitempty"`   // least; of a shadow, share of opposite choices
+	Cosine   float64   `json:"c,omitempty"`   // of a shadow, share of opposite choices
 	Sets     float64   `json:"set,omitempty"` // mean share of chosen coefficients
 	Signs    float64   `json:"sgn,omitempty"` // least share of equal signs
-	Momentum float64   `json:"m,omitempty"`   // largest relative error of the momentum
 	Length   float64   `json:"l,omitempty"`   // longest momentum over what is possible
 	Audits   int       `json:"n,omitempty"`   // that are counted
 	Stopped  int       `json:"x,omitempty"`   // of these

@@ -6,6 +6,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
 )
 
 // Scene is what an attacker has in a step. Own is its state before the step, Honest that of a
@@ -22,6 +23,10 @@ type Scene struct {
 	Foreign [][]float32 // of another batch
 	Others  []codec.TensorResult
 	Most    float64 // the most that an update may measure
+	// Mean is the mean gradient of the honest over the newest steps, which anybody can compute.
+	Mean    [][]float32
+	Usual   []float64 // chunk for chunk, what is usual in its tensor
+	Longest float64   // the most that a chunk of a momentum may measure
 }
 
 // Attack is a name and what such an attacker adds to its momentum. All else it does as the rules
@@ -93,6 +98,18 @@ var (
 			}
 		})
 	}}
+	// Drift takes from each gradient, in each chunk, as much of the mean gradient as audits in bf16 let pass, so
+	// that the momentum sums it up. DriftSent takes it from the coefficients that say most.
+	Drift = Attack{"the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
+		return s.drift(s.Mean)
+	}}
+	DriftSent = Attack{"the largest coefficients of the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
+		return s.drift(s.loudest(512))
+	}}
+	// Stuffed is honest in all but one round of thirty, StuffedOften of ten. In that one it makes what it has not
+	// sent the negative of the mean of what the honest come to, as long as may be.
+	Stuffed      = Attack{"what is not sent made as long as may be, against the others, in one round of 30", func(s *Scene) [][]float32 { return s.stuffed(30, 10) }}
+	StuffedOften = Attack{"the same in one round of ten", func(s *Scene) [][]float32 { return s.stuffed(10, 5) }}
 	// Withheld is honest but for sending nothing, which the rules allow: so all chunks move by less.
 	Withheld  = Attack{"nothing sent", func(s *Scene) [][]float32 { return s.Update }}
 	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
@@ -157,6 +174,71 @@ func (s *Scene) noise(by float64, add bool) [][]float32 {
 			update[i] += float32(factor * d)
 		}
 	})
+}
+
+// within is the part of a gradient that Drift moves it by: accusers have 0.075, of which what the types
+// differ by on honest machines, up to 0.02, is left.
+const within = 0.07
+
+// drift takes something away from each chunk of the update.
+func (s *Scene) drift(direction [][]float32) [][]float32 {
+	all, chunk := Copied(s.Update), 0
+	for i, shape := range s.Cutting.Shapes {
+		size := shape.Rows * shape.Cols
+		for c := range shape.Chunks {
+			update, away := all[i][c*size:][:size], direction[i][c*size:][:size]
+			if length, own := Length(away), Length(update); length > 0 && own > 0 {
+				by := float32(within * math.Hypot(own, s.Usual[chunk]/4) / length)
+				for j := range update {
+					update[j] -= by * away[j]
+				}
+			}
+			chunk++
+		}
+	}
+	return all
+}
+
+// stuffed is the update of an attack in one of so many rounds of local steps.
+func (s *Scene) stuffed(every, at uint32) [][]float32 {
+	if s.Step%every != at {
+		return s.Update
+	}
+	left, chunk := s.Cutting.Left(s.Own, s.Step), 0
+	return s.eachChunk(func(tensor int, update, momentum []float32) {
+		within := chunk
+		if chunk++; chunk == s.Cutting.Shapes[tensor].Chunks {
+			chunk = 0
+		}
+		mean := s.Mean[tensor][within*len(update):][:len(update)]
+		by := float32(0)
+		if length := Length(mean); length > 0 {
+			by = float32(0.95 * s.Longest / length * math.Sqrt(float64(len(update))/float64(s.Cutting.largest())))
+		}
+		for i, v := range mean {
+			update[i] = -by*v - left*momentum[i]
+		}
+	})
+}
+
+// loudest returns of each chunk of the mean gradient the signs of so many coefficients, the largest.
+func (s *Scene) loudest(count int) [][]float32 {
+	c, mean, all := s.Cutting, Copied(s.Mean), s.Cutting.Zeros()
+	for i, l := range c.Layouts {
+		taken, err := c.Kernel.Encode(l, mean[i], all[i], distro.EncodeParams{Decay: 1, LR: 1, TopK: count})
+		if err != nil {
+			panic(err) // of finite gradients
+		}
+		for j, v := range taken.Values {
+			if v != 0 {
+				taken.Values[j] = float32(math.Copysign(1, float64(v)))
+			}
+		}
+		if err := c.Kernel.AddBack(l, all[i], taken); err != nil {
+			panic(err) // a result of the same layout
+		}
+	}
+	return all
 }
 
 // copy makes up a momentum of which exactly what another trainer sent is taken, of the

@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/core/merkle"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/localsteps"
 )
 
 // Options are the optimizer of a run, and its name.
@@ -16,6 +17,7 @@ type Options struct {
 	TopK  int     // coefficients of a chunk that are sent
 	Edge  int     // longest side of a chunk
 	Signs bool    // send signs only
+	Bits  int     // of a value that local steps send; 0: the optimizer is DisTrO
 	Loud  bool    // send of chunks that are below the floor, too
 	Mute  bool    // send nothing of any
 	Run   [32]byte
@@ -28,6 +30,7 @@ type Cutting struct {
 	Kernel  *distro.Kernel
 	Shapes  audit.Shapes
 	Layouts []distro.Layout
+	Reach   float32 // of the present round of local steps: how far it moves a weight
 }
 
 // New returns the cutting of a model that is cut into the shapes.
@@ -48,6 +51,14 @@ func New(shapes audit.Shapes, o Options) (*Cutting, error) {
 		c.Layouts = append(c.Layouts, layout)
 	}
 	return c, nil
+}
+
+// largest is the number of elements of the largest chunk.
+func (c *Cutting) largest() (most int) {
+	for _, s := range c.Shapes {
+		most = max(most, s.Rows*s.Cols)
+	}
+	return most
 }
 
 // Zeros returns a momentum of nothing.
@@ -81,6 +92,7 @@ type State struct {
 	Step, Previous uint32 // Previous is the step of the state that it goes on from
 	Momentum       [][]float32
 	Taken          []codec.TensorResult
+	levels         []codec.TensorResult // of local steps: what Taken is sent as
 	tree           *merkle.Tree
 }
 
@@ -100,6 +112,9 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 	for i := range m.Momentum {
 		copy(m.Momentum[i], from.Momentum[i])
 	}
+	if c.Bits > 0 {
+		return m, c.takeLevels(m, c.Left(from, step), update)
+	}
 	for i, l := range c.Layouts {
 		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
 		switch params.Floor = audit.Least; {
@@ -115,6 +130,23 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 		m.Taken = append(m.Taken, taken)
 	}
 	return m, nil
+}
+
+// takeLevels is the step of a round of local steps.
+func (c *Cutting) takeLevels(m *State, left float32, update [][]float32) error {
+	p := localsteps.EncodeParams{Reach: c.Reach, TopK: c.TopK, LevelBits: c.Bits, Decay: left}
+	for i, l := range c.Layouts {
+		levels, err := localsteps.Encode(c.Kernel, l, m.Momentum[i], update[i], p)
+		if err != nil {
+			return err
+		}
+		values, err := localsteps.Values(l, levels, c.Reach, 1)
+		if err != nil {
+			return err
+		}
+		m.levels, m.Taken = append(m.levels, levels), append(m.Taken, values)
+	}
+	return nil
 }
 
 // Left is what a step leaves of the momentum of an earlier one.
@@ -180,15 +212,30 @@ func (c *Cutting) Payload(m *State, member int, first, end uint64) ([]byte, erro
 	for i, l := range c.Layouts {
 		layouts[i] = l.Codec(c.TopK)
 	}
-	return codec.Encode(codec.Header{RunHash: c.Run, Step: m.Step, BatchStart: first, BatchEnd: end, Trainer: Key(member)}, layouts, c.Signs, m.Taken)
+	header := codec.Header{RunHash: c.Run, Step: m.Step, BatchStart: first, BatchEnd: end, Trainer: Key(member)}
+	if c.Bits > 0 {
+		return codec.EncodeLevels(header, layouts, c.Bits, m.levels)
+	}
+	return codec.Encode(header, layouts, c.Signs, m.Taken)
 }
 
 // Reference returns the part, of a reference of all chunks, that an audit of the drawn ones has.
 func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.Reference {
 	drawn := *all
-	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual = trainer, chunks, nil, nil
+	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual, drawn.Blur = trainer, chunks, nil, nil, nil
+	elements, ofAll := 0, 0
+	for _, update := range all.Updates {
+		ofAll += len(update)
+	}
 	for _, chunk := range chunks {
 		drawn.Updates, drawn.Usual = append(drawn.Updates, all.Updates[chunk]), append(drawn.Usual, all.Usual[chunk])
+		elements += len(all.Updates[chunk])
+		if all.Blur != nil {
+			drawn.Blur = append(drawn.Blur, all.Blur[chunk])
+		}
+	}
+	if all.Blur != nil { // rounds of local steps: as much for each element
+		drawn.Most *= math.Sqrt(float64(elements) / float64(ofAll))
 	}
 	return &drawn
 }

@@ -138,3 +138,21 @@ func TestAdvanceInPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestDriftPasses: who takes the mean gradient away from its own by less than audits in bf16 let pass is accused of
+// nothing, nor where its hardware is another one than the accuser's.
+func TestDriftPasses(t *testing.T) {
+	for _, a := range []Attack{Drift, DriftSent} {
+		r := newRig(t, true)
+		scene := &Scene{Cutting: r.cut, Own: r.state, Update: r.update, Mean: r.old}
+		for i, s := range r.cut.Shapes {
+			for c := range s.Chunks {
+				scene.Usual = append(scene.Usual, Length(r.update[i][c*s.Rows*s.Cols:][:s.Rows*s.Cols]))
+			}
+		}
+		_, report := r.judge(t, a.Fake(scene))
+		if accuser := (&audit.Reference{Limits: audit.BF16Limits}).Wider(); report.Judge(accuser.Limits) != audit.Passed || report.Error < audit.BF16Limits.Error {
+			t.Errorf("%s: fault %v, error %v; want none, and more than %v", a.Name, report.Fault, report.Error, audit.BF16Limits.Error)
+		}
+	}
+}

@@ -43,3 +43,29 @@ func (o *Overlap) add(a, b audit.Taken) {
 		}
 	}
 }
+
+// Agreement returns which share of what a step took of a chunk would have been taken with another update too,
+// and which share of that with the same sign.
+func (c *Cutting) Agreement(from, to *State, chunk uint32, update []float32) (sets, signs float64, err error) {
+	tensor, within, _ := c.Shapes.Find(chunk)
+	shape := c.Shapes[tensor]
+	taken := distro.TakenOf(to.Taken[tensor], within, shape.Chunks)
+	if len(taken.Indices) == 0 {
+		return 1, 1, nil
+	}
+	layout, err := distro.NewLayout([]int64{int64(shape.Rows), int64(shape.Cols)}, c.Edge)
+	if err != nil {
+		return 0, 0, err
+	}
+	momentum := c.Layouts[tensor].Chunk(from.Momentum[tensor], within, nil)
+	other, err := c.Kernel.Encode(layout, momentum, update, distro.EncodeParams{Decay: c.Left(from, to.Step), LR: 1, TopK: len(taken.Indices)})
+	if err != nil {
+		return 0, 0, err
+	}
+	var o Overlap
+	o.add(taken, distro.TakenOf(other, 0, 1))
+	if shared := o.Same + o.Opposite; shared > 0 {
+		signs = float64(o.Same) / float64(shared)
+	}
+	return float64(o.Same+o.Opposite) / float64(len(taken.Indices)), signs, nil
+}

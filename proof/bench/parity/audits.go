@@ -95,7 +95,8 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return momenta.Reference(reference, trainer, chunks).Check(claim).Judge(m.precision().Limits()) != audit.Passed, nil
+	drawn := momenta.Reference(reference, trainer, chunks).Wider()
+	return drawn.Check(claim).Judge(drawn.Limits) != audit.Passed, nil
 }
 
 // audit lets those who do not train in a round audit a result each: by its own dice, with one half

@@ -71,11 +71,7 @@ type sent struct {
 
 func newClients(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
 	if c.Optimizer == "local" {
-		o.Optimizer.LocalSteps = &config.LocalSteps{
-			InnerSteps: c.InnerSteps, Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip,
-			OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
-			ApplyLag: c.ApplyLag,
-		}
+		o.Optimizer.LocalSteps = c.localSteps()
 		o.Audited = c.Audited
 	} else {
 		o.Optimizer.Distro = &config.Distro{
@@ -94,6 +90,14 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 		all.trainers = append(all.trainers, one)
 	}
 	return all, nil
+}
+
+func (c *runCommand) localSteps() *config.LocalSteps {
+	return &config.LocalSteps{
+		InnerSteps: c.InnerSteps, Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip,
+		OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
+		ApplyLag: c.ApplyLag,
+	}
 }
 
 func newClient(ctx context.Context, o train.Options) (trainer, error) {

@@ -38,6 +38,10 @@ var attacks = map[string]attack{
 	"half-batch":        {Attack: momenta.HalfBatch, ownGradient: true, half: true},
 	"old-batch":         {Attack: momenta.OldBatch, ownGradient: true},
 	"copy":              {Attack: momenta.Copy},
+	"drift":             {Attack: momenta.Drift, ownGradient: true},
+	"drift-sent":        {Attack: momenta.DriftSent, ownGradient: true},
+	"stuffed":           {Attack: momenta.Stuffed, ownGradient: true},
+	"stuffed-often":     {Attack: momenta.StuffedOften, ownGradient: true},
 }
 
 // members are those of a run that share one replica: what they know alone is their momentum. The first
@@ -46,14 +50,25 @@ var attacks = map[string]attack{
 type members struct {
 	command *runCommand
 	text    *local.Folder
-	trainer *train.Trainer // weights, and everybody's gradients
+	trainer replica // weights, and everybody's gradients
 	cut     *momenta.Cutting
 	attack  attack
 	random  *rand.Rand
 	update  [][]float32 // of whoever trains
+	mean    [][]float32 // of the updates of the honest, over the newest steps
 	members []*member
 	trials  []trial
 	court   court
+}
+
+// replica is a train.Trainer, or a train.LocalTrainer.
+type replica interface {
+	Shapes() audit.Shapes
+	LR(ctx context.Context, step uint32) (float32, error)
+	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
+	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
+	Close() error
 }
 
 // member is a member of the run while it is not ejected.
@@ -94,19 +109,26 @@ func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local
 		return nil, fmt.Errorf("attack %q, attackers %d of %d, apply-lag %d, lookahead %v: want an attack, fewer attackers than clients, lag 1, no lookahead",
 			c.Attack, c.Attackers, c.Clients, c.ApplyLag, c.Lookahead)
 	}
-	o.Optimizer.Distro = &config.Distro{
-		ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
-		CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
+	cut := momenta.Options{TopK: int(c.TopK), Edge: int(c.Chunk), Run: sha256.Sum256([]byte(o.RunID))}
+	var trainer replica
+	var err error
+	if c.Optimizer == "local" {
+		cut.Bits, cut.Decay = int(c.ValueBits), float32(c.ErrorDecay)
+		o.Optimizer.LocalSteps = c.localSteps()
+		trainer, err = train.NewLocal(ctx, o)
+	} else {
+		cut.Signs, cut.Decay = c.OneBit, float32(c.Momentum)
+		o.Optimizer.Distro = &config.Distro{
+			ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
+			CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
+		}
+		trainer, err = train.New(ctx, o)
 	}
-	trainer, err := train.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	m := &members{command: c, text: text, trainer: trainer, attack: does, random: rand.New(rand.NewPCG(c.Seed, 1))}
-	m.cut, err = momenta.New(trainer.Shapes(), momenta.Options{
-		Decay: float32(c.Momentum), TopK: int(c.TopK), Edge: int(c.Chunk), Signs: c.OneBit, Run: sha256.Sum256([]byte(o.RunID)),
-	})
-	if err != nil {
+	if m.cut, err = momenta.New(trainer.Shapes(), cut); err != nil {
 		return nil, err
 	}
 	for i := range c.Clients {
@@ -135,6 +157,11 @@ func (m *members) seed(step uint32) uint64 {
 }
 
 func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
+	rate, err := m.trainer.LR(ctx, step)
+	if err != nil {
+		return s, err
+	}
+	m.cut.Reach = float32(float64(rate) * float64(m.command.InnerSteps))
 	round := m.begin(step, id)
 	for _, one := range round.trainers {
 		if one.honest == nil { // attackers send last
@@ -143,6 +170,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 			}
 		}
 	}
+	m.learn(round)
 	if err := m.fake(ctx, round); err != nil {
 		return s, err
 	}
@@ -219,6 +247,32 @@ func (m *members) train(ctx context.Context, r *round, one *member) error {
 	return m.advance(r, one, m.update)
 }
 
+// learn makes the mean of the updates of the honest that of ten steps or so.
+func (m *members) learn(r *round) {
+	if m.command.Attackers == 0 {
+		return
+	}
+	const kept = 0.9
+	if m.mean == nil {
+		m.mean = m.cut.Zeros()
+	}
+	for _, tensor := range m.mean {
+		for i := range tensor {
+			tensor[i] *= kept
+		}
+	}
+	for _, one := range r.trainers {
+		if one.honest != nil {
+			continue
+		}
+		for i, tensor := range m.cut.Tensors(r.references[one].Updates, nil) {
+			for j, v := range tensor {
+				m.mean[i][j] += (1 - kept) * v
+			}
+		}
+	}
+}
+
 // advance adds an update to a member's momentum, and takes its result out of it.
 func (m *members) advance(r *round, one *member, update [][]float32) (err error) {
 	r.from[one] = one.state
@@ -256,6 +310,7 @@ func (m *members) fake(ctx context.Context, r *round) error {
 		scene := &momenta.Scene{
 			Cutting: m.cut, Random: m.random, Step: r.step, Own: one.state, Honest: one.honest,
 			Update: m.cut.Tensors(reference.Updates, nil), Others: other.state.Taken, Old: one.old, Most: reference.Most,
+			Mean: m.mean, Usual: reference.Usual, Longest: reference.Longest,
 		}
 		if one.old = scene.Update; scene.Old == nil {
 			scene.Old = scene.Update

@@ -60,19 +60,7 @@ func TestMembersAreAudited(t *testing.T) {
 				Seed: 2, Model: "model-small.json", Clients: 8, Attackers: 2, Attack: attack, Verification: percent,
 				Clip: 1, Momentum: 0.99, TopK: 8, Chunk: 64, OneBit: attack != "noise", ApplyLag: 1, OneReplica: true,
 			}
-			configuration, err := os.ReadFile(c.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o := train.Options{
-				Model:      checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: configuration}}},
-				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 1e-3}},
-				MicroBatch: 8, Threads: 1, RunID: "test",
-			}
-			if o.Model.Tensors, err = model.Init(configuration, 1); err != nil {
-				t.Fatal(err)
-			}
-			l, err := newMembers(t.Context(), c, o, text)
+			l, err := newMembers(t.Context(), c, optionsOf(t, c), text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,6 +84,54 @@ func TestMembersAreAudited(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStuffedSums: members of local steps that share a replica train, and who fills what it has not sent is found in
+// the round in which it does.
+func TestStuffedSums(t *testing.T) {
+	if err := torch.Load(torch.Options{Threads: 1}); errors.Is(err, torch.ErrNoLibrary) && os.Getenv("PSYCHE_REQUIRE_TORCH") == "" {
+		t.Skip(err)
+	}
+	c := &runCommand{
+		Seed: 2, Model: "model-small.json", Clients: 8, Attackers: 2, Attack: "stuffed", Verification: 50, Optimizer: "local",
+		InnerSteps: 2, Clip: 1, TopK: 25, Chunk: 32, ValueBits: 2, OuterLR: 1, ErrorDecay: 0.95, Beta1: 0.9, Beta2: 0.99, ApplyLag: 1, OneReplica: true,
+	}
+	l, err := newMembers(t.Context(), c, optionsOf(t, c), randomText(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := l.(*members)
+	for step := uint32(1); step <= 11; step++ {
+		if _, err := l.step(t.Context(), step, assign.BatchID{Start: uint64(step) * 8, End: uint64(step+1) * 8}); err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		for _, one := range m.court.rounds[len(m.court.rounds)-1] {
+			if cheats := step == 10 && one.target.honest != nil; one.guilty != cheats {
+				t.Errorf("step %d, member %d: guilty %v, want %v", step, one.target.number, one.guilty, cheats)
+			}
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// optionsOf returns what the trainer of a run is made of.
+func optionsOf(t *testing.T, c *runCommand) train.Options {
+	t.Helper()
+	configuration, err := os.ReadFile(c.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := train.Options{
+		Model:      checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: configuration}}},
+		LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 1e-3}},
+		MicroBatch: 8, Threads: 1, RunID: "test",
+	}
+	if o.Model.Tensors, err = model.Init(configuration, 1); err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // randomText is 300 sequences of 16 bytes of nothing.

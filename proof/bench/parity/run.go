@@ -66,7 +66,7 @@ type runCommand struct {
 
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
 	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
-	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch or copy."`
+	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
 	Verification int    `json:",omitempty" name:"verification-percent" help:"Of clients that share a replica: so many percent of them audit in a step and do not train; 0: nobody is audited."`
 }
 
