@@ -18,9 +18,9 @@ type runUpdateConfig struct {
 // Help is shown by --help below the command's summary.
 func (c *runUpdateConfig) Help() string {
 	return `The run must be paused. Progress and members are kept; so is the checkpoint, if the file
-names the one that the run began with; name and description are those of the file or of the
-flags. The main authority signs. A run on a chain of which
-there is only the account begins with this, paused.`
+names the one that the run began with; name and description are those of the file, or of the
+flags. The main authority signs. A run on a chain of which there is only the account begins
+with this, paused.`
 }
 
 // Run gives a paused run new rules.

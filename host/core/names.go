@@ -1,8 +1,6 @@
 package core
 
 import (
-	"maps"
-
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
@@ -30,7 +28,11 @@ func (n Names) Note(from coordinator.ClientID, a coordinator.Action, s *coordina
 		for _, id := range seatedIn(s) {
 			seated[id] = true
 		}
-		maps.DeleteFunc(n, func(id identity.ID, _ string) bool { return !seated[id] })
+		for id := range n {
+			if !seated[id] {
+				delete(n, id)
+			}
+		}
 	}
 	n[identity.ID(from)] = name
 }
