@@ -21,7 +21,8 @@ func actionBytes() map[string][]byte {
 	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: strings.Repeat("r", 96), Revision: strings.Repeat("v", 96)}
 	m := map[string][]byte{}
 	for name, a := range map[string]coordinator.Action{
-		"join": coordinator.Join{}, "join that holds": coordinator.Join{Holds: clientID(1)}, "ready": coordinator.Ready{}, "return": coordinator.Return{},
+		"join": coordinator.Join{}, "join that holds": coordinator.Join{Holds: clientID(1)}, "join that is named": coordinator.Join{Name: "Ada"},
+		"join that holds and is named": coordinator.Join{Holds: clientID(1), Name: strings.Repeat("n", coordinator.MaxMemberName)}, "ready": coordinator.Ready{}, "return": coordinator.Return{},
 		"equivocation": equivocationOf(clientID(0), 1, false, true),
 		"witness":      coordinator.WitnessRound{Step: 1}, "no health check": coordinator.HealthCheck{}, "health check": coordinator.HealthCheck{Clients: ids(3)},
 		"report": coordinator.ReportCheckpoint{}, "upload": coordinator.ReportUpload{Place: place}, "withdraw": coordinator.Withdraw{Client: clientID(0)},
@@ -39,6 +40,9 @@ func actionBytes() map[string][]byte {
 	}
 	m["257 accused"], m["256 accused"], m["5 delegates"] = list(4, 257), list(4, 256), list(10, 5)
 	m["join that holds zeros"] = append(encode(coordinator.Join{}), make([]byte, 32)...)
+	named := append(encode(coordinator.Join{}), make([]byte, 32)...)
+	m["join with a long name"] = append(append(slices.Clone(named), coordinator.MaxMemberName+1), make([]byte, coordinator.MaxMemberName+1)...)
+	m["join with an empty name"] = append(slices.Clone(named), 0)
 	text := func(repo, revision int) []byte {
 		b := append([]byte{13}, make([]byte, 36)...)
 		b = append(append(b, 3, byte(repo)), strings.Repeat("r", repo)...)

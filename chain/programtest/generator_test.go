@@ -161,6 +161,8 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 			if len(s.Earlier) > 0 {
 				a.Holds = oneOf(g, s.Earlier...).Digest
 			}
+		case 3:
+			a.Name = "Ada"
 		}
 		return a
 	case 2:

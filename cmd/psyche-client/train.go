@@ -32,6 +32,7 @@ type trainCommand struct {
 // memberFlags say how a member takes part in a run, wherever it is.
 type memberFlags struct {
 	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used, or one that is kept." type:"path"`
+	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Name that others see beside the key of this member: up to 32 bytes, for people. It is signed with each joining, so it stays in the run's log for ever; it proves nothing."`
 	networkFlags          `embed:""`
 
 	sourceFlags `embed:""`
@@ -158,6 +159,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	o := client.Options{
 		Key:        key,
 		RunID:      c.RunID,
+		Name:       c.MemberName,
 		Backend:    host.Backend,
 		Network:    network,
 		Data:       factory.Data(),

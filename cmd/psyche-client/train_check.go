@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/node/member"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // checkFlags returns what is wrong with the command line.
@@ -37,10 +38,24 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if err := checkMemberName(c.MemberName); err != nil {
+		return err
+	}
 	if err := c.checkParallelism(); err != nil {
 		return err
 	}
 	return c.checkUploads(c.RunID, c.CheckpointDir)
+}
+
+// checkMemberName wants a name that others can be shown; none is one.
+func checkMemberName(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := wire.CheckName(name); err != nil {
+		return fmt.Errorf("--member-name %q: %w", name, err)
+	}
+	return nil
 }
 
 // maxDummyDelay bounds --dummy-training-delay-secs: a day.

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/host/server/status"
 )
 
@@ -130,7 +131,9 @@ func (c *runReplay) replayArchive(to console) error {
 		return err
 	}
 	defer done()
+	names := core.Names{}
 	state, summary, err := archive.ReplayFrom(c.File, from, func(s archive.Step, state *coordinator.State) error {
+		names.Note(coordinator.ClientID(s.Actor), s.Action(), state)
 		if !c.States {
 			return nil
 		}
@@ -149,6 +152,7 @@ func (c *runReplay) replayArchive(to console) error {
 		}
 	}
 	run := status.Of(&state, [32]byte{})
+	run.CallAll(names)
 	if c.JSON {
 		return printJSON(to.out, run)
 	}

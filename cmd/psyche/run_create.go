@@ -19,9 +19,7 @@ type runCreate struct {
 	hostFlags      `embed:""`
 	signFlags      `embed:""`
 	agreeFlags     `embed:""`
-
-	Name        string `placeholder:"TEXT" help:"Changes nothing: a run on a chain is known by its id and its main authority."`
-	Description string `placeholder:"TEXT" help:"Changes nothing: a run's account has no room for it."`
+	shownFlags     `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -45,6 +43,9 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 		if c.Permissioned || c.JoinAuthority != "" || c.ResumeFrom != "" {
 			return usagef("--permissioned, --join-authority and --resume-from are of a run's first state: give --state with them")
 		}
+		if c.Name != "" || c.Description != "" {
+			_, _ = fmt.Fprintln(to.err, "psyche: --name and --description change nothing here: they are part of what the run begins with; give them to update-config, which begins it")
+		}
 		return c.createOnChain(ctx, to, c.RunID, nil)
 	}
 	run, err := loadNamedRun(c.State, c.RunID)
@@ -52,6 +53,9 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if err := c.apply(ctx, &run, to.out); err != nil {
+		return err
+	}
+	if err := c.describe(&run.Model); err != nil {
 		return err
 	}
 	key, err := c.key()
@@ -81,9 +85,6 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 
 // createOnChain makes the run's account and, with a first state, begins the run.
 func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, first func(coordinator.ClientID) (coordinator.State, error)) error {
-	if c.Name != "" || c.Description != "" {
-		_, _ = fmt.Fprintln(to.err, "psyche: --name and --description change nothing here: a run's account has no room for them")
-	}
 	if err := checkRunID(runID); err != nil {
 		return err
 	}

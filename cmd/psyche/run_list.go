@@ -6,10 +6,12 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // runList lists the runs of a server, or of a program on a chain.
@@ -53,7 +55,11 @@ func (c *runList) Run(ctx context.Context, to console) error {
 		if r.Closed {
 			phase += ", closed"
 		}
-		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x\n", r.RunID, r.Epoch, r.Step, phase, r.Participants, r.Run)
+		name := ""
+		if plain.CheckName(r.Name, config.MaxName) == nil {
+			name = fmt.Sprintf("  named %q", r.Name)
+		}
+		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x%s\n", r.RunID, r.Epoch, r.Step, phase, r.Participants, r.Run, name)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/status"
 	"github.com/psyche-go/psyche/record/follow"
@@ -43,9 +44,12 @@ func (c *runReplay) Run(to console) error {
 	if archive.Is(c.File) {
 		return c.replayArchive(to)
 	}
-	began, records := time.Now(), 0
+	began, records, names := time.Now(), 0, core.Names{}
 	visit := func(r follow.Record, s *coordinator.State) error {
 		records++
+		if r.Kind == follow.KindAction {
+			names.Note(coordinator.ClientID(r.Action.From), r.Action.Action, s)
+		}
 		if !c.States {
 			return nil
 		}
@@ -72,6 +76,7 @@ func (c *runReplay) Run(to console) error {
 		}
 	}
 	run := status.Of(&log.State, log.Run())
+	run.CallAll(names)
 	if c.JSON {
 		return printJSON(to.out, run)
 	}

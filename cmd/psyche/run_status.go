@@ -25,6 +25,7 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 		return err
 	}
 	run := status.Of(seen.State, seen.Run)
+	run.CallPeers(seen.Peers)
 	if c.JSON {
 		return printJSON(to.out, run)
 	}

@@ -10,6 +10,7 @@ import (
 
 type runUpdateConfig struct {
 	State      string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
+	shownFlags `embed:""`
 	actFlags   `embed:""`
 	agreeFlags `embed:""`
 }
@@ -17,14 +18,18 @@ type runUpdateConfig struct {
 // Help is shown by --help below the command's summary.
 func (c *runUpdateConfig) Help() string {
 	return `The run must be paused. Progress and members are kept; so is the checkpoint, if the file
-names the one that the run began with. The main authority signs. A run on a chain of which
-there is only the account begins with this, paused.`
+names the one that the run began with; name and description are those of the file, or of the
+flags. The main authority signs. A run on a chain of which there is only the account begins
+with this, paused.`
 }
 
 // Run gives a paused run new rules.
 func (c *runUpdateConfig) Run(ctx context.Context, to console) error {
 	run, err := loadRun(c.State, c.RunID)
 	if err != nil {
+		return err
+	}
+	if err := c.describe(&run.Model); err != nil {
 		return err
 	}
 	state, err := run.CoordinatorState(coordinator.ClientID{})
@@ -61,6 +66,6 @@ func (c *runUpdateConfig) beginOnChain(ctx context.Context, to console, run conf
 	if err != nil || begun {
 		return false, err
 	}
-	create := runCreate{State: c.State, RunID: c.RunID, hostFlags: c.hostFlags, signFlags: c.signFlags, agreeFlags: c.agreeFlags}
+	create := runCreate{State: c.State, RunID: c.RunID, shownFlags: c.shownFlags, hostFlags: c.hostFlags, signFlags: c.signFlags, agreeFlags: c.agreeFlags}
 	return true, create.Run(ctx, to)
 }

@@ -237,10 +237,14 @@ func TestPublishedSolanaCommands(t *testing.T) {
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"solana"}, args...), "--run-id", "r", "--wallet-private-key-path", key)
 	}
-	a.does(exitOK, "it begins with: psyche run update-config", as(main, "create-run", "--name", "N", "--description", "D", "--yes")...)
-	a.does(exitOK, "it is paused", as(main, "update-config", "--config-path", sampleState, "--yes")...)
+	said := a.does(exitOK, "it begins with: psyche run update-config", as(main, "create-run", "--name", "N", "--description", "D", "--yes")...)
+	if !strings.Contains(said, "give them to update-config") {
+		t.Errorf("nothing says what becomes of the name:\n%s", said)
+	}
+	a.does(exitOK, "it is paused", as(main, "update-config", "--config-path", sampleState, "--name", "N", "--description", "D", "--yes")...)
 	a.does(exitOK, "goes on", as(main, "set-paused", "--resume", "--commitment", "confirmed")...)
 	a.does(exitOK, `"run_id": "r"`, "solana", "json-dump-run", "--run-id", "r")
+	a.does(exitOK, `"name": "N"`, "solana", "json-dump-run", "--run-id", "r")
 	a.does(exitOK, "admits every key", "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(2))
 	a.does(exitRefused, "--permissioned", as(main, "join-authorization-create", "--authorizer", other)...)
 

@@ -14,11 +14,17 @@ type Action interface{ action() }
 //
 // Its Commitment is the SHA-256 of what it reveals next, by its first Ready for the draws of rounds;
 // zero commits to nothing. A pending client may replace it.
+//
+// Its Name is for people. The rules do not look at it, and no state keeps it.
 type Join struct {
 	Epoch      uint32 // Progress.Epoch that the sender saw: an old Join cannot be replayed
 	Commitment [32]byte
 	Holds      [32]byte // digest of the checkpoint that it holds; zero for none
+	Name       string   // that the sender gives itself, at most MaxMemberName bytes; empty for none
 }
+
+// MaxMemberName bounds the name that a member gives itself, in bytes.
+const MaxMemberName = 32
 
 // Ready says that a member holds the epoch's model (Warmup). It reveals what the member
 // committed to, and commits to what its next Ready will reveal.

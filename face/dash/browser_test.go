@@ -134,7 +134,7 @@ var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, Round
 func TestBrowser(t *testing.T) {
 	b := open(t)
 	odd := shownRun
-	odd.RunID, odd.Rounds = hostile, 12
+	odd.RunID, odd.Name, odd.Rounds = hostile, hostileMember, 12
 	web := page(t, shownRun, odd, courtRun)
 
 	t.Run("a hostile name is text", func(t *testing.T) {
@@ -144,6 +144,13 @@ func TestBrowser(t *testing.T) {
 		}
 		if got := b.text(t, `document.querySelectorAll("img, iframe, object").length + " " + document.title`); got != "0 "+hostile+" · Psyche" {
 			t.Errorf("the name became something else: %s", got)
+		}
+		row := `document.querySelector("#s-members .claims")`
+		if got := b.text(t, row+`.textContent`); got != dashtest.Key(0).ID().String()[:8]+"… "+hostileMember {
+			t.Errorf("the member is shown as %q", got)
+		}
+		if got := b.text(t, row+`.querySelector("bdi").children.length`); got != "0" {
+			t.Errorf("its name has %s elements", got)
 		}
 		if got := b.text(t, `document.querySelectorAll("#command").length`); got != "0" {
 			t.Error("there is a command made of it")

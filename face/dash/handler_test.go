@@ -27,6 +27,9 @@ import (
 // hostile is a run's name that wants to be something else.
 const hostile = `<img src=x onerror="document.title='owned'">';alert(1)//`
 
+// hostileMember is a name that a member gives itself to be something else.
+const hostileMember = `<img src=x onerror=alert(1)>`
+
 // page serves the runs of a folder, once all of them have been read.
 func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	t.Helper()
@@ -138,7 +141,7 @@ func ask(t *testing.T, address string, header http.Header) answer {
 }
 
 func TestAnswers(t *testing.T) {
-	web := page(t, dashtest.Options{RunID: hostile, Members: 4, Rounds: 8, RoundsPerEpoch: 4}, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	web := page(t, dashtest.Options{RunID: hostile, Name: hostileMember, Members: 4, Rounds: 8, RoundsPerEpoch: 4}, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	key := url.QueryEscape(hostile)
 	for path, want := range map[string]int{
 		"/": 200, "/app.js": 200, "/charts.js": 200, "/learning.js": 200, "/parts.js": 200, "/trust.js": 200, "/colours.css": 200, "/style.css": 200, "/icon.svg": 200, "/api/runs": 200,
@@ -174,6 +177,25 @@ func TestAnswers(t *testing.T) {
 		if response.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("%s: %s", method, response.Status)
 		}
+	}
+}
+
+// TestNameOfAMember: it comes beside the key that gave it to itself, and nothing in it is markup, whatever takes the
+// answer for a page.
+func TestNameOfAMember(t *testing.T) {
+	web := page(t, dashtest.Options{RunID: "named", Name: hostileMember, Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	got := ask(t, web.URL+"/api/run?run=named", nil)
+	if strings.Contains(got.body, "<") {
+		t.Error("there is markup in the answer")
+	}
+	var run struct {
+		Status struct{ Names map[string]string }
+	}
+	if err := json.Unmarshal([]byte(got.body), &run); err != nil {
+		t.Fatal(err)
+	}
+	if names := run.Status.Names; len(names) != 1 || names[dashtest.Key(0).ID().String()] != hostileMember {
+		t.Errorf("names %q", names)
 	}
 }
 

@@ -46,6 +46,7 @@ type Options struct {
 	Sign func(nonce uint64, a coordinator.Action) wire.SignedAction
 	// Connection reports whether a key has a live connection, and from where.
 	Connection func(id identity.ID) (from Origin, live bool)
+	Names      Names  // that the log until now has; nil: none
 	Rules      *Rules // nil: those of package coordinator
 
 	// Acted, which may be nil, is told of every action that was applied, or refused with err. It is
@@ -73,7 +74,8 @@ type Host struct {
 	options Options
 	log     *follow.Follower
 	state   *coordinator.State // of log
-	nonce   uint64             // of the newest action of the host's own
+	names   Names
+	nonce   uint64 // of the newest action of the host's own
 
 	gone      map[identity.ID]time.Time    // when a participant's connection was missed first
 	origins   map[identity.ID]netip.Prefix // networks from which clients that have a seat, had one or wait joined, or came last
@@ -98,9 +100,12 @@ func New(log *follow.Follower, now Now, o Options) *Host {
 		o.Rules = &rules
 	}
 	h := &Host{
-		options: o, log: log, state: &log.State, stale: true,
+		options: o, log: log, state: &log.State, names: o.Names, stale: true,
 		nonce: max(log.State.HostNonce, uint64(max(0, now.Time.UnixNano()))),
 		gone:  make(map[identity.ID]time.Time), origins: make(map[identity.ID]netip.Prefix),
+	}
+	if h.names == nil {
+		h.names = Names{}
 	}
 	h.awaitReturn(now)
 	return h
@@ -111,6 +116,9 @@ func (h *Host) Log() *follow.Follower { return h.log }
 
 // State returns the state that the log leads to. Nobody else changes it.
 func (h *Host) State() *coordinator.State { return h.state }
+
+// Names returns what the clients of the run call themselves. Nobody else changes it.
+func (h *Host) Names() Names { return h.names }
 
 // Submit applies an action whose signature is verified, and what is due after it. Advance calls answer
 // with what became of it: nil if it was accepted.
@@ -188,6 +196,7 @@ func (h *Host) apply(now Now, a wire.SignedAction, from Origin) error {
 		}
 		return err
 	}
+	h.names.Note(coordinator.ClientID(a.From), a.Action, h.state)
 	switch a.Action.(type) {
 	case coordinator.Join, coordinator.Withdraw, coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
 	default:

@@ -69,8 +69,10 @@ func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 }
 
 // Seated returns the clients that are in the newest epoch, left it, or wait for the next.
-func (h *Host) Seated() (ids []identity.ID) {
-	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
+func (h *Host) Seated() (ids []identity.ID) { return seatedIn(h.state) }
+
+func seatedIn(s *coordinator.State) (ids []identity.ID) {
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
 		for i := range clients {
 			ids = append(ids, identity.ID(clients[i].ID))
 		}

@@ -177,7 +177,7 @@ func (h *Host) publish() {
 		update := backend.Update{State: &state, Run: h.run} // its own
 		for _, id := range participants {
 			if peer := h.clients[id]; peer != nil {
-				update.Peers = append(update.Peers, backend.Peer{ID: id, Addrs: slices.Clone(peer.addrs)})
+				update.Peers = append(update.Peers, backend.Peer{ID: id, Addrs: slices.Clone(peer.addrs), Name: h.core.Names()[id]})
 			}
 		}
 		select {

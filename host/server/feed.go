@@ -21,7 +21,9 @@ type publication struct {
 	known        map[identity.ID]bool // keys that are no strangers
 	offices      map[identity.ID]bool // keys that administer the run
 	phase        Phase
-	closed       bool // the run, for good
+	closed       bool   // the run, for good
+	definition   []byte // of the run
+	name         string // that it gives the run
 }
 
 // feed is one kind of payload and the newest changes that led to it. The next one shares

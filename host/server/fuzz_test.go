@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/wire"
@@ -21,6 +22,9 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	whole := snapshot{position: journal.Position{Offset: 99, Entries: 2}, starts: []wire.Head{{Index: 1, Step: 3}}, state: state.AppendTo(nil)}.appendTo(nil)
 	f.Add(whole[:len(whole)-sha256.Size])
+	names := core.Names{backendtest.Key(1).ID(): "Ada", backendtest.Key(2).ID(): "数"}
+	named := snapshot{position: journal.Position{Offset: 99, Entries: 2}, names: names, state: state.AppendTo(nil)}.appendTo(nil)
+	f.Add(named[:len(named)-sha256.Size])
 	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		hash := sha256.Sum256(body)

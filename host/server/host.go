@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/net/admission"
 	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -83,6 +85,7 @@ func (h *host) coreOptions() core.Options {
 		Times:      core.DefaultTimes,
 		Sign:       wire.Signer(h.server.key, h.run),
 		Connection: h.registry.origin,
+		Names:      h.store.names,
 		Acted:      h.acted,
 		Moved:      h.moved,
 	}
@@ -201,7 +204,7 @@ func (h *host) snapshot(ctx context.Context) error {
 	if !h.store.keeps() || h.store.unsaved < h.server.options.SnapshotEvery {
 		return nil
 	}
-	taken := snapshot{position: h.store.journal.Position(), starts: h.store.log.Starts(), state: h.state.AppendTo(nil)}
+	taken := snapshot{position: h.store.journal.Position(), starts: h.store.log.Starts(), state: h.state.AppendTo(nil), names: maps.Clone(h.core.Names())}
 	h.core.Digest()
 	if _, err := h.finish(ctx); err != nil {
 		return err
@@ -223,7 +226,11 @@ func (h *host) acted(a wire.SignedAction, err error) {
 	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.server.key.ID() {
 		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.server.options.WithdrawGrace)
 	} else {
-		h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
+		values := []any{"action", event.Action, "client", a.From, "step", h.state.Progress.Step}
+		if join, ok := a.Action.(coordinator.Join); ok && wire.NameOf(join) != "" {
+			values = append(values, "name", join.Name)
+		}
+		h.logger.Info("accepted an action", values...)
 	}
 	h.emit(event)
 }
@@ -248,9 +255,13 @@ func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, offices: h.core.Offices(), closed: u.State.Closed,
 	}
 	if newest := h.newest.Load(); newest != nil {
-		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
+		next.state, next.peers, next.log, next.definition, next.name = newest.state, newest.peers, newest.log, newest.definition, newest.name
 	}
-	peers := frame.AppendPeers(nil, h.registry.peers(u.Participants))
+	if definition := u.State.Model.Definition; !bytes.Equal(definition, next.definition) {
+		next.definition = definition
+		next.name, _ = config.NameOf(definition)
+	}
+	peers := frame.AppendPeers(nil, h.registry.peers(u.Participants, h.core.Names()))
 	peersAreNew := next.peers.version == 0 || !bytes.Equal(peers, next.peers.payload)
 	if !u.Changed && !peersAreNew {
 		return

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/net/frame"
 )
 
 // stalledAfter is how long the loop of a run that is healthy is silent at most.
@@ -75,12 +77,16 @@ func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, fmt.Sprintf("run %q is not hosted here", runID), http.StatusNotFound)
 			return
 		}
-		state, err := coordinator.Decode(h.newest.Load().state.payload)
-		if err != nil {
+		newest := h.newest.Load()
+		state, err := coordinator.Decode(newest.state.payload)
+		peers, peersErr := frame.DecodePeers(newest.peers.payload)
+		if err = errors.Join(err, peersErr); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		body = status.Of(&state, h.run)
+		described := status.Of(&state, h.run)
+		described.CallPeers(peers)
+		body = described
 	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)

@@ -182,7 +182,7 @@ func (r *registry) wakeAll() {
 
 // peers returns the addresses of the participants in their order, and forgets those of everybody
 // else who is not connected.
-func (r *registry) peers(participants []identity.ID) (peers []backend.Peer) {
+func (r *registry) peers(participants []identity.ID, names core.Names) (peers []backend.Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := make(map[identity.ID][]string, len(r.addrs))
@@ -191,7 +191,7 @@ func (r *registry) peers(participants []identity.ID) (peers []backend.Peer) {
 	}
 	for _, id := range participants {
 		if addrs, known := r.addrs[id]; known {
-			peers, kept[id] = append(peers, backend.Peer{ID: id, Addrs: addrs}), addrs
+			peers, kept[id] = append(peers, backend.Peer{ID: id, Addrs: addrs, Name: names[id]}), addrs
 		}
 	}
 	r.addrs = kept

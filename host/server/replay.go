@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/journal"
 )
@@ -18,6 +19,7 @@ var ErrReplay = errors.New("journal does not replay")
 type replayer struct {
 	log        *follow.Follower // nil before the first record, unless a snapshot stands for it
 	wantDigest bool             // the next record has to confirm a snapshot
+	names      core.Names
 }
 
 // apply does what one record did.
@@ -27,6 +29,12 @@ func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
 	} else {
 		record, r.log, err = follow.Take(r.log, payload)
 		r.wantDigest = false
+	}
+	if err == nil && record.Kind == follow.KindAction {
+		if r.names == nil {
+			r.names = core.Names{}
+		}
+		r.names.Note(coordinator.ClientID(record.Action.From), record.Action.Action, &r.log.State)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrReplay, err)

@@ -127,7 +127,7 @@ func (s *server) summaries() []frame.RunSummary {
 		}
 		all = append(all, frame.RunSummary{
 			RunID: h.runID, Run: h.run, Closed: newest.closed, State: newest.phase.RunState,
-			Epoch: newest.phase.Epoch, Step: newest.phase.Step, Participants: uint16(newest.participants),
+			Epoch: newest.phase.Epoch, Step: newest.phase.Step, Participants: uint16(newest.participants), Name: newest.name,
 		})
 	}
 	return all

@@ -7,19 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/journal"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
 const (
 	snapshotMagic = "psychesnap/11\n"
+	namedMagic    = "psychesnap/12\n" // of one that has names
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
 	maxStarts     = 16 // heads of a snapshot, more than are ever kept
 	// maxSnapshotSize bounds a snapshot in bytes.
-	maxSnapshotSize = snapshotHead + maxStarts*wire.HeadSize + coordinator.MaxStateSize + sha256.Size
+	maxSnapshotSize = snapshotHead + maxStarts*wire.HeadSize + 2 + core.MaxNames*(identity.IDSize+1+coordinator.MaxMemberName) + coordinator.MaxStateSize + sha256.Size
 )
 
 // errSnapshot says that a file is no snapshot of its journal.
@@ -31,10 +36,12 @@ var errSnapshot = errors.New("snapshot cannot be used")
 //
 //	file = magic, offset, entries (8 bytes each, little endian), hash of the entry before,
 //	       number of heads (1 byte), heads at the starts of the newest rounds,
+//	       number of names (2 bytes) and of each key, length (1 byte) and text, if there are any,
 //	       canonical state, SHA-256 of all that
 type snapshot struct {
 	position journal.Position
 	starts   []wire.Head
+	names    core.Names // as the log had them; nothing confirms them
 	state    []byte
 }
 
@@ -46,13 +53,20 @@ func (s snapshot) head() wire.Head {
 // appendTo appends the bytes of the file.
 func (s snapshot) appendTo(b []byte) []byte {
 	start := len(b)
-	b = append(b, snapshotMagic...)
+	magic := snapshotMagic
+	if len(s.names) > 0 {
+		magic = namedMagic
+	}
+	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Offset))
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Entries))
 	b = append(b, s.position.Last[:]...)
 	b = append(b, byte(len(s.starts)))
 	for _, start := range s.starts {
 		b = start.AppendTo(b)
+	}
+	if len(s.names) > 0 {
+		b = appendNames(b, s.names)
 	}
 	b = append(b, s.state...)
 	hash := sha256.Sum256(b[start:])
@@ -61,7 +75,8 @@ func (s snapshot) appendTo(b []byte) []byte {
 
 // decodeSnapshot reads the content of a file.
 func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
-	if len(content) < snapshotHead+sha256.Size || len(content) > maxSnapshotSize || !bytes.HasPrefix(content, []byte(snapshotMagic)) {
+	if len(content) < snapshotHead+sha256.Size || len(content) > maxSnapshotSize ||
+		!bytes.HasPrefix(content, []byte(snapshotMagic)) && !bytes.HasPrefix(content, []byte(namedMagic)) {
 		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is no snapshot of this version", errSnapshot)
 	}
 	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
@@ -89,6 +104,12 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 			return snapshot{}, coordinator.State{}, fmt.Errorf("%w: %w", errSnapshot, err)
 		}
 		s.starts, rest = append(s.starts, head), rest[wire.HeadSize:]
+	}
+	if bytes.HasPrefix(content, []byte(namedMagic)) {
+		var err error
+		if s.names, rest, err = readNames(rest); err != nil {
+			return snapshot{}, coordinator.State{}, err
+		}
 	}
 	s.state = rest
 	if offset == 0 || offset > 1<<62 || entries > offset {
@@ -118,3 +139,36 @@ func readSnapshot(path string) (snapshot, coordinator.State, error) {
 
 // write replaces the file at path; it is there whole, or the one before is.
 func (s snapshot) write(path string) error { return replaceFile(path, s.appendTo(nil)) }
+
+// appendNames appends names by ascending key.
+func appendNames(b []byte, names core.Names) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(names)))
+	for _, id := range slices.SortedFunc(maps.Keys(names), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		b = append(append(b, id[:]...), byte(len(names[id])))
+		b = append(b, names[id]...)
+	}
+	return b
+}
+
+// readNames reads what appendNames wrote, and returns what follows it.
+func readNames(b []byte) (names core.Names, rest []byte, err error) {
+	if len(b) < 2 {
+		return nil, nil, fmt.Errorf("%w: its names are cut", errSnapshot)
+	}
+	names, rest = core.Names{}, b[2:]
+	var last []byte
+	for range min(int(binary.LittleEndian.Uint16(b)), core.MaxNames) {
+		if len(rest) <= identity.IDSize || len(rest) <= identity.IDSize+int(rest[identity.IDSize]) {
+			return nil, nil, fmt.Errorf("%w: its names are cut", errSnapshot)
+		}
+		id, name := rest[:identity.IDSize], rest[identity.IDSize+1:][:rest[identity.IDSize]]
+		if bytes.Compare(last, id) >= 0 {
+			return nil, nil, fmt.Errorf("%w: its names are not in order", errSnapshot)
+		}
+		names[identity.ID(id)], last, rest = string(name), id, rest[identity.IDSize+1+len(name):]
+	}
+	if n := len(names); n == 0 || n != int(binary.LittleEndian.Uint16(b)) {
+		return nil, nil, fmt.Errorf("%w: it has %d names, at most %d can be", errSnapshot, binary.LittleEndian.Uint16(b), core.MaxNames)
+	}
+	return names, rest, nil
+}

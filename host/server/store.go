@@ -41,6 +41,7 @@ func SnapshotPath(dir, runID string) string {
 type store struct {
 	log          *follow.Follower
 	draws        *draws           // nil when the run is over
+	names        core.Names       // that the log had when it was opened
 	journal      *journal.Journal // a temporary one when nothing is kept
 	journalPath  string
 	snapshotPath string
@@ -122,7 +123,7 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 	if err != nil {
 		return s, err
 	}
-	s.log, s.unsaved = r.log, summary.Entries
+	s.log, s.names, s.unsaved = r.log, r.names, summary.Entries
 	if summary.Torn > 0 {
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
@@ -224,7 +225,7 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 		genesis, err = readGenesis(s.journalPath)
 	}
 	if err == nil {
-		r := replayer{wantDigest: true, log: follow.Resume(genesis, state, saved.head(), saved.starts)}
+		r := replayer{wantDigest: true, names: saved.names, log: follow.Resume(genesis, state, saved.head(), saved.starts)}
 		var summary journal.Summary
 		if summary, err = s.openFrom(saved.position, &r); err == nil && !r.wantDigest {
 			summary.Entries -= saved.position.Entries

@@ -376,8 +376,8 @@ func (s *session) end() {
 // addressBook keeps the addresses of participants through restarts of the server: it learns them again only
 // when each participant has come back.
 type addressBook struct {
-	known  map[identity.ID][]string // of those that are still part of the run
-	listed map[identity.ID]bool     // those that the server named since this client reached it last
+	known  map[identity.ID]backend.Peer // of those that are still part of the run
+	listed map[identity.ID]bool         // those that the server named since this client reached it last
 }
 
 // restart begins anew with a server that may have forgotten whom it named.
@@ -387,22 +387,24 @@ func (b *addressBook) restart() { b.listed = make(map[identity.ID]bool) }
 // not learned again. Whom it named before, and names no longer, it knows to be gone: when the run is finished
 // those have left that had a connection.
 func (b *addressBook) merge(state *coordinator.State, peers []backend.Peer) []backend.Peer {
-	current := make(map[identity.ID][]string, len(peers))
+	current := make(map[identity.ID]backend.Peer, len(peers))
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Pending} {
 		for i := range clients {
 			id := identity.ID(clients[i].ID)
-			if addrs := b.known[id]; addrs != nil && !b.listed[id] && clients[i].State == coordinator.Healthy {
-				current[id] = addrs
+			if peer := b.known[id]; peer.Addrs != nil && !b.listed[id] && clients[i].State == coordinator.Healthy {
+				current[id] = peer
 			}
 		}
 	}
 	for _, p := range peers {
-		current[p.ID], b.listed[p.ID] = p.Addrs, true
+		current[p.ID], b.listed[p.ID] = p, true
 	}
 	b.known = current
 	merged := make([]backend.Peer, 0, len(current))
 	for _, id := range slices.SortedFunc(maps.Keys(current), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		merged = append(merged, backend.Peer{ID: id, Addrs: slices.Clone(current[id])})
+		peer := current[id]
+		peer.Addrs = slices.Clone(peer.Addrs)
+		merged = append(merged, peer)
 	}
 	return merged
 }

@@ -14,10 +14,10 @@ import (
 
 // Caps on the bytes after the length, by direction.
 const (
-	MaxToHost   = 64 << 10                                // from a client
-	MaxHello    = 2 << 10                                 // from a client that is not known yet
-	MaxToClient = 1 << 20                                 // from a host
-	MaxWelcome  = 1 + identity.IDSize + follow.MaxGenesis // from a host that is not known yet
+	MaxToHost   = 64 << 10                                                // from a client
+	MaxHello    = 2 << 10                                                 // from a client that is not known yet
+	MaxToClient = 1 << 20                                                 // from a host
+	MaxWelcome  = 1 + max(identity.IDSize+follow.MaxGenesis, maxRunsSize) // from a host that is not known yet
 )
 
 // A host sends a Ping every PingInterval. Each side takes the connection for dead when it

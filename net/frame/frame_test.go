@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 var testKey = identity.FromSeed([identity.SeedSize]byte{1})
@@ -134,7 +135,7 @@ func TestLargestMessagesFitTheirCaps(t *testing.T) {
 	}
 	peers := make([]backend.Peer, backend.MaxPeers)
 	for i := range peers {
-		peers[i] = backend.Peer{ID: identity.ID{byte(i >> 8), byte(i)}, Addrs: addrs}
+		peers[i] = backend.Peer{ID: identity.ID{byte(i >> 8), byte(i)}, Addrs: addrs, Name: strings.Repeat("n", coordinator.MaxMemberName)}
 	}
 	payload := AppendPeers(nil, peers)
 	if len(payload)+1 > MaxToClient {
@@ -154,6 +155,7 @@ func TestDecodePeersRefusesDisorder(t *testing.T) {
 		"descending": {{ID: identity.ID{2}}, {ID: identity.ID{1}}},
 		"twice":      {{ID: identity.ID{1}}, {ID: identity.ID{1}}},
 		"too many":   make([]backend.Peer, backend.MaxPeers+1),
+		"long name":  {{ID: identity.ID{1}, Name: strings.Repeat("n", coordinator.MaxMemberName+1)}},
 	} {
 		if _, err := DecodePeers(AppendPeers(nil, peers)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -200,8 +202,8 @@ func TestAckSaysWhy(t *testing.T) {
 // accepts has exactly one encoding.
 func TestRunsRoundTrip(t *testing.T) {
 	want := []RunSummary{
-		{RunID: "a", Run: [32]byte{1}, State: coordinator.RoundTrain, Epoch: 1, Step: 1 << 20, Participants: 300},
-		{RunID: strings.Repeat("b", coordinator.MaxRunIDLength), Closed: true, State: coordinator.Finished},
+		{RunID: "a", Run: [32]byte{1}, State: coordinator.RoundTrain, Epoch: 1, Step: 1 << 20, Participants: 300, Name: "A run"},
+		{RunID: strings.Repeat("b", coordinator.MaxRunIDLength), Closed: true, State: coordinator.Finished, Name: strings.Repeat("n", config.MaxName)},
 	}
 	payload := AppendRuns(nil, want)
 	got, all, err := DecodeRuns(payload)
@@ -220,7 +222,7 @@ func TestRunsRoundTrip(t *testing.T) {
 	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != MaxRuns || all != MaxRuns+7 {
 		t.Errorf("%d of %d, %v", len(got), all, err)
 	}
-	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, MaxRuns)); len(full)+1 > MaxWelcome {
+	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, MaxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
 		t.Errorf("a full list has %d bytes, %d are read", len(full), MaxWelcome)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 13
+const Version = 14
 
 // helloDomain separates signatures of a Hello from all others of the same key.
 const helloDomain = "psyche/tcp/hello/v9"
@@ -263,7 +263,7 @@ func AppendPeers(b []byte, peers []backend.Peer) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(peers)))
 	for _, p := range peers {
 		b = append(b, p.ID[:]...)
-		b = appendAddrs(b, p.Addrs)
+		b = appendText(appendAddrs(b, p.Addrs), p.Name)
 	}
 	return b
 }
@@ -279,7 +279,7 @@ func DecodePeers(payload []byte) ([]backend.Peer, error) {
 	for i := range count {
 		var p backend.Peer
 		copy(p.ID[:], d.bytes(identity.IDSize))
-		p.Addrs = d.addrs()
+		p.Addrs, p.Name = d.addrs(), d.text(coordinator.MaxMemberName)
 		if d.err != nil {
 			break
 		}
@@ -292,6 +292,10 @@ func DecodePeers(payload []byte) ([]backend.Peer, error) {
 		return nil, err
 	}
 	return peers, nil
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(append(b, byte(len(text))), text...)
 }
 
 func appendAddrs(b []byte, addrs []string) []byte {
@@ -327,6 +331,15 @@ func (d *decoder) byte() byte {
 		return b[0]
 	}
 	return 0
+}
+
+// text returns the text behind its length, of at most limit bytes.
+func (d *decoder) text(limit int) string {
+	n := int(d.byte())
+	if d.err == nil && n > limit {
+		d.err = fmt.Errorf("%w: a text has %d bytes, at most %d", ErrMalformed, n, limit)
+	}
+	return string(d.bytes(n))
 }
 
 func (d *decoder) uint16() uint16 {

@@ -5,10 +5,14 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // MaxRuns bounds how many runs a Runs frame names.
 const MaxRuns = 256
+
+// maxRunsSize is the size in bytes of the longest payload of a Runs frame.
+const maxRunsSize = 2 + 4 + MaxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
 // RunSummary is what a server says of one of its runs to those who ask which there are. Nothing proves it.
 type RunSummary struct {
@@ -18,6 +22,7 @@ type RunSummary struct {
 	State        coordinator.RunState
 	Epoch, Step  uint32
 	Participants uint16 // healthy members and clients that wait
+	Name         string // that its main authority gives it; empty for none
 }
 
 // AppendRuns appends the payload of a Runs frame; runs beyond MaxRuns are counted only.
@@ -36,6 +41,7 @@ func AppendRuns(b []byte, runs []RunSummary) []byte {
 		b = binary.LittleEndian.AppendUint32(b, r.Epoch)
 		b = binary.LittleEndian.AppendUint32(b, r.Step)
 		b = binary.LittleEndian.AppendUint16(b, r.Participants)
+		b = appendText(b, r.Name)
 	}
 	return b
 }
@@ -57,6 +63,7 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 		r.Epoch = uint32(d.uint16()) | uint32(d.uint16())<<16
 		r.Step = uint32(d.uint16()) | uint32(d.uint16())<<16
 		r.Participants = d.uint16()
+		r.Name = d.text(config.MaxName)
 		switch {
 		case d.err != nil:
 			return nil, 0, d.err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -248,5 +250,24 @@ func TestFinishedRunWithoutItsModel(t *testing.T) {
 		if said := here.lines("level=INFO", "the run is finished", "step=9", "digest="+digest); len(said) != 1 { // from its disk
 			t.Errorf("said %q", here.lines("finished"))
 		}
+	})
+}
+
+// TestNameIsTold has a client join with a name, which others hear of with its addresses.
+func TestNameIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		m := w.launch(0, func(o *options) { o.Name = "Ada" })
+		watcher, err := w.host.Attach(clienttest.Key(9))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = watcher.Close() }()
+		for u := range watcher.Updates() {
+			if slices.ContainsFunc(u.Peers, func(p backend.Peer) bool { return p.ID == m.id && p.Name == "Ada" }) {
+				return
+			}
+		}
+		t.Error("nobody is told the name")
 	})
 }

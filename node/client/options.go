@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // ErrInvalidOptions says which option is missing or out of range.
@@ -24,6 +25,7 @@ var ErrInvalidOptions = errors.New("invalid client options")
 type Options struct {
 	Key     identity.Key
 	RunID   string
+	Name    string      // that it gives itself; empty for none
 	Backend env.Backend // closed by the caller
 	Network env.Network // closed by the caller
 	Data    env.DataProvider
@@ -142,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if missing != "" {
 		return o, fmt.Errorf("%w: %s is missing", ErrInvalidOptions, missing)
+	}
+	if err := wire.CheckName(o.Name); o.Name != "" && err != nil {
+		return o, fmt.Errorf("%w: Name %q: %w", ErrInvalidOptions, o.Name, err)
 	}
 	if o.KeepCheckpoints < 0 {
 		return o, fmt.Errorf("%w: KeepCheckpoints is %d, must not be negative", ErrInvalidOptions, o.KeepCheckpoints)

@@ -15,3 +15,10 @@ func TestOptionsThatAreMissing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestNameThatIsNone(t *testing.T) {
+	key := clienttest.Key(1)
+	if _, err := New(Options{Key: key, RunID: "r", Name: "\x1b[2J"}); !errors.Is(err, ErrInvalidOptions) {
+		t.Errorf("got %v", err)
+	}
+}

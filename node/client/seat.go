@@ -69,7 +69,7 @@ func (n *Node) keepSeat() {
 		return
 	}
 	epoch := s.Progress.Epoch
-	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now()), Holds: n.seat.holds.newest().Digest}
+	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now()), Holds: n.seat.holds.newest().Digest, Name: n.Name}
 	n.seat.asked = true
 	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {

@@ -37,6 +37,7 @@ type Update struct {
 type Peer struct {
 	ID    identity.ID
 	Addrs []string // libp2p multiaddrs
+	Name  string   // that it gives itself, as the host says; empty for none, and where no host tells names
 	Waits bool     // for a seat in the run: a client says so to its network, no host does
 }
 

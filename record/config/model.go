@@ -35,6 +35,10 @@ type Model struct {
 	// CommitEveryRounds is the number of rounds between two models that members report while an
 	// epoch runs. 0: as CommitEvery says.
 	CommitEveryRounds uint32 `json:",omitempty"`
+
+	// Name and Description are for people; see NameOf.
+	Name        string `json:",omitempty"`
+	Description string `json:",omitempty"`
 }
 
 // commitsPerEpoch is how often members report their model while an epoch runs, if nobody says.

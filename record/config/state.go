@@ -29,6 +29,7 @@ var runStates = []string{
 func readRun(root *table) Run {
 	var run Run
 	run.RunID = root.textOr("run_id", "", coordinator.MaxRunIDLength)
+	name, description := root.readShown("name", MaxName), root.readShown("description", MaxDescription)
 	if root.has("run_state") {
 		// A server starts every loaded state in WaitingForMembers.
 		oneOf(root, "run_state", runStates...)
@@ -60,7 +61,7 @@ func readRun(root *table) Run {
 	}
 	if llm != nil {
 		run.Model = readModel(llm, extra)
-		run.Model.CommitEveryRounds = commitEvery
+		run.Model.CommitEveryRounds, run.Model.Name, run.Model.Description = commitEvery, name, description
 		run.Warnings = append(run.Warnings, run.Model.warnings()...)
 		if err := run.Model.Trainable(); err != nil {
 			llm.fail("optimizer", "%v", err)

@@ -52,7 +52,11 @@ func (r Record) String() string {
 	case KindDigest:
 		return "digest"
 	default:
-		return fmt.Sprintf("%s by %s", ActionName(r.Action.Action), r.Action.From)
+		text := fmt.Sprintf("%s by %s", ActionName(r.Action.Action), r.Action.From)
+		if join, is := r.Action.Action.(coordinator.Join); is && wire.NameOf(join) != "" {
+			text += fmt.Sprintf(" as %q", join.Name)
+		}
+		return text
 	}
 }
 

@@ -96,10 +96,16 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 	case coordinator.Join:
 		b = le.AppendUint32(append(b, kindJoin), a.Epoch)
 		b = append(b, a.Commitment[:]...)
-		if a.Holds != [32]byte{} {
+		if a.Holds != [32]byte{} || a.Name != "" {
 			b = append(b, a.Holds[:]...)
 		}
-		return b
+		if a.Name == "" {
+			return b
+		}
+		if len(a.Name) > coordinator.MaxMemberName {
+			panic("wire: a longer name than a member can have")
+		}
+		return appendText(b, a.Name)
 	case coordinator.Ready:
 		b = le.AppendUint32(append(b, kindReady), a.Epoch)
 		b = append(b, a.Reveal[:]...)
@@ -249,14 +255,19 @@ func (r *reader) action() coordinator.Action {
 	}
 }
 
-// join reads the digest only where one is: a digest of zeros is not written.
+// join reads the digest and the name only where they are: a digest of zeros is written before a name alone.
 func (r *reader) join() coordinator.Join {
 	a := coordinator.Join{Epoch: r.uint32("join"), Commitment: r.hash("commitment")}
+	if r.err != nil || len(r.rest) == 0 {
+		return a
+	}
+	a.Holds = r.hash("digest of the model that is held")
 	if r.err == nil && len(r.rest) > 0 {
-		a.Holds = r.hash("digest of the model that is held")
-		if a.Holds == [32]byte{} {
-			r.fail("digest of the model that is held")
+		if a.Name = r.text("name", coordinator.MaxMemberName); a.Name == "" {
+			r.fail("name")
 		}
+	} else if a.Holds == [32]byte{} {
+		r.fail("digest of the model that is held")
 	}
 	return a
 }

@@ -38,9 +38,11 @@ func allActions() map[string]coordinator.Action {
 			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2}, Reveal: [32]byte{3},
 			Claim: coordinator.Claim{Loss: 0x0405, Speed: 0x06070809},
 		},
-		"health": coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
-		"report": coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
-		"rejoin": coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}},
+		"health":       coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
+		"report":       coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
+		"rejoin":       coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}},
+		"join-named":   coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Name: "Ada"},
+		"rejoin-named": coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}, Name: strings.Repeat("n", coordinator.MaxMemberName)},
 		"upload": coordinator.ReportUpload{
 			Step: 7, Digest: [32]byte{3},
 			Place: coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
@@ -175,6 +177,11 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...)...), ErrMalformed},
 		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 48)...)...), ErrMalformed},
 		{"join without a commitment", sign(kindJoin, 1, 0, 0, 0), ErrMalformed},
+		{"join with an empty name", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 65)...)...), ErrMalformed},
+		{"join with a name that is too long", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), append([]byte{33}, make([]byte, 33)...)...)...), ErrMalformed},
+		{"join with a name that is cut", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 3, 'A', 'd')...), ErrMalformed},
+		{"join with a name and more", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 1, 'A', 0)...), ErrMalformed},
+		{"join with a name in place of the digest", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 32)...), 3, 'A', 'd', 'a')...), ErrMalformed},
 		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), ErrMalformed},
 		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), ErrMalformed},
 		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), ErrMalformed},
@@ -241,6 +248,9 @@ func TestMistakesOfTheCallerPanic(t *testing.T) {
 		"invalid configuration": func() { SignAction(testKey(), walk, 1, coordinator.UpdateConfig{}) },
 		"many delegates": func() {
 			SignAction(testKey(), walk, 1, coordinator.SetDelegates{Delegates: make([]coordinator.ClientID, 5)})
+		},
+		"long name": func() {
+			SignAction(testKey(), walk, 1, coordinator.Join{Name: strings.Repeat("n", coordinator.MaxMemberName+1)})
 		},
 		"large check": func() {
 			SignAction(testKey(), walk, 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})

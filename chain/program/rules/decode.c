@@ -69,13 +69,18 @@ static void reader_ids(struct reader *r, uint32_t limit, struct action *a) {
 	a->ids = reader_take(r, a->id_count * sizeof(struct key));
 }
 
-// reader_join is reader.join.
+// reader_join is reader.join. The name is for people, and nobody here looks at it.
 static void reader_join(struct reader *r, struct action *a) {
 	a->number = reader_uint32(r);
 	reader_hash(r, &a->commitment);
-	if (!r->failed && r->size > 0) {
-		reader_hash(r, &a->id);
-		if (key_is_zero(&a->id)) r->failed = true;
+	if (r->failed || r->size == 0) return;
+	reader_hash(r, &a->id);
+	if (r->size > 0) {
+		uint32_t length;
+		reader_text(r, MAX_MEMBER_NAME, &length);
+		if (length == 0) r->failed = true;
+	} else if (key_is_zero(&a->id)) {
+		r->failed = true;
 	}
 }
 

@@ -1,5 +1,5 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
-import { bad, bytes, el, key, moving, part, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
+import { bad, bytes, call, el, key, moving, nameOf, part, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
 import { controls, places, save } from "./axes.js";
 import { dragging, lines, phases, timeline, tools, whenZoomed } from "./charts.js";
 import { chooser, overlay } from "./other.js";
@@ -101,6 +101,7 @@ function show() {
   const scrolled = [...document.querySelectorAll("#run .scroll")].map((s) => [s.id, s.scrollTop, s.scrollLeft]);
   const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
   const s = data.status;
+  call(s && s.names);
   document.title = (s ? s.run_id : data.key) + " · Psyche";
   $("run").replaceChildren(...[overview(), learning(data), verification(data, verifierBytes, show), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   markSources(data);
@@ -141,6 +142,7 @@ function overview() {
   return el("section", { "aria-labelledby": "title", class: silent(data, now()) ? "silent" : null },
     el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (silent(data, now()) ? "muted" : kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : silent(data, now()) ? ", silent" : "")),
       el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
+    s.name ? el("p", { id: "name" }, el("strong", {}, el("bdi", {}, s.name))) : null, s.description ? el("p", { id: "description" }, el("bdi", {}, s.description)) : null,
     problem(), saved ? null : alive(data, now()), waits(data), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
 }
 
@@ -192,7 +194,7 @@ function members() {
   let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
   const fallen = ["dropped", "ejected"].map((name) => [name, rows.filter((m) => m.standing === name).length]).filter(([, n]) => n);
   const total = rows.length, all = Math.max(1, sum(rows, (m) => m.counted));
-  if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || m.standing.includes(view.find));
+  if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || nameOf(m.id).toLowerCase().includes(view.find) || m.standing.includes(view.find));
   const columns = [
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
@@ -230,12 +232,13 @@ function members() {
   const shown = [...rows].sort((a, b) => { const x = by.value(a), y = by.value(b); return (x < y ? -1 : x > y ? 1 : 0) * (view.sort.down ? -1 : 1); }).slice(0, limit);
   return section("Members",
     el("div", { class: "controls" },
-      el("label", { for: "find" }, "Find a key or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
+      el("label", { for: "find" }, "Find a key, a name or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
       rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
       fallen.map(([name, n]) => el("button", { type: "button", id: "find-" + name, class: "bad", "aria-pressed": String(view.find === name), onclick: () => { view.find = view.find === name ? "" : name; show(); } }, `${whole(n)} ${name}`)),
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
     el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
     said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
+    total && rows.some((m) => nameOf(m.id)) ? el("p", { class: "muted" }, "A name in italics is what a member calls itself, as it signed when it joined. It proves nothing: others may have the same, and the key is who it is.") : null,
     claimColumns(data).length ? el("p", { class: "muted" }, "† as the member claims in the proofs that it signs as a witness; nobody checks it.") : null,
     h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
 }

@@ -101,11 +101,20 @@ export function download(blob, name) {
 // part is how much of something is done, as text.
 export const part = (done, all) => all > 0 ? Math.floor(100 * Math.min(1, done / all)) + " %" : "0 %";
 
-// key is a long key, cut short; its whole text is at hand.
-export function key(id, names) {
+let names = {};
+
+// call takes the names that members give themselves, by their keys.
+export function call(given) { names = given || {}; }
+
+// nameOf is the name that the member with a key gives itself.
+export const nameOf = (id) => Object.hasOwn(names, id) ? names[id] : "";
+
+// key is a long key, cut short; its whole text is at hand. Behind it is the name that its owner claims, which others may
+// have too: never alone, and written in a direction of its own.
+export function key(id) {
   if (!id) return "";
-  const own = names && names[id];
-  return el("span", { class: "key", title: id }, own || id.slice(0, 8) + "…");
+  const name = nameOf(id), short = el("span", { class: "key", title: id }, id.slice(0, 8) + "…");
+  return name ? el("span", { class: "claims" }, short, " ", el("bdi", { class: "claim", title: id + " calls itself so" }, name)) : short;
 }
 
 // sol are lamports as SOL.

@@ -21,6 +21,7 @@ import (
 // Options of a run.
 type Options struct {
 	RunID          string
+	Name           string // that the first member gives itself
 	Members        int
 	Rounds         int // the run is finished after them
 	RoundsPerEpoch int
@@ -131,7 +132,11 @@ func Play(o Options, visit Visit) error {
 		return err
 	}
 	for member := range o.Members {
-		if err := p.act(member, coordinator.Join{}); err != nil {
+		join := coordinator.Join{}
+		if member == 0 {
+			join.Name = o.Name
+		}
+		if err := p.act(member, join); err != nil {
 			return err
 		}
 	}

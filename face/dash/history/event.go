@@ -4,6 +4,7 @@ import (
 	encodinghex "encoding/hex"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // Event is something that people ask about later, with the entry of the log that has it.
@@ -86,7 +87,9 @@ func (h *History) act(e Entry, s *coordinator.State) {
 	}
 	switch a := e.Action.(type) {
 	case coordinator.Join:
-		h.member(e.Actor, s).LastSeen = h.Now
+		joined := h.member(e.Actor, s)
+		joined.LastSeen = h.Now
+		joined.call(wire.NameOf(a))
 		h.noticeOne(e, s, e.Actor, "")
 		h.note(e, Event{Kind: EventJoined, Subject: name(e.Actor)}, s)
 	case coordinator.Ready:

@@ -214,3 +214,26 @@ func TestFalseClaimIsShownAsFar(t *testing.T) {
 		t.Errorf("the member that boasts: %+v", m)
 	}
 }
+
+// TestNamesOfMembers keeps the newest name of each member, how often it gave itself another one, and none that may
+// not be shown.
+func TestNamesOfMembers(t *testing.T) {
+	h := &history.History{}
+	s, err := dashtest.Begin(troubled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.See(history.Entry{}, &s)
+	ada := coordinator.ClientID(dashtest.Key(1).ID())
+	for i, test := range []struct {
+		name, want string
+		renamed    uint64
+	}{
+		{"", "", 0}, {"Ada", "Ada", 0}, {"Ada", "Ada", 0}, {"Grace", "Grace", 1}, {"\x1b[2J", "", 2}, {"a\u202eb", "", 2}, {"<b>", "<b>", 2},
+	} {
+		h.See(history.Entry{Number: uint64(i + 1), Actor: ada, Action: coordinator.Join{Name: test.name}}, &s)
+		if m := h.Members[member(1)]; m.Name != test.want || m.Renamed != test.renamed {
+			t.Errorf("after the name %q: %q, renamed %d", test.name, m.Name, m.Renamed)
+		}
+	}
+}

@@ -10,7 +10,9 @@ import (
 // Member is what became of a participant.
 type Member struct {
 	ID        string `json:"id"`
-	Standing  string `json:"standing"` // one of the constants Standing…
+	Name      string `json:"name,omitempty"`    // that it gave itself in its newest Join; nothing proves it
+	Renamed   uint64 `json:"renamed,omitempty"` // times that it gave itself another one
+	Standing  string `json:"standing"`          // one of the constants Standing…
 	Why       string `json:"why,omitempty"`
 	Entry     uint64 `json:"entry"` // of the log, that led to the standing
 	FirstSeen uint64 `json:"first"`
@@ -54,6 +56,14 @@ const (
 	StandingDropped = "dropped"
 	StandingEjected = "ejected"
 )
+
+// call notes the name that a member gives itself in a Join.
+func (m *Member) call(name string) {
+	if m.Name != "" && m.Name != name {
+		m.Renamed++
+	}
+	m.Name = name
+}
 
 // stains counts what was held against a member.
 func (m *Member) stains() uint64 { return m.Accused + m.Tried + m.Dropped + m.Ejected + m.Disagreed }

@@ -46,6 +46,11 @@ func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32)
 		}
 	}
 	if h != nil && h.Seen > 0 {
+		if shown.Status != nil {
+			for _, m := range h.Members {
+				shown.Status.Call(m.ID, m.Name)
+			}
+		}
 		shown.History = of(h, from)
 		shown.Locations = uploadsOf(h)
 	}

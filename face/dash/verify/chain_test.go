@@ -55,6 +55,9 @@ func TestSoundArchive(t *testing.T) {
 	if shown.Status.State != "Finished" || shown.Status.StateHash != r.State || len(shown.History.Members) != *members || shown.Status.RunHash != "" {
 		t.Errorf("it shows %+v", shown.Status)
 	}
+	if names := shown.Status.Names; len(names) != 1 || names[dashtest.Key(0).ID().String()] != "Ada" {
+		t.Errorf("it names %q", names)
+	}
 	if shown.Costs == nil || shown.Costs.Transactions != r.Signatures || shown.Costs.Lamports == 0 || shown.Costs.Head != r.Chain.Head {
 		t.Errorf("the chain was paid %+v", shown.Costs)
 	}

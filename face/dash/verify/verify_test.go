@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func logOf(t testing.TB, o dashtest.Options) []byte {
 }
 
 func options() dashtest.Options {
-	return dashtest.Options{RunID: "tiny", Members: *members, Rounds: *rounds, RoundsPerEpoch: 10, Silent: 4, Boast: 2}
+	return dashtest.Options{RunID: "tiny", Name: "Ada", Members: *members, Rounds: *rounds, RoundsPerEpoch: 10, Silent: 4, Boast: 2}
 }
 
 // check verifies a log in pieces.
@@ -94,6 +95,9 @@ func TestSoundLog(t *testing.T) {
 	if shown.Status.State != "Finished" || shown.Status.StateHash != r.State || len(shown.History.Members) != *members || shown.History.Tokens == 0 {
 		t.Errorf("it shows %+v", shown.Status)
 	}
+	if names := shown.Status.Names; len(names) != 1 || names[dashtest.Key(0).ID().String()] != "Ada" {
+		t.Errorf("it names %q", names)
+	}
 	if events, more := v.Events(3); len(events) != 3 || more != 0 {
 		t.Errorf("%d events, %d more", len(events), more)
 	}
@@ -130,6 +134,8 @@ func TestForgedLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	joined := slices.IndexFunc(all, func(payload []byte) bool { return bytes.HasSuffix(payload, []byte("Ada")) })
+	renamed := append(bytes.Clone(all[joined][:len(all[joined])-3]), "Eve"...)
 	swapped := append([]byte{byte(follow.KindAction)}, wire.SignAction(dashtest.Key(99), [32]byte(must(hex.DecodeString(sound.Run))), opened.Nonce, opened.Action)...)
 	other := options()
 	other.Members++
@@ -141,6 +147,7 @@ func TestForgedLogs(t *testing.T) {
 		problem string
 	}{
 		"an entry is forged":               {change(action, flipped), told, "does not verify"},
+		"a member has another name":        {change(joined, renamed), told, "does not verify"},
 		"a byte of the file":               {hostileByte, told, "does not verify"},
 		"a member is another one":          {change(action, swapped), told, "does not verify"},
 		"an entry is left out":             {chained(append(append([][]byte(nil), all[:action]...), all[action+1:]...)), told, ""},

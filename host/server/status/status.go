@@ -16,37 +16,43 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
 type Run struct {
-	RunID      string         `json:"run_id"`
-	RunHash    string         `json:"run_hash,omitempty"` // names the run in everything that is signed
-	Host       string         `json:"host"`
-	Authority  Authority      `json:"authority"`
-	Closed     bool           `json:"closed"`
-	State      string         `json:"run_state"`
-	Since      float64        `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
-	Epoch      uint32         `json:"epoch"`
-	Step       uint32         `json:"step"`
-	TotalSteps uint32         `json:"total_steps"`
-	DataIndex  uint64         `json:"data_index"`
-	Members    []Client       `json:"members"`
-	Exited     []Client       `json:"exited"`
-	Pending    []string       `json:"pending"`
-	WaitsFor   bool           `json:"waits_for_member,omitempty"`   // no epoch begins until somebody comes who was a member or has the model
-	Awaits     float64        `json:"awaits_model_until,omitempty"` // Unix seconds; the epoch that could begin waits until then for somebody who has the model
-	Round      *Round         `json:"round,omitempty"`
-	Claimed    *event.Claimed `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
-	Checkpoint Checkpoint     `json:"checkpoint"`
-	Commit     *Commit        `json:"commit_point,omitempty"`
-	Uploads    []Upload       `json:"uploads"`
-	Lapses     []Lapse        `json:"lapses"`
-	Trials     []Trial        `json:"trials"`
-	Ejections  []Ejection     `json:"ejections"`
-	Config     Config         `json:"config"`
-	StateHash  string         `json:"state_hash"` // SHA-256 of the state's canonical bytes
+	RunID      string            `json:"run_id"`
+	RunHash    string            `json:"run_hash,omitempty"` // names the run in everything that is signed
+	Name       string            `json:"name,omitempty"`     // that its main authority gives it
+	About      string            `json:"description,omitempty"`
+	Host       string            `json:"host"`
+	Authority  Authority         `json:"authority"`
+	Closed     bool              `json:"closed"`
+	State      string            `json:"run_state"`
+	Since      float64           `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
+	Epoch      uint32            `json:"epoch"`
+	Step       uint32            `json:"step"`
+	TotalSteps uint32            `json:"total_steps"`
+	DataIndex  uint64            `json:"data_index"`
+	Members    []Client          `json:"members"`
+	Exited     []Client          `json:"exited"`
+	Pending    []string          `json:"pending"`
+	WaitsFor   bool              `json:"waits_for_member,omitempty"`   // no epoch begins until somebody comes who was a member or has the model
+	Awaits     float64           `json:"awaits_model_until,omitempty"` // Unix seconds; the epoch that could begin waits until then for somebody who has the model
+	Round      *Round            `json:"round,omitempty"`
+	Claimed    *event.Claimed    `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
+	Checkpoint Checkpoint        `json:"checkpoint"`
+	Commit     *Commit           `json:"commit_point,omitempty"`
+	Uploads    []Upload          `json:"uploads"`
+	Lapses     []Lapse           `json:"lapses"`
+	Trials     []Trial           `json:"trials"`
+	Ejections  []Ejection        `json:"ejections"`
+	Names      map[string]string `json:"names,omitempty"` // that clients give themselves, by their keys; nothing proves them
+	Config     Config            `json:"config"`
+	StateHash  string            `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
 
 // Commit is the newest model that enough members of the running epoch reported while its rounds ran.
@@ -147,6 +153,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
+	run.Name, run.About = config.NameOf(s.Model.Definition)
 	if c := s.Epoch.Commit; c.Step != 0 {
 		run.Commit = &Commit{c.Step, hex.EncodeToString(c.Digest[:])}
 	}
@@ -170,6 +177,39 @@ func Of(s *coordinator.State, named [32]byte) Run {
 		}
 	}
 	return run
+}
+
+// Call notes the name that the client with a key gives itself, if it is one that may be shown.
+func (r *Run) Call(key, name string) {
+	if wire.CheckName(name) != nil {
+		return
+	}
+	if r.Names == nil {
+		r.Names = make(map[string]string)
+	}
+	r.Names[key] = name
+}
+
+// CallAll notes the names of keys.
+func (r *Run) CallAll(names map[identity.ID]string) {
+	for id, name := range names {
+		r.Call(id.String(), name)
+	}
+}
+
+// CallPeers notes the names of peers.
+func (r *Run) CallPeers(peers []backend.Peer) {
+	for _, p := range peers {
+		r.Call(p.ID.String(), p.Name)
+	}
+}
+
+// claim is what is shown of a client behind its key and standing: the name that it gives itself.
+func (r Run) claim(key string) string {
+	if name := r.Names[key]; name != "" {
+		return fmt.Sprintf(", calls itself %q", name)
+	}
+	return ""
 }
 
 func authorityOf(a *coordinator.Authority) Authority {
@@ -231,6 +271,12 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(fmt.Sprintf(format, values...))) // Flush has the error
 	}
 	line("run", "%s", r.RunID)
+	if r.Name != "" {
+		line("name", "%s", r.Name)
+	}
+	if r.About != "" {
+		line("description", "%s", r.About)
+	}
 	if r.RunHash != "" {
 		line("hash", "%s", r.RunHash)
 	}
@@ -273,10 +319,10 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		}
 	}
 	for i, c := range r.Members {
-		line(title("members", i), "%s %s", c.ID, c.State)
+		line(title("members", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
 	}
 	for i, c := range r.Exited {
-		line(title("exited", i), "%s %s", c.ID, c.State)
+		line(title("exited", i), "%s %s%s", c.ID, c.State, r.claim(c.ID))
 	}
 	for i, t := range r.Trials {
 		line(title("trials", i), "%s", t.text())
@@ -285,7 +331,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line(title("ejected", i), "%s until epoch %d: %s", e.Client, e.Until, e.Reason)
 	}
 	for i, id := range r.Pending {
-		line(title("pending", i), "%s", id)
+		line(title("pending", i), "%s%s", id, r.claim(id))
 	}
 	if r.WaitsFor {
 		line("waits for", "somebody who was a member before, or has the model of step %d", r.Checkpoint.Step)

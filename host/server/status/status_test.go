@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
@@ -133,5 +135,37 @@ func TestClaims(t *testing.T) {
 	s.Epoch.Rounds = s.Epoch.Rounds[1:]
 	if run := status.Of(s, [32]byte{}); run.Claimed != nil {
 		t.Errorf("of a round that runs: %+v", run.Claimed)
+	}
+}
+
+// TestNames shows names behind keys, marked as what clients say, and none that wants to be more than a name.
+func TestNames(t *testing.T) {
+	state := inWarmup(t)
+	state.Model.Definition = []byte(`{"Name":"A run","Description":"About \u003cb\u003e"}`)
+	run := status.Of(state, [32]byte{7})
+	id1, id2, id3 := backendtest.Key(1).ID(), backendtest.Key(2).ID(), backendtest.Key(3).ID()
+	run.CallPeers([]backend.Peer{{ID: id1, Name: `Ada" Healthy`}, {ID: id2, Name: "\x1b[2J"}, {ID: id3}})
+	run.CallAll(map[identity.ID]string{id3: "Ada\u202e"})
+	if len(run.Names) != 1 || run.Name != "A run" || run.About != "About <b>" {
+		t.Fatalf("%q %q, %v", run.Name, run.About, run.Names)
+	}
+	run.CallAll(map[identity.ID]string{id3: "Grace"})
+	var text strings.Builder
+	if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000))); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{id1.String() + ` Healthy, calls itself "Ada\" Healthy"`, id2.String() + " Healthy\n", id3.String() + `, calls itself "Grace"`, "A run\n", "About <b>\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	bytes, err := json.Marshal(run)
+	var again status.Run
+	if err != nil || json.Unmarshal(bytes, &again) != nil || cmp.Diff(run, again) != "" {
+		t.Errorf("as JSON: %v, %s", err, cmp.Diff(run, again))
+	}
+	state.Model.Definition = []byte(`{"Name":"\u001b[2J","Description":"a\nb"}`)
+	if run := status.Of(state, [32]byte{7}); run.Name != "" || run.About != "" {
+		t.Errorf("%q %q", run.Name, run.About)
 	}
 }

@@ -184,7 +184,7 @@ func testFirstUpdate(t *testing.T, f *fixture) {
 
 func testSubmit(t *testing.T, f *fixture) {
 	a, b := f.connect(t, 1), f.connect(t, 2)
-	a.submit(coordinator.Join{})
+	a.submit(coordinator.Join{Name: "Ada"})
 	a.await("itself", pending(a.id))
 	b.await("the other", pending(a.id))
 	b.submit(coordinator.Join{})

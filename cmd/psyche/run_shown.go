@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/psyche-go/psyche/base/plain"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// shownFlags say what people read of a run. They are part of its definition.
+type shownFlags struct {
+	Name        string `placeholder:"TEXT" help:"What the run is called, in place of name in the file: up to 64 bytes, for people."`
+	Description string `placeholder:"TEXT" help:"What the run is about, in place of description in the file: up to 280 bytes, for people."`
+}
+
+// describe puts what is given in the place of what the file says.
+func (f shownFlags) describe(m *config.Model) error {
+	for _, text := range []struct {
+		flag, given string
+		size        int
+		to          *string
+	}{{"--name", f.Name, config.MaxName, &m.Name}, {"--description", f.Description, config.MaxDescription, &m.Description}} {
+		if text.given == "" {
+			continue
+		}
+		if err := plain.CheckName(text.given, text.size); err != nil {
+			return usagef("%s: %w", text.flag, err)
+		}
+		*text.to = text.given
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"encoding/json"
+
+	"github.com/psyche-go/psyche/base/plain"
+)
+
+// Bounds of what people read of a run, in bytes.
+const (
+	MaxName        = 64
+	MaxDescription = 280
+)
+
+// NameOf returns what a run's definition calls it and how it describes it, each empty if it says nothing that may be
+// shown. Nothing depends on them.
+func NameOf(definition []byte) (name, description string) {
+	var says struct{ Name, Description string }
+	if json.Unmarshal(definition, &says) != nil {
+		return "", ""
+	}
+	if plain.CheckName(says.Name, MaxName) == nil {
+		name = says.Name
+	}
+	if plain.CheckName(says.Description, MaxDescription) == nil {
+		description = says.Description
+	}
+	return name, description
+}
+
+// readShown reads a text that people are shown.
+func (t *table) readShown(key string, size int) string {
+	text := t.textOr(key, "", size)
+	if text == "" {
+		return ""
+	}
+	if err := plain.CheckName(text, size); err != nil {
+		t.fail(key, "%v", err)
+	}
+	return text
+}
