@@ -54,7 +54,7 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err := c.apply(ctx, &run, to.out); err != nil {
 		return err
 	}
-	key, err := c.key()
+	key, err := c.key(isChain)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	if err := checkRunID(runID); err != nil {
 		return err
 	}
-	key, err := c.key()
+	key, err := c.key(true)
 	if err != nil {
 		return err
 	}
