@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/cmd/internal/manual"
 )
 
 // Manual is the command print-all-help: every command with its flags, as Markdown.
@@ -46,8 +48,11 @@ func page(b *strings.Builder, node *kong.Node, depth int) {
 	for _, argument := range node.Positional {
 		fmt.Fprintf(b, "- `%s`: %s\n", argument.Summary(), argument.Help)
 	}
-	for _, flag := range node.Flags {
-		if !flag.Hidden {
+	for _, group := range manual.Groups(node) {
+		if group.Title != "" {
+			fmt.Fprintf(b, "\n%s\n\n", group.Title)
+		}
+		for _, flag := range group.Flags {
 			fmt.Fprintf(b, "- `%s`: %s%s\n", flag.Summary(), flag.Help, remarks(flag))
 		}
 	}
