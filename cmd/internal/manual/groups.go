@@ -31,5 +31,8 @@ func Groups(node *kong.Node) []Group {
 		}
 		groups[i].Flags = append(groups[i].Flags, flag)
 	}
+	if len(groups[0].Flags) == 0 {
+		groups = groups[1:]
+	}
 	return groups
 }

@@ -48,9 +48,12 @@ func page(b *strings.Builder, node *kong.Node, depth int) {
 	for _, argument := range node.Positional {
 		fmt.Fprintf(b, "- `%s`: %s\n", argument.Summary(), argument.Help)
 	}
-	for _, group := range manual.Groups(node) {
+	for i, group := range manual.Groups(node) {
 		if group.Title != "" {
-			fmt.Fprintf(b, "\n%s\n\n", group.Title)
+			if i > 0 || len(node.Positional) > 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(b, "%s\n\n", group.Title)
 		}
 		for _, flag := range group.Flags {
 			fmt.Fprintf(b, "- `%s`: %s%s\n", flag.Summary(), flag.Help, remarks(flag))
