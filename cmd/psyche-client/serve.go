@@ -24,25 +24,28 @@ type serveCommand struct {
 	Runs     string        `type:"path" placeholder:"FILE" help:"File with the runs that this machine may take part in, the preferred one first, where no LINK is given. Default: psyche/runs.toml in the user's folder for configuration."`
 	Patience time.Duration `default:"10m" help:"How long a run may be paused, closed to this machine or out of reach until its client is ended for another run that is open (${default})."`
 
-	Links linksAndFlags `arg:"" optional:"" name:"link" placeholder:"LINK" help:"Runs that this machine may take part in, the preferred one first, as psyche run invite prints them, in quotes. Behind -- stand flags of psyche-client join for all of them."`
+	Links words `arg:"" optional:"" name:"link …" placeholder:"LINK" help:"Runs that this machine may take part in, the preferred one first, as psyche run invite prints them, in quotes."`
+	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, behind --."`
 }
 
-// linksAndFlags are links and, behind --, flags.
-type linksAndFlags []string
+// words are some that stand together on a command line, with all from a -- on. What a slice is to kong cannot be
+// followed by another argument.
+type words struct{ list []string }
 
-// Decode implements kong.MapperValue. Without it kong takes nothing from behind a -- that follows a link.
-func (l *linksAndFlags) Decode(ctx *kong.DecodeContext) error {
+// Decode implements kong.MapperValue.
+func (w *words) Decode(ctx *kong.DecodeContext) error {
 	for behind := false; !ctx.Scan.Peek().IsEOL(); {
-		word := ctx.Scan.Peek().String()
-		if !behind && ctx.Scan.Peek().Type == kong.UntypedToken && strings.HasPrefix(word, "-") && word != "--" {
-			return nil // a flag of this command
+		next := ctx.Scan.Peek()
+		word := next.String()
+		switch {
+		case behind || next.Type != kong.UntypedToken || !strings.HasPrefix(word, "-"):
+			w.list = append(w.list, word)
+		case word == "--":
+			behind = true
+		default: // a flag of this command
+			return nil
 		}
 		ctx.Scan.Pop()
-		if word == "--" && !behind {
-			behind = true
-			continue
-		}
-		*l = append(*l, word)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 	if c.Patience <= 0 {
 		return nil, fmt.Errorf("--patience is %v: want more than 0", c.Patience)
 	}
-	links, flags := c.Links, []string(nil)
+	links, flags := slices.Concat(c.Links.list, c.Flags.list), []string(nil)
 	for i, word := range links {
 		if strings.HasPrefix(word, "-") { // they stood behind --
 			links, flags = links[:i], links[i:]

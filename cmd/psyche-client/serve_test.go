@@ -404,6 +404,10 @@ func TestServeRefusesLists(t *testing.T) {
 	fail(t, exitUsage, "--patience is 0s", "serve", link.String(), "--patience", "0s")
 	fail(t, exitUsage, "link 2: not a link to a run", "serve", link.String(), "psyche://h")
 	fail(t, exitUsage, "link 1: unknown flag --stepz", "serve", link.String(), "--", "--stepz")
+	fail(t, exitUsage, "link 1: unknown flag --stepz", "serve", link.String(), "--patience", "1m", "--", "--stepz")
+	fail(t, exitUsage, "link 2: not a link to a run", "serve", link.String(), "--patience", "1m", "psyche://h")
+	fail(t, exitUsage, "run 1: unknown flag --stepz", "serve", "--runs", write(t, list, []byte(entry(link.String()))), "--", "--stepz")
+	fail(t, exitUsage, "unknown flag --stepz", "serve", link.String(), "--stepz")
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
 		t.Errorf("kept %v, %v", left, err)
 	}
@@ -414,7 +418,7 @@ func TestServeReads(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	link := testLink()
 	list := write(t, filepath.Join(t.TempDir(), "runs.toml"), []byte("flags = [\"--device=cpu\"]\n[[run]]\nlink = \""+link.String()+"\"\nflags = [\"--keep-steps\", \"7\"]\n"))
-	c := serveCommand{Runs: list, Patience: time.Minute, Links: []string{"--logs", "json"}}
+	c := serveCommand{Runs: list, Patience: time.Minute, Flags: words{[]string{"--logs", "json"}}}
 	runs, err := c.read(t.Context(), terminal{})
 	if err != nil || len(runs) != 1 {
 		t.Fatal(runs, err)
