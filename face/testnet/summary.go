@@ -359,7 +359,7 @@ func (s Summary) Print(w io.Writer) {
 		} else if s.Finished && c.Final == "" {
 			note += ", without the final model"
 		}
-		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted, %d tokens%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, c.Tokens, note)
+		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
 	}
 	if s.Trials != nil {
 		s.Trials.print(w)
