@@ -84,7 +84,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	logger, file, err := runs[0].joins.debugFlags.open(t, nil)
+	logger, file, err := runs[0].joins.open(t, nil)
 	if err != nil {
 		return err
 	}
