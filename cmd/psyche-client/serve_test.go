@@ -436,3 +436,16 @@ func TestServeReads(t *testing.T) {
 		t.Errorf("the key of the environment does not count: %v, %v", r.key, err)
 	}
 }
+
+// FuzzParseServed reads arbitrary text: an error that names the file, or runs with links.
+func FuzzParseServed(f *testing.F) {
+	f.Add("flags = [\"--device=cpu\"]\n[[run]]\nlink = \"psyche://h\"\nflags = []\n")
+	f.Add("[[run]]\nlinks = 1\n")
+	f.Add("[run]\nlink = \"a\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseServed("runs.toml", []byte(text))
+		if err != nil && !strings.HasPrefix(err.Error(), "runs.toml:") || err == nil && (len(list.Run) == 0 || list.Run[0].Link == "") {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
