@@ -105,17 +105,14 @@ func ParseSecretHex(text string) (Key, error) {
 }
 
 // KeyFromEnvironment reads the key in SecretKeyVariable. The second result is false when
-// the variable is not set. lookup is os.LookupEnv outside tests.
+// the variable is not set, or empty. lookup is os.LookupEnv outside tests.
 func KeyFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
-	text, ok := lookup(SecretKeyVariable)
-	if !ok {
+	text, _ := lookup(SecretKeyVariable)
+	if text == "" {
 		return Key{}, false, nil
 	}
 	key, err := ParseSecretHex(text)
-	if err != nil {
-		return Key{}, true, fmt.Errorf("environment variable %s: %w", SecretKeyVariable, err)
-	}
-	return key, true, nil
+	return key, true, ofVariable(SecretKeyVariable, err)
 }
 
 // AppendJSON appends the key in the format of solana-keygen: a JSON array of the 32 seed

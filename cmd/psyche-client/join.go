@@ -19,10 +19,10 @@ import (
 type joinCommand struct {
 	Link string `arg:"" placeholder:"LINK" help:"The run, as psyche run invite and its server print it: 'psyche://HOST:PORT/RUN?key=…&genesis=…', or 'psyche+solana://…' of a run on a chain, in quotes."`
 
-	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints."`
-	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
+	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints." group:"Your key:"`
+	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s" group:"The run:"`
 
-	programFlags `embed:""`
+	programFlags `embed:"" group:"A run on a chain:"`
 	memberFlags  `embed:""`
 }
 
@@ -40,46 +40,51 @@ command takes part again.`
 
 // Run joins the run.
 func (c *joinCommand) Run(ctx context.Context, t terminal) error {
+	command, explain, err := c.member()
+	if err != nil {
+		return usageError{err}
+	}
+	return explain(command.Run(ctx, t))
+}
+
+// member returns the command by which a member of the link's run takes part, and what explains its errors.
+func (c *joinCommand) member() (command trainCommand, explain func(error) error, err error) {
 	if invite.IsChain(c.Link) {
-		return c.joinChain(ctx, t)
+		command, err = c.onChain()
+		return command, func(err error) error { return err }, err
 	}
 	link, err := invite.Parse(c.Link)
 	if err != nil {
-		return usageError{err}
+		return command, nil, err
 	}
-	if c.CheckpointDir == "" && !c.Ephemeral {
-		if c.CheckpointDir, err = runFolder(link.RunID, link.Run); err != nil {
-			return usageError{err}
-		}
-	}
-	command := trainCommand{
-		RunID: link.RunID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral,
-		hostFlags: hostFlags{ServerAddr: link.Addr(), ServerTimeout: c.ServerTimeout, ServerKey: link.Key.String(), Genesis: link.Genesis()},
-	}
-	return explainLink(link, command.Run(ctx, t))
+	host := hostFlags{ServerAddr: link.Addr(), ServerTimeout: c.ServerTimeout, ServerKey: link.Key.String(), Genesis: link.Genesis()}
+	command, err = c.of(link.RunID, link.Run, host)
+	return command, func(err error) error { return explainLink(link, err) }, err
 }
 
-// joinChain joins a run on a chain.
-func (c *joinCommand) joinChain(ctx context.Context, t terminal) error {
+// onChain is member for a run on a chain.
+func (c *joinCommand) onChain() (command trainCommand, err error) {
 	link, err := invite.ParseChain(c.Link)
 	if err != nil {
-		return usageError{err}
+		return command, err
 	}
 	account, err := transaction.Program(link.Program).RunAddress(transaction.PublicKey(link.Authority), link.RunID)
 	if err != nil {
-		return usageError{err}
-	}
-	if c.CheckpointDir == "" && !c.Ephemeral {
-		if c.CheckpointDir, err = runFolder(link.RunID, wire.ChainRun(transaction.PublicKey(link.Program), account)); err != nil {
-			return usageError{err}
-		}
+		return command, err
 	}
 	flags := onchain.Flags{RPC: link.RPC, ProgramID: link.Program.String(), MaxPrice: onchain.DefaultMaxPrice}
-	command := trainCommand{
-		RunID: link.RunID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral,
-		hostFlags: hostFlags{ServerTimeout: c.ServerTimeout, programFlags: c.programFlags, RunFlags: onchain.RunFlags{Flags: flags, Authority: link.Authority.String()}},
+	return c.of(link.RunID, wire.ChainRun(transaction.PublicKey(link.Program), account), hostFlags{
+		ServerTimeout: c.ServerTimeout, programFlags: c.programFlags, RunFlags: onchain.RunFlags{Flags: flags, Authority: link.Authority.String()},
+	})
+}
+
+// of returns the command of a member of a run on a host. Checkpoints have a folder of the run, if no flag names another.
+func (c *joinCommand) of(runID string, run [32]byte, host hostFlags) (command trainCommand, err error) {
+	command = trainCommand{RunID: runID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral, hostFlags: host}
+	if command.CheckpointDir == "" && !c.Ephemeral {
+		command.CheckpointDir, err = runFolder(runID, run)
 	}
-	return command.Run(ctx, t)
+	return command, err
 }
 
 // explainLink says what to do when a server is not what the link says.

@@ -40,9 +40,9 @@ func TestJoinRefusesLinks(t *testing.T) {
 // TestJoinTakesFlagsOfTrain wants flags of train, and the variables that stand for them.
 func TestJoinTakesFlagsOfTrain(t *testing.T) {
 	t.Setenv("KEEP_STEPS", "7")
-	all, err := parsed(t, "psyche-client", "join", testLink().ForShell(), "--device", "cpu", "-i", "key.json", "--checkpoint-dir", "saved")
+	all, err := parsed(t, "psyche-client", "join", testLink().ForShell(), "--device", "cpu", "-i", "key.json", "--checkpoint-dir", "saved", "--otlp-metrics-url", "http://h")
 	c := all.Join
-	if err != nil || c.KeepSteps != 7 || filepath.Base(c.IdentitySecretKeyPath) != "key.json" || filepath.Base(c.CheckpointDir) != "saved" || c.Ephemeral {
+	if err != nil || c.KeepSteps != 7 || filepath.Base(c.IdentitySecretKeyPath) != "key.json" || filepath.Base(c.CheckpointDir) != "saved" || c.Ephemeral || c.Telemetry.OltpMetricsURL != "http://h" {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -33,6 +33,7 @@ type commands struct {
 
 	Join       joinCommand       `cmd:"" help:"Join the run of a link and train until it is finished." group:"Take part:"`
 	Train      trainCommand      `cmd:"" help:"Join a run and train until it is finished." group:"Take part:"`
+	Serve      serveCommand      `cmd:"" help:"Keep this machine in the first of several runs that is open." group:"Take part:"`
 	InitModel  initModelCommand  `cmd:"" help:"Make a new model with random weights." group:"Work with models alone:"`
 	Solo       soloCommand       `cmd:"" help:"Train a model alone, without a network." group:"Work with models alone:"`
 	Evaluate   evaluateCommand   `cmd:"" help:"Measure a model: its mean loss on token files, its scores in tasks." group:"Work with models alone:"`

@@ -51,17 +51,24 @@ func (f idleFlags) apply(network *networkFlags) {
 	}
 }
 
+// idleFlag is a flag that changes nothing.
+type idleFlag struct {
+	given     bool
+	name, why string
+}
+
 // warn says which of the flags that were given change nothing, and why.
 func (f idleFlags) warn(logger *slog.Logger) {
-	for _, flag := range []struct {
-		given     bool
-		name, why string
-	}{
+	warnIdle(logger, []idleFlag{
 		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
 		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
-	} {
+	})
+}
+
+func warnIdle(logger *slog.Logger, flags []idleFlag) {
+	for _, flag := range flags {
 		if flag.given {
 			logger.Warn("a flag changes nothing here", "flag", flag.name, "because", flag.why)
 		}
@@ -86,7 +93,7 @@ func (f *logFormat) UnmarshalText(text []byte) error {
 
 // showIdentityCommand prints who a key file is.
 type showIdentityCommand struct {
-	IdentitySecretKeyPath string `short:"i" type:"path" placeholder:"FILE" env:"IDENTITY_SECRET_KEY_PATH" help:"Key file: solana-keygen JSON or 32 raw bytes, as openssl rand 32 makes them. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex)."`
+	IdentitySecretKeyPath string `short:"i" type:"path" placeholder:"FILE" env:"IDENTITY_SECRET_KEY_PATH" help:"Key file: solana-keygen JSON or 32 raw bytes, as openssl rand 32 makes them. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex), RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names."`
 }
 
 // Run prints the id of the key.
@@ -95,13 +102,13 @@ func (c *showIdentityCommand) Run(_ context.Context, t terminal) error {
 	if c.IdentitySecretKeyPath != "" {
 		key, err = identity.LoadKeyFile(c.IdentitySecretKeyPath)
 	} else {
-		key, found, err = identity.KeyFromEnvironment(os.LookupEnv)
+		key, found, err = identity.WalletFromEnvironment(os.LookupEnv)
 	}
 	if err != nil {
 		return err
 	}
 	if !found {
-		return usageError{fmt.Errorf("no key: give --identity-secret-key-path, or set %s", identity.SecretKeyVariable)}
+		return usageError{fmt.Errorf("no key: give --identity-secret-key-path, or set %s", strings.Join(identity.WalletVariables(), ", "))}
 	}
 	_, err = fmt.Fprintln(t.Out, key.ID())
 	return err

@@ -192,6 +192,19 @@ func TestIdleFlagsSaySo(t *testing.T) {
 			t.Errorf("%s: said %q", flags, log.String())
 		}
 	}
+	for flags, says := range map[string]bool{
+		"": false, "--distro": false, "--distro-quantization": false, "--seed 4": false, "--grad-accum-in-fp32": true, "--attn-implementation eager": true, "--python": true,
+	} {
+		all, err := parsed(t, "psyche-client", append([]string{"solo", "--model", "m", "--data-path", "d"}, strings.Fields(flags)...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		all.Solo.warn(slog.New(slog.NewTextHandler(&log, nil)))
+		if got := strings.Contains(log.String(), "changes nothing here"); got != says {
+			t.Errorf("solo %s: said %q", flags, log.String())
+		}
+	}
 }
 
 func TestNetworkFlags(t *testing.T) {

@@ -21,33 +21,34 @@ import (
 )
 
 type soloCommand struct {
-	Model      string `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model to start from, or OWNER/NAME on the Hub."`
-	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file."`
-	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
-	SeqLen     int    `aliases:"sequence-length" default:"256" help:"Tokens of a sequence."`
-	Shuffle    uint64 `default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})."`
-	TotalBatch int    `default:"24" help:"Sequences of a step."`
-	MicroBatch int    `default:"8" help:"Sequences that go through the model at once."`
-	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, those before a resume included."`
+	Model      string `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model to start from, or OWNER/NAME on the Hub." group:"Model and data:"`
+	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file." group:"Model and data:"`
+	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})." group:"Model and data:"`
+	SeqLen     int    `aliases:"sequence-length" default:"256" help:"Tokens of a sequence." group:"Model and data:"`
+	Shuffle    uint64 `aliases:"seed" default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})." group:"Model and data:"`
+	TotalBatch int    `default:"24" help:"Sequences of a step." group:"Steps:"`
+	MicroBatch int    `default:"8" help:"Sequences that go through the model at once." group:"Steps:"`
+	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, those before a resume included." group:"Steps:"`
 
-	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after (--eval-every: also between), into the event log as well."`
-	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})."`
-	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Measure --held-out every N steps as well; 0: only before and after (${default})."`
+	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after (--eval-every: also between), into the event log as well." group:"Evaluation:"`
+	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})." group:"Evaluation:"`
+	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Measure --held-out every N steps as well; 0: only before and after (${default})." group:"Evaluation:"`
 
-	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
-	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})."`
-	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: that of --save, with .events behind its name."`
-	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})."`
-	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved." group:"Checkpoints:"`
+	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})." group:"Checkpoints:"`
+	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: that of --save, with .events behind its name." group:"Logs and figures of this machine:"`
+	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})." group:"Logs and figures of this machine:"`
+	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU." group:"Computing:"`
 
-	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, into a folder each in --save, and print a table, the best first. May be given for three flags: every combination."`
+	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, into a folder each in --save, and print a table, the best first. May be given for three flags: every combination." group:"Steps:"`
 
-	libraryFlags  `embed:""`
-	computeFlags  `embed:""`
-	parallelFlags `embed:""`
-	trackerFlags  `embed:""`
-	Telemetry     telemetry.Flags `embed:""`
+	libraryFlags  `embed:"" group:"Computing:"`
+	computeFlags  `embed:"" group:"Computing:"`
+	parallelFlags `embed:"" group:"Computing:"`
+	trackerFlags  `embed:"" group:"Trackers:"`
+	Telemetry     telemetry.Flags `embed:"" group:"Trackers:"`
 	soloOptimizer
+	exampleFlags `embed:"" group:"Of the original:"`
 }
 
 // Help is shown by --help below the command's summary.
@@ -93,6 +94,7 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 	if err := c.check(line); err != nil {
 		return err
 	}
+	c.warn(t.logger())
 	if len(c.Sweep) > 0 {
 		return c.sweep(ctx, t, line)
 	}
@@ -115,6 +117,9 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 
 // check looks at the flags that need no files.
 func (c *soloCommand) check(line *kong.Context) error {
+	if c.Distro {
+		c.Optimizer = "distro"
+	}
 	if c.TotalBatch < 1 || c.MicroBatch < 1 || c.Steps < 1 {
 		return usageError{fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)}
 	}

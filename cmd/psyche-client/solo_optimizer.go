@@ -12,22 +12,22 @@ import (
 
 // soloOptimizer are the flags of optimizer and learning rate.
 type soloOptimizer struct {
-	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}."`
-	LR           float64 `aliases:"learning-rate" default:"0.001" help:"Learning rate after the warmup."`
-	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}."`
-	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine."`
-	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: as before for a training that is resumed; else 10, but of linear and cosine less than --steps."`
-	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
-	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Largest norm of the gradient; 0: any."`
+	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}." group:"Optimizer and learning rate:"`
+	LR           float64 `aliases:"learning-rate" default:"0.001" help:"Learning rate after the warmup." group:"Optimizer and learning rate:"`
+	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}." group:"Optimizer and learning rate:"`
+	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine." group:"Optimizer and learning rate:"`
+	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: as before for a training that is resumed; else 10, but of linear and cosine less than --steps." group:"Optimizer and learning rate:"`
+	WeightDecay  float64 `default:"0" help:"Decoupled weight decay." group:"Optimizer and learning rate:"`
+	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Largest norm of the gradient; 0: any." group:"Optimizer and learning rate:"`
 
-	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Of adamw: decay of the mean gradient."`
-	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Of adamw: decay of the mean square."`
-	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square."`
+	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Of adamw: decay of the mean gradient." group:"Of --optimizer adamw:"`
+	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Of adamw: decay of the mean square." group:"Of --optimizer adamw:"`
+	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square." group:"Of --optimizer adamw:"`
 
-	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum."`
-	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk."`
-	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk."`
-	Quantize1Bit     bool    `name:"quantize-1bit" default:"true" negatable:"" help:"Of distro: keep signs only."`
+	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum." group:"Of --optimizer distro:"`
+	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk." group:"Of --optimizer distro:"`
+	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk." group:"Of --optimizer distro:"`
+	Quantize1Bit     bool    `name:"quantize-1bit" aliases:"distro-quantization" default:"true" negatable:"" help:"Of distro: keep signs only." group:"Of --optimizer distro:"`
 }
 
 // ownFlags are the flags that only one optimizer has.

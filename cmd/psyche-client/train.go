@@ -22,47 +22,47 @@ import (
 
 // trainCommand joins a run and trains until it is finished.
 type trainCommand struct {
-	RunID       string `help:"The run to join." required:"" env:"RUN_ID"`
-	hostFlags   `embed:""`
+	RunID       string `help:"The run to join." required:"" env:"RUN_ID" group:"The run:"`
+	hostFlags   `embed:"" group:"The run:"`
 	memberFlags `embed:""`
 
-	KeepIdentity bool `help:"Where no other key is given, take one that is made at the first start and kept in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state."`
+	KeepIdentity bool `help:"Where no other key is given, take one that is made at the first start and kept in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state." group:"Your key:"`
 }
 
 // memberFlags say how a member takes part in a run, wherever it is.
 type memberFlags struct {
-	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used, or one that is kept." type:"path"`
-	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Name that others see beside the key of this member: up to 32 bytes, for people. It is signed with each joining, so it stays in the run's log for ever; it proves nothing."`
-	networkFlags          `embed:""`
+	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); on a chain then also from RAW_WALLET_PRIVATE_KEY (base58 or JSON), or from the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names. Without those, a fresh one is used, or one that is kept." type:"path" group:"Your key:"`
+	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Name that others see beside the key of this member: up to 32 bytes, for people. It is signed with each joining, so it stays in the run's log for ever; it proves nothing." group:"Your key:"`
+	networkFlags          `embed:"" group:"Network:"`
 
-	sourceFlags `embed:""`
+	sourceFlags `embed:"" group:"Model and data:"`
 
-	AcceptLoss    bool `help:"Join at once although the newest model that the run recorded is not in --checkpoint-dir, an older one is, and nobody who is there has it: the run then goes on without what is in neither. Without it the client waits for somebody who has it."`
-	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then."`
+	AcceptLoss    bool `help:"Join at once although the newest model that the run recorded is not in --checkpoint-dir, an older one is, and nobody who is there has it: the run then goes on without what is in neither. Without it the client waits for somebody who has it." group:"In the run:"`
+	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then." group:"In the run:"`
 
-	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
-	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0"`
+	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1" group:"Computing:"`
+	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0" group:"Computing:"`
 
-	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; a client that trains nothing in a round does so anyway."`
+	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; a client that trains nothing in a round does so anyway." group:"In the run:"`
 
-	libraryFlags  `embed:""`
-	computeFlags  `embed:""`
-	parallelFlags `embed:""`
+	libraryFlags  `embed:"" group:"Computing:"`
+	computeFlags  `embed:"" group:"Computing:"`
+	parallelFlags `embed:"" group:"Computing:"`
 
-	checkpointFlags `embed:""`
-	uploadFlags     `embed:""`
-	hubFlags        `embed:""`
-	FinalWait       time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
+	checkpointFlags `embed:"" group:"Checkpoints:"`
+	uploadFlags     `embed:"" group:"Uploads and the Hub:"`
+	hubFlags        `embed:"" group:"Uploads and the Hub:"`
+	FinalWait       time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s" group:"In the run:"`
 
-	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path"`
+	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path" group:"Logs and figures of this machine:"`
 
-	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network."`
+	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network." group:"In the run:"`
 
-	debugFlags   `embed:""`
-	trackerFlags `embed:""`
-	Telemetry    telemetry.Flags `embed:""`
-	evalFlags    `embed:""`
-	idleFlags    `embed:""`
+	debugFlags   `embed:"" group:"Logs and figures of this machine:"`
+	trackerFlags `embed:"" group:"Trackers:"`
+	Telemetry    telemetry.Flags `embed:"" group:"Trackers:"`
+	evalFlags    `embed:"" group:"Evaluation:"`
+	idleFlags    `embed:"" group:"Of the original:"`
 }
 
 // Help is shown by --help below the command's summary.
@@ -215,7 +215,7 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if c.IdentitySecretKeyPath != "" {
 		return identity.LoadKeyFile(c.IdentitySecretKeyPath)
 	}
-	key, found, err := identity.KeyFromEnvironment(os.LookupEnv)
+	key, found, err := c.keyFromEnvironment()
 	if err != nil || found {
 		return key, err
 	}
@@ -227,6 +227,14 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	}
 	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
 	return key, nil
+}
+
+// keyFromEnvironment reads the key that a variable holds or names. On a chain that is also a wallet, which pays.
+func (c *trainCommand) keyFromEnvironment() (key identity.Key, found bool, err error) {
+	if c.Given() {
+		return identity.WalletFromEnvironment(os.LookupEnv)
+	}
+	return identity.KeyFromEnvironment(os.LookupEnv)
 }
 
 // connect opens the peer-to-peer network of the run.

@@ -32,8 +32,8 @@ type hostFlags struct {
 
 	Genesis string `help:"Hash that the run must have, as psyche run create and psyche run status print it." placeholder:"HASH" env:"RUN_GENESIS"`
 
-	programFlags     `embed:""`
-	onchain.RunFlags `embed:""`
+	programFlags     `embed:"" group:"A run on a chain:"`
+	onchain.RunFlags `embed:"" group:"A run on a chain:"`
 }
 
 // programFlags say which programs on a chain get signed transactions.

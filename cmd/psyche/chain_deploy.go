@@ -39,7 +39,7 @@ func (c *chainDeploy) open(to console) (*admin.Chain, error) {
 	if c.ProgramID != "" {
 		return nil, usagef("--program-id: the address follows from the key that signs: leave it out")
 	}
-	key, err := c.key()
+	key, err := c.key(true)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (f signFlags) each(to console, flags *onchain.Flags, texts []string, do fun
 // accounts reads keys, or takes the one of --keypair where there are none.
 func (f signFlags) accounts(texts []string) ([]transaction.PublicKey, error) {
 	if len(texts) == 0 {
-		key, err := f.key()
+		key, err := f.key(true)
 		if err != nil {
 			return nil, err
 		}

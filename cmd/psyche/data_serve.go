@@ -142,7 +142,11 @@ func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
 	if c.Keypair != "" {
 		return identity.LoadKeyFile(c.Keypair)
 	}
-	key, found, err := identity.KeyFromEnvironment(os.LookupEnv)
+	find := identity.KeyFromEnvironment
+	if c.Given() {
+		find = identity.WalletFromEnvironment
+	}
+	key, found, err := find(os.LookupEnv)
 	if err != nil || found {
 		return key, err
 	}

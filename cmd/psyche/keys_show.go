@@ -3,12 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
 )
 
 type keysShow struct {
-	File string `arg:"" optional:"" name:"file" help:"Key file, in either format. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex)."`
+	File string `arg:"" optional:"" name:"file" help:"Key file, in either format. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex), RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names."`
 }
 
 // Run prints the id of a key.
@@ -17,13 +18,13 @@ func (c keysShow) Run(to console) error {
 	if c.File != "" {
 		key, err = identity.LoadKeyFile(c.File)
 	} else {
-		key, found, err = identity.KeyFromEnvironment(os.LookupEnv)
+		key, found, err = identity.WalletFromEnvironment(os.LookupEnv)
 	}
 	if err != nil {
 		return err
 	}
 	if !found {
-		return usagef("no key: name its file, or set %s", identity.SecretKeyVariable)
+		return usagef("no key: name its file, or set %s", strings.Join(identity.WalletVariables(), ", "))
 	}
 	_, err = fmt.Fprintln(to.out, key.ID())
 	return err

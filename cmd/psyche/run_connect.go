@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -134,17 +135,21 @@ func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 
 // signFlags say who signs.
 type signFlags struct {
-	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file that signs: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY."`
+	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file that signs: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); on a chain then also from RAW_WALLET_PRIVATE_KEY (base58 or JSON), or from the file that WALLET_PATH names."`
 }
 
-// key loads the key.
-func (f signFlags) key() (identity.Key, error) {
+// key loads the key. On a chain that is one which pays.
+func (f signFlags) key(onChain bool) (identity.Key, error) {
 	if f.Keypair != "" {
 		return identity.LoadKeyFile(f.Keypair)
 	}
-	key, found, err := identity.KeyFromEnvironment(os.LookupEnv)
+	find, variables := identity.KeyFromEnvironment, identity.SecretKeyVariable
+	if onChain {
+		find, variables = identity.WalletFromEnvironment, strings.Join(identity.WalletVariables(), ", ")
+	}
+	key, found, err := find(os.LookupEnv)
 	if err == nil && !found {
-		err = fmt.Errorf("no key to sign with: give --keypair, or set %s", identity.SecretKeyVariable)
+		err = fmt.Errorf("no key to sign with: give --keypair, or set %s", variables)
 	}
 	return key, err
 }

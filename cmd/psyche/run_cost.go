@@ -59,7 +59,7 @@ func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) erro
 
 // open returns the chain of the run for the key that signs.
 func (f actFlags) open(errs io.Writer) (*admin.Chain, error) {
-	key, err := f.key()
+	key, err := f.key(true)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err := c.describe(&run.Model); err != nil {
 		return err
 	}
-	key, err := c.key()
+	key, err := c.key(isChain)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	if err := checkRunID(runID); err != nil {
 		return err
 	}
-	key, err := c.key()
+	key, err := c.key(true)
 	if err != nil {
 		return err
 	}

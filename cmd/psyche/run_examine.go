@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -57,7 +58,7 @@ func (c *runExamine) Run(to console) error {
 		return err
 	}
 	if c.Exhibit != "" {
-		if err := c.examine(to.out, &x, &log); err != nil {
+		if err := c.examine(to, &x, &log); err != nil {
 			return err
 		}
 	}
@@ -191,7 +192,7 @@ func verdictOf(guilty bool) string {
 }
 
 // examine looks at what the accuser kept.
-func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
+func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	a, ok := x.shown.Action.(coordinator.Accuse)
 	if !ok {
 		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.record)
@@ -200,7 +201,7 @@ func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
 	if err != nil {
 		return err
 	}
-	rules, shapes, err := c.shapes(&log.state)
+	rules, shapes, err := c.shapes(&log.state, to.err)
 	if err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (c *runExamine) examine(w io.Writer, x *examination, log *logEnd) error {
 	if found.Fault != audit.FaultNone {
 		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
 	}
-	_, err = fmt.Fprintf(w, "exhibit         announced and signed by the accused; the result has the hash that was announced;\n"+
+	_, err = fmt.Fprintf(to.out, "exhibit         announced and signed by the accused; the result has the hash that was announced;\n"+
 		"                %d chunks of its momentum are those that the result commits to\nfound           %s\n", found.Chunks, finding)
 	return err
 }
@@ -245,8 +246,8 @@ func readExhibit(path string) (exhibit.Exhibit, error) {
 	return shown, nil
 }
 
-// shapes reads how the run's model is cut.
-func (c *runExamine) shapes(state *coordinator.State) (exhibit.Rules, audit.Shapes, error) {
+// shapes reads how the run's model is cut. It tells errs how far it is.
+func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (exhibit.Rules, audit.Shapes, error) {
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {
 		return exhibit.Rules{}, nil, err
@@ -255,7 +256,9 @@ func (c *runExamine) shapes(state *coordinator.State) (exhibit.Rules, audit.Shap
 	if !audited {
 		return rules, nil, errors.New("the run's optimizer is neither Distro nor LocalSteps: nothing of it is audited")
 	}
-	snapshot, err := checkpoint.ReadDir(c.Model)
+	m := meter.New(errs, "psyche: reading the model")
+	snapshot, err := checkpoint.ReadDirWatched(c.Model, m.At)
+	m.Done()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: --model wants a folder with the run's model", err)
 	}

@@ -21,8 +21,8 @@ import (
 
 // hostFlags say where a run is: on a server, or on a chain.
 type hostFlags struct {
-	connectFlags     `embed:""`
-	onchain.RunFlags `embed:""`
+	connectFlags     `embed:"" group:"A run on a server:"`
+	onchain.RunFlags `embed:"" group:"A run on a chain:"`
 }
 
 // onChain reports whether the run is on a chain, and refuses flags of both kinds.
@@ -150,7 +150,7 @@ func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) 
 
 // decide is submit for an action that depends on the state of the run.
 func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error)) error {
-	key, err := f.key()
+	key, err := f.key(f.Given())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (c *runList) Run(ctx context.Context, to console) error {
 		if plain.CheckName(r.Name, config.MaxName) == nil {
 			name = fmt.Sprintf("  named %q", r.Name)
 		}
-		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  %d clients  hash %x%s\n", r.RunID, r.Epoch, r.Step, phase, r.Participants, r.Run, name)
+		_, err := fmt.Fprintf(to.out, "%q  epoch %d  %s done  %s  %d clients  hash %x%s\n", r.RunID, r.Epoch, count(uint64(max(r.Step, 1)-1), "step"), phase, r.Participants, r.Run, name)
 		if err != nil {
 			return err
 		}
@@ -98,8 +98,8 @@ func (c *chainRuns) Run(ctx context.Context, to console) error {
 		if r.Summary.Closed {
 			phase += ", closed"
 		}
-		_, err := fmt.Fprintf(to.out, "%q  epoch %d  step %d  %s  account %s  authority %s\n", r.Summary.RunID,
-			r.Summary.Progress.Epoch, r.Summary.Progress.Step, phase, r.Run, transaction.PublicKey(r.Summary.Main))
+		_, err := fmt.Fprintf(to.out, "%q  epoch %d  %s done  %s  account %s  authority %s\n", r.Summary.RunID,
+			r.Summary.Progress.Epoch, count(uint64(max(r.Summary.Progress.Step, 1)-1), "step"), phase, r.Run, transaction.PublicKey(r.Summary.Main))
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 		t.Errorf("status %+v", r)
 	}
 	a.does(exitRefused, `this server hosts run "mine"`, "status", "--run-id", "yours")
-	a.does(exitOK, `"mine"  epoch 0  step 1  WaitingForMembers  0 clients  hash `, "list")
+	a.does(exitOK, `"mine"  epoch 0  0 steps done  WaitingForMembers  0 clients  hash `, "list")
 	if code, output := a.plain("run", "list", "--server-addr", a.address, "--rpc", "http://127.0.0.1:1"); code != exitUsage {
 		t.Errorf("the runs of two hosts: exit code %d:\n%s", code, output)
 	}

@@ -21,7 +21,7 @@ func (f *chainRunFlags) find(ctx context.Context, to console) (chain *admin.Chai
 	if isChain, err := f.onChain(); err != nil || !isChain {
 		return nil, program, run, firstOf(err, errServerTicks)
 	}
-	key, err := f.key()
+	key, err := f.key(true)
 	if err != nil {
 		return nil, program, run, err
 	}
@@ -63,7 +63,7 @@ func (c *runTick) Run(ctx context.Context, to console) error {
 	if isChain, err := c.onChain(); err != nil || !isChain {
 		return firstOf(err, errServerTicks)
 	}
-	key, err := c.key()
+	key, err := c.key(true)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	if c.Authority == "" { // an account without a genesis is found by its authority only
-		key, err := c.key()
+		key, err := c.key(true)
 		if err != nil {
 			return err
 		}

@@ -21,35 +21,35 @@ import (
 )
 
 type serverRun struct {
-	State                     []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
-	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
-	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
-	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address by which others reach this server, for the links that it logs, with which they join. Default: --server-addr; where that is all addresses, one of this machine."`
-	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
-	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
-	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server."`
-	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
-	ModelPath                 string   `placeholder:"DIR" help:"Folder of the model that the run of --state, or the one run in --save-state-dir, begins with, where that names a folder: whoever connects may get it from this server, so that who joins need not have it."`
-	sourceFlags               `embed:""`
-	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
-	MainAuthority             string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
-	resumeFlags               `embed:""`
-	authorityFlags            `embed:""`
-	AllowCreate               string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
-	MaxRuns                   int             `default:"64" help:"Runs that are not closed, at most (${default})."`
-	MaxStrangers              int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
-	MaxSeatsPerNetwork        int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
-	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})."`
-	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that readers of the logs of runs, and of the model of --model-path, may take, together (${default})."`
-	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
-	WithdrawGrace             time.Duration   `default:"15s" help:"How long a connection may be gone before its client is withdrawn; less than 15s, which is twice the longest pause between a client's attempts to come back, withdraws clients that live (${default})."`
-	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
-	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
-	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
-	Telemetry                 telemetry.Flags `embed:""`
-	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run."`
-	logFlags                  `embed:""`
+	State                     []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway." group:"The runs:"`
+	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only." group:"The runs:"`
+	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})." group:"Connections:"`
+	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})." group:"Connections:"`
+	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address by which others reach this server, for the links that it logs, with which they join. Default: --server-addr; where that is all addresses, one of this machine." group:"Connections:"`
+	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none." group:"What is shown:"`
+	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated." group:"What is shown:"`
+	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server." group:"Model and data:"`
+	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location." group:"Model and data:"`
+	ModelPath                 string   `placeholder:"DIR" help:"Folder of the model that the run of --state, or the one run in --save-state-dir, begins with, where that names a folder: whoever connects may get it from this server, so that who joins need not have it." group:"Model and data:"`
+	sourceFlags               `embed:"" group:"Model and data:"`
+	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server." group:"The runs:"`
+	MainAuthority             string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key." group:"Authority:"`
+	resumeFlags               `embed:"" group:"The runs:"`
+	authorityFlags            `embed:"" group:"Authority:"`
+	AllowCreate               string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})." group:"Authority:"`
+	MaxRuns                   int             `default:"64" help:"Runs that are not closed, at most (${default})." group:"Authority:"`
+	MaxStrangers              int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})." group:"Connections:"`
+	MaxSeatsPerNetwork        int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})." group:"Connections:"`
+	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})." group:"Connections:"`
+	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that readers of the logs of runs, and of the model of --model-path, may take, together (${default})." group:"Connections:"`
+	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended." group:"Connections:"`
+	WithdrawGrace             time.Duration   `default:"15s" help:"How long a connection may be gone before its client is withdrawn; less than 15s, which is twice the longest pause between a client's attempts to come back, withdraws clients that live (${default})." group:"Connections:"`
+	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})." group:"Connections:"`
+	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says." group:"The runs:"`
+	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir." group:"Logs:"`
+	Telemetry                 telemetry.Flags `embed:"" group:"Trackers:"`
+	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run." group:"What is shown:"`
+	logFlags                  `embed:"" group:"Logs:"`
 }
 
 // Run hosts the runs until a signal comes.

@@ -159,7 +159,7 @@ type grantDelegate struct {
 func (c *grantDelegate) Run(ctx context.Context, to console) error {
 	var delegates []string
 	if !c.DelegatesClear {
-		key, err := c.key()
+		key, err := c.key(c.Given())
 		if err != nil {
 			return err
 		}

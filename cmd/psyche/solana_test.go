@@ -146,7 +146,7 @@ func TestChainAdministration(t *testing.T) {
 	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.41990848 SOL") {
 		t.Errorf("no account:\n%s", out)
 	}
-	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
+	a.does(exitOK, `"p"  epoch 0  0 steps done  Paused`, "run", "list")
 
 	out = a.does(exitOK, "psyche+solana://", "run", "invite", "--run-id", "p")
 	for line := range strings.Lines(out) {

@@ -11,19 +11,19 @@ import (
 
 // extraFlags are what the processes of a testnet do besides training.
 type extraFlags struct {
-	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info."`
-	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder."`
-	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session."`
-	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path"`
-	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path"`
-	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS"`
-	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub that the first client uploads its checkpoints to."`
-	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"Token of the clients for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN."`
-	EvalTasks             string `placeholder:"TASK,…" help:"Tasks that clients measure the model in while they train: passed on to them." env:"EVAL_TASKS"`
-	PromptTask            bool   `help:"Let clients write text with the model while they train: passed on to them." env:"PROMPT_TASK"`
-	WandbProject          string `placeholder:"NAME" help:"Project of Weights & Biases: passed on to the clients." env:"WANDB_PROJECT"`
-	WandbGroup            string `placeholder:"NAME" help:"Group of Weights & Biases: passed on to the clients." env:"WANDB_GROUP"`
-	WandbEntity           string `placeholder:"NAME" help:"Entity of Weights & Biases: passed on to the clients." env:"WANDB_ENTITY"`
+	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info." group:"What is shown and kept:"`
+	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder." group:"What is shown and kept:"`
+	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session." group:"What is shown and kept:"`
+	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path" group:"What is shown and kept:"`
+	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path" group:"What is shown and kept:"`
+	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS" group:"What is shown and kept:"`
+	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub that the first client uploads its checkpoints to." group:"Uploads and the Hub:"`
+	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"Token of the clients for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN." group:"Uploads and the Hub:"`
+	EvalTasks             string `placeholder:"TASK,…" help:"Tasks that clients measure the model in while they train: passed on to them." env:"EVAL_TASKS" group:"Evaluation:"`
+	PromptTask            bool   `help:"Let clients write text with the model while they train: passed on to them." env:"PROMPT_TASK" group:"Evaluation:"`
+	WandbProject          string `placeholder:"NAME" help:"Project of Weights & Biases: passed on to the clients." env:"WANDB_PROJECT" group:"Trackers:"`
+	WandbGroup            string `placeholder:"NAME" help:"Group of Weights & Biases: passed on to the clients." env:"WANDB_GROUP" group:"Trackers:"`
+	WandbEntity           string `placeholder:"NAME" help:"Entity of Weights & Biases: passed on to the clients." env:"WANDB_ENTITY" group:"Trackers:"`
 }
 
 // extras reads the flags.

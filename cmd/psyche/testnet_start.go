@@ -12,40 +12,41 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/face/tui"
 )
 
 // testnetStart runs a whole network on this machine.
 type testnetStart struct {
-	NumClients int    `help:"Client processes to start." default:"3"`
-	ConfigPath string `help:"Folder that holds the run's state.toml and, if the run's data location is a Server, a data.toml that says what the testnet's server serves." type:"path"`
-	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path"`
-	AcceptLoss bool   `help:"With --resume: go on also when no client's folder has the newest model that the run recorded, from an older one."`
-	RunID      string `help:"Name of the run. Default: the configuration's."`
-	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
-	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path"`
-	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that. Of a chain: also the next one." default:"0"`
-	Backend    string `help:"Where the run is: on a tcp server, or on a chain of this machine, solana." enum:"tcp,solana" default:"tcp"`
-	SlotMs     int    `help:"Milliseconds of the chain's slots." default:"400"`
-	Validator  string `help:"A solana-test-validator to run as the chain, in place of psyche chain start." placeholder:"FILE"`
-	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
+	NumClients int    `help:"Client processes to start." default:"3" group:"The run:"`
+	ConfigPath string `help:"Folder that holds the run's state.toml and, if the run's data location is a Server, a data.toml that says what the testnet's server serves." type:"path" group:"The run:"`
+	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path" group:"The run:"`
+	AcceptLoss bool   `help:"With --resume: go on also when no client's folder has the newest model that the run recorded, from an older one." group:"The run:"`
+	RunID      string `help:"Name of the run. Default: the configuration's." group:"The run:"`
+	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path" group:"The run:"`
+	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path" group:"Evaluation:"`
+	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that. Of a chain: also the next one." default:"0" group:"Processes:"`
+	Backend    string `help:"Where the run is: on a tcp server, or on a chain of this machine, solana." enum:"tcp,solana" default:"tcp" group:"A run on a chain:"`
+	SlotMs     int    `help:"Milliseconds of the chain's slots." default:"400" group:"A run on a chain:"`
+	Validator  string `help:"A solana-test-validator to run as the chain, in place of psyche chain start." placeholder:"FILE" group:"A run on a chain:"`
+	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path" group:"Processes:"`
 
-	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
-	MicroBatchSize int `help:"Sequences that go through a client's model at once." default:"8"`
+	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0" group:"Computing:"`
+	MicroBatchSize int `help:"Sequences that go through a client's model at once." default:"8" group:"Computing:"`
 
-	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0"`
-	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0"`
-	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0"`
-	RandomKillInterval float64 `help:"Seconds between random kills." default:"120"`
-	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…"`
-	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5"`
-	Seed               uint64  `help:"Of the choice whom to kill." default:"1"`
+	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0" group:"What goes wrong:"`
+	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0" group:"What goes wrong:"`
+	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0" group:"What goes wrong:"`
+	RandomKillInterval float64 `help:"Seconds between random kills." default:"120" group:"What goes wrong:"`
+	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…" group:"What goes wrong:"`
+	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5" group:"What goes wrong:"`
+	Seed               uint64  `help:"Of the choice whom to kill." default:"1" group:"What goes wrong:"`
 
-	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK"`
+	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK" group:"What goes wrong:"`
 
-	Timeout time.Duration `help:"Give up after this time." default:"2h"`
-	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:""`
+	Timeout time.Duration `help:"Give up after this time." default:"2h" group:"The run:"`
+	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:"" group:"What is shown and kept:"`
 
 	extraFlags `embed:""`
 }
@@ -141,6 +142,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		RunID:        c.RunID,
 		ServerBinary: self,
 		ClientBinary: client,
+		Version:      buildinfo.Line("psyche"),
 		ServerPort:   int(c.ServerPort),
 		Threads:      c.Threads,
 		MicroBatch:   c.MicroBatchSize,

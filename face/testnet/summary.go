@@ -3,10 +3,12 @@ package testnet
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +18,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -39,9 +43,11 @@ const (
 type Summary struct {
 	Finished                         bool            `json:"finished"` // false: of what there was when the run was interrupted or failed
 	RunID                            string          `json:"run_id"`
-	TotalRounds                      uint32          `json:"total_rounds"` // of the whole run
-	Rounds                           int             `json:"rounds"`       // with at least one counted result
-	Tokens                           uint64          `json:"tokens"`       // trained on by all clients
+	Genesis                          string          `json:"genesis,omitempty"` // hash of the run, as others pin it
+	Version                          string          `json:"version"`           // of the program, as psyche version prints it
+	TotalRounds                      uint32          `json:"total_rounds"`      // of the whole run
+	Rounds                           int             `json:"rounds"`            // with at least one counted result
+	Tokens                           uint64          `json:"tokens"`            // trained on by all clients
 	Seconds                          float64         `json:"seconds"`
 	Parameters                       uint64          `json:"parameters"`
 	LossFirst                        float64         `json:"loss_first"` // of the first round, nats per token
@@ -69,6 +75,7 @@ type ClientSummary struct {
 	Unrecorded     bool   `json:"unrecorded,omitempty"` // the run recorded no final model: only the client vouches for this one
 	RoundsTrained  int    `json:"rounds_trained"`
 	RoundsCounted  int    `json:"rounds_counted"` // of those, whose results the witnesses counted
+	Tokens         uint64 `json:"tokens"`         // trained on
 	Rejoined       bool   `json:"rejoined"`       // came back after being killed or losing the model
 	Restarts       int    `json:"restarts"`
 	Desynchronised int    `json:"desynchronised"` // times it lost the model
@@ -88,7 +95,8 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 		s.Chain.SetUp, s.Chain.Archive = n.setUp, n.archive
 	}
 	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
-	err := errors.Join(n.judge(&s), n.measure(ctx, &s))
+	s.Version = n.options.Version
+	err := errors.Join(n.judge(&s), n.measure(ctx, &s), n.name(&s))
 	if losses := n.progress.losses(); len(losses) > 0 {
 		curve := filepath.Join(n.dir, "loss.png")
 		if plotErr := plotLoss(curve, s.RunID, losses, [2]float64{heldOutFirst, s.HeldOutLossLast}); plotErr != nil {
@@ -104,6 +112,37 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 		return s, s.complete()
 	}
 	return s, nil
+}
+
+// name adds the hash of the run, which its log begins with.
+func (n *network) name(s *Summary) error {
+	if n.options.Chain.Used && n.archive == "" { // of a run that is not finished
+		return nil
+	}
+	var hash [32]byte
+	if n.options.Chain.Used {
+		file, err := os.Open(n.archive)
+		if err != nil {
+			return fmt.Errorf("read the run's archive: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		_, summary, err := archive.ReplayFrom(n.archive, file, nil)
+		if err != nil {
+			return err
+		}
+		hash = summary.RunHash()
+	} else {
+		log, _, err := server.Replay(server.JournalPath(n.serverDir(), s.RunID), nil)
+		if errors.Is(err, fs.ErrNotExist) { // it had not begun
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		hash = log.Run()
+	}
+	s.Genesis = hex.EncodeToString(hash[:])
+	return nil
 }
 
 // complete returns what is wrong with the ends of the clients of a run that is over.
@@ -195,7 +234,10 @@ func (t *tracker) summary() Summary {
 	newest := uint32(0)
 	for _, id := range t.ids {
 		client := t.clients[id]
-		counted := 0
+		counted, tokens := 0, uint64(0)
+		for _, round := range client.trained {
+			tokens += uint64(round.tokens)
+		}
 		for step, applied := range client.applied {
 			if applied.counts {
 				rounds[step] = true
@@ -219,6 +261,7 @@ func (t *tracker) summary() Summary {
 			Unrecorded:     client.final.Unrecorded,
 			RoundsTrained:  len(client.trained),
 			RoundsCounted:  counted,
+			Tokens:         tokens,
 			Rejoined:       client.rejoined,
 			Restarts:       client.restarts,
 			Desynchronised: client.desynchronised,

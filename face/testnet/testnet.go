@@ -32,6 +32,7 @@ type Options struct {
 	RunID        string        // default: the configuration's, or the folder's name
 	ServerBinary string        // path of psyche
 	ClientBinary string        // path of psyche-client
+	Version      string        // of these programs, for the summary
 	ServerPort   int           // 0: 20000, or a free one if somebody has that
 	Threads      int           // of each client; 0: an equal share of the cores
 	MicroBatch   int           // sequences that a client trains at once

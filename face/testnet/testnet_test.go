@@ -76,7 +76,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 	if want := uint64((1000 + 600 - 300) / 2); s.WireBytesPerClientRound != want {
 		t.Errorf("wire bytes per client and round: got %d, want %d", s.WireBytesPerClientRound, want)
 	}
-	if !s.Clients[1].Rejoined || s.Clients[0].Rejoined || s.Clients[0].RoundsCounted != 1 || s.Clients[1].RoundsCounted != 0 {
+	if !s.Clients[1].Rejoined || s.Clients[0].Rejoined || s.Clients[0].RoundsCounted != 1 || s.Clients[1].RoundsCounted != 0 || s.Clients[0].Tokens != 100 || s.Clients[1].Tokens != 300 {
 		t.Errorf("clients: got %+v", s.Clients)
 	}
 }

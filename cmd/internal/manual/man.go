@@ -52,8 +52,11 @@ func commandPages(b *strings.Builder, node *kong.Node) {
 		for _, argument := range command.Positional {
 			fmt.Fprintf(b, ".TP\n.I %s\n%s\n", roff(argument.Summary()), roff(argument.Help))
 		}
-		for _, flag := range command.Flags {
-			if !flag.Hidden {
+		for _, group := range Groups(command) {
+			if group.Title != "" {
+				fmt.Fprintf(b, ".PP\n%s\n", roff(group.Title))
+			}
+			for _, flag := range group.Flags {
 				fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(flag.Summary())), roff(flag.Help+variables(flag)))
 			}
 		}

@@ -24,8 +24,17 @@ import (
 type Flags struct {
 	RPC       []string `name:"rpc" env:"RPC" sep:"," placeholder:"URL,…" help:"Nodes of a Solana chain, up to 3 of different providers, whose answers are compared."`
 	WsRPC     []string `name:"ws-rpc" env:"WS_RPC" sep:"," placeholder:"URL,…" help:"Their WebSockets, in the same order. Default: the same addresses with ws for http."`
-	ProgramID string   `name:"program-id" env:"PSYCHE_PROGRAM_ID" placeholder:"KEY" help:"Program on the chain that hosts the run. Default: the one that psyche chain start puts there."`
-	MaxPrice  uint64   `name:"max-price" default:"50000" placeholder:"N" help:"Most that is offered for a compute unit to be faster than others, in millionths of a lamport (${default})."`
+	moreNodes `embed:""`
+	ProgramID string `name:"program-id" env:"PSYCHE_PROGRAM_ID" placeholder:"KEY" help:"Program on the chain that hosts the run. Default: the one that psyche chain start puts there."`
+	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Most that is offered for a compute unit to be faster than others, in millionths of a lamport (${default})."`
+}
+
+// moreNodes are further nodes, under the names that the original gives them.
+type moreNodes struct {
+	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"One more node, beside those of --rpc."`
+	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"Its WebSocket."`
+	RPC3   string `name:"rpc-3" env:"RPC_3" hidden:"" placeholder:"URL" help:"One more node, beside those of --rpc."`
+	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"Its WebSocket."`
 }
 
 // RunFlags name a run on a chain, beside its id.
@@ -51,28 +60,54 @@ var ErrFlags = errors.New("flags of the chain")
 // Options returns what package chain/solana needs, without the run.
 func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, error) {
 	o := solana.Options{Key: key, MaxPrice: f.MaxPrice, Logger: logger}
+	var err error
+	if o.Endpoints, err = f.endpoints(); err != nil {
+		return o, err
+	}
+	o.Pace = paceFor(o.Endpoints)
+	o.Program, err = f.Program()
+	return o, err
+}
+
+// endpoints reads the addresses of all nodes.
+func (f *Flags) endpoints() (all []rpc.Address, err error) {
+	type node struct{ flag, http, ws string }
+	var nodes []node
+	for i, address := range f.RPC {
+		one := node{flag: "--rpc, --ws-rpc", http: address}
+		if i < len(f.WsRPC) {
+			one.ws = f.WsRPC[i]
+		}
+		nodes = append(nodes, one)
+	}
+	for _, one := range []node{{"--rpc-2, --ws-rpc-2 (RPC_2, WS_RPC_2)", f.RPC2, f.WsRPC2}, {"--rpc-3, --ws-rpc-3 (RPC_3, WS_RPC_3)", f.RPC3, f.WsRPC3}} {
+		switch {
+		case one.http != "":
+			nodes = append(nodes, one)
+		case one.ws != "":
+			return nil, fmt.Errorf("%w: %s: a WebSocket is named and no node", ErrFlags, one.flag)
+		}
+	}
 	switch {
 	case len(f.RPC) == 0:
-		return o, fmt.Errorf("%w: --rpc names no node", ErrFlags)
-	case len(f.RPC) > solana.MaxEndpoints:
-		return o, fmt.Errorf("%w: --rpc names %d nodes, at most %d are compared", ErrFlags, len(f.RPC), solana.MaxEndpoints)
+		return nil, fmt.Errorf("%w: --rpc names no node", ErrFlags)
+	case len(nodes) > solana.MaxEndpoints:
+		return nil, fmt.Errorf("%w: --rpc, --rpc-2 and --rpc-3 (RPC, RPC_2, RPC_3) name %d nodes, at most %d are compared", ErrFlags, len(nodes), solana.MaxEndpoints)
 	case len(f.WsRPC) != 0 && len(f.WsRPC) != len(f.RPC):
-		return o, fmt.Errorf("%w: --rpc names %d nodes, --ws-rpc %d: want as many, or none", ErrFlags, len(f.RPC), len(f.WsRPC))
+		return nil, fmt.Errorf("%w: --rpc names %d nodes, --ws-rpc %d: want as many, or none", ErrFlags, len(f.RPC), len(f.WsRPC))
 	}
-	for i, text := range f.RPC {
-		if len(f.WsRPC) > 0 {
-			text += "," + f.WsRPC[i]
+	for _, one := range nodes {
+		text := one.http
+		if one.ws != "" {
+			text += "," + one.ws
 		}
 		address, err := rpc.ParseEndpoint(text)
 		if err != nil {
-			return o, fmt.Errorf("%w: --rpc, --ws-rpc: %w", ErrFlags, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrFlags, one.flag, err)
 		}
-		o.Endpoints = append(o.Endpoints, address)
+		all = append(all, address)
 	}
-	o.Pace = paceFor(o.Endpoints)
-	var err error
-	o.Program, err = f.Program()
-	return o, err
+	return all, nil
 }
 
 // paceFor returns how often to ask. Nodes on this machine have no provider who would mind.

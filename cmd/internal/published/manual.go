@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/cmd/internal/manual"
 )
 
 // Manual is the command print-all-help: every command with its flags, as Markdown.
@@ -46,8 +48,14 @@ func page(b *strings.Builder, node *kong.Node, depth int) {
 	for _, argument := range node.Positional {
 		fmt.Fprintf(b, "- `%s`: %s\n", argument.Summary(), argument.Help)
 	}
-	for _, flag := range node.Flags {
-		if !flag.Hidden {
+	for i, group := range manual.Groups(node) {
+		if group.Title != "" {
+			if i > 0 || len(node.Positional) > 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(b, "%s\n\n", group.Title)
+		}
+		for _, flag := range group.Flags {
 			fmt.Fprintf(b, "- `%s`: %s%s\n", flag.Summary(), flag.Help, remarks(flag))
 		}
 	}

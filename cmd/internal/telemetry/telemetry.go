@@ -17,11 +17,11 @@ import (
 
 // Flags name collectors, as the original does.
 type Flags struct {
-	OltpMetricsURL     string  `name:"oltp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"Address that figures are pushed to by OpenTelemetry; it probably ends in /v1/metrics."`
-	OltpTracingURL     string  `name:"oltp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"Address that traces of rounds are pushed to; it probably ends in /v1/traces."`
-	OltpLogsURL        string  `name:"oltp-logs-url" env:"OLTP_LOGS_URL" placeholder:"URL" help:"Address that logs are pushed to; it probably ends in /v1/logs."`
-	OltpAuthHeader     string  `env:"OLTP_AUTH_HEADER" placeholder:"HEADER" help:"Authorization header for them."`
-	OltpReportInterval float64 `env:"OLTP_REPORT_INTERVAL" default:"60" placeholder:"SECONDS" help:"Time between two pushes of figures (${default})."`
+	OltpMetricsURL     string  `name:"oltp-metrics-url" aliases:"otlp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"Address that figures are pushed to by OpenTelemetry; it probably ends in /v1/metrics."`
+	OltpTracingURL     string  `name:"oltp-tracing-url" aliases:"otlp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"Address that traces of rounds are pushed to; it probably ends in /v1/traces."`
+	OltpLogsURL        string  `name:"oltp-logs-url" aliases:"otlp-logs-url" env:"OLTP_LOGS_URL" placeholder:"URL" help:"Address that logs are pushed to; it probably ends in /v1/logs."`
+	OltpAuthHeader     string  `aliases:"otlp-auth-header" env:"OLTP_AUTH_HEADER" placeholder:"HEADER" help:"Authorization header for them."`
+	OltpReportInterval float64 `aliases:"otlp-report-interval" env:"OLTP_REPORT_INTERVAL" default:"60" placeholder:"SECONDS" help:"Time between two pushes of figures (${default})."`
 }
 
 // maxInterval bounds --oltp-report-interval: a day.

@@ -1,0 +1,75 @@
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/mr-tron/base58"
+)
+
+// WalletVariable may hold the key of a wallet, which pays on a chain.
+const WalletVariable = "RAW_WALLET_PRIVATE_KEY"
+
+// walletPaths may name a wallet's key file.
+var walletPaths = [...]string{"WALLET_PRIVATE_KEY_PATH", "WALLET_PATH"}
+
+// WalletVariables are all variables that WalletFromEnvironment reads, in their order.
+func WalletVariables() []string {
+	return append([]string{SecretKeyVariable, WalletVariable}, walletPaths[:]...)
+}
+
+// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in WalletVariable, or else the key file
+// that another variable names. The second result is false when none of them is set. lookup is os.LookupEnv outside
+// tests.
+func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
+	key, found, err := KeyFromEnvironment(lookup)
+	if found || err != nil {
+		return key, found, err
+	}
+	if text, _ := lookup(WalletVariable); text != "" {
+		key, err = ParseKeypair(text)
+		return key, true, ofVariable(WalletVariable, err)
+	}
+	for _, name := range walletPaths {
+		if path, _ := lookup(name); path != "" {
+			key, err = LoadKeyFile(path)
+			return key, true, ofVariable(name, err)
+		}
+	}
+	return Key{}, false, nil
+}
+
+// ofVariable says which variable is wrong.
+func ofVariable(name string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("environment variable %s: %w", name, err)
+	}
+	return err
+}
+
+// ParseKeypair reads a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of numbers.
+func ParseKeypair(text string) (Key, error) {
+	// The text is a secret: no message repeats any of it.
+	text = strings.TrimSpace(text)
+	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers; these %d characters are none", ErrInvalidKey, SeedSize+IDSize, len(text))
+	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // so many bytes of a file would be a seed
+		key, err := ParseKeyFile([]byte(text))
+		if err != nil {
+			return Key{}, wrong
+		}
+		return key, nil
+	}
+	if len(text) > maxKeyFileSize {
+		return Key{}, wrong
+	}
+	private, err := base58.Decode(text)
+	if err != nil || len(private) != SeedSize+IDSize {
+		return Key{}, wrong
+	}
+	key := FromSeed([SeedSize]byte(private[:SeedSize]))
+	if id := key.ID(); !bytes.Equal(id[:], private[SeedSize:]) {
+		return Key{}, wrong
+	}
+	return key, nil
+}

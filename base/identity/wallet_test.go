@@ -1,0 +1,61 @@
+package identity
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mr-tron/base58"
+)
+
+func TestParseKeypair(t *testing.T) {
+	key := FromSeed([SeedSize]byte{7})
+	long := base58.Encode(key.Private())
+	for _, text := range []string{long, " " + long + "\n", string(key.AppendJSON(nil))} {
+		if got, err := ParseKeypair(text); err != nil || got.ID() != key.ID() {
+			t.Errorf("%v", err)
+		}
+	}
+	damaged := append([]byte(nil), key.Private()...)
+	damaged[SeedSize]++
+	for _, text := range []string{"", "0", long[1:], base58.Encode(damaged), key.ID().String(), "[1,2", "[" + strings.Repeat("1", SeedSize-2) + "]", strings.Repeat("1", maxKeyFileSize+1)} {
+		_, err := ParseKeypair(text)
+		if !errors.Is(err, ErrInvalidKey) || len(text) > 8 && strings.Contains(err.Error(), text[:8]) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestWalletFromEnvironment wants the variables in their order, and what is wrong with one to be said by its name.
+func TestWalletFromEnvironment(t *testing.T) {
+	named, wallet, own := FromSeed([SeedSize]byte{1}), FromSeed([SeedSize]byte{2}), testKey(t)
+	path := filepath.Join(t.TempDir(), "wallet.json")
+	if err := SaveKeyFile(path, named); err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{}
+	from := func() (Key, bool, error) {
+		return WalletFromEnvironment(func(name string) (string, bool) { value, set := environment[name]; return value, set })
+	}
+	environment[WalletVariable] = ""
+	if _, found, err := from(); found || err != nil {
+		t.Errorf("nothing is set: %v, %v", found, err)
+	}
+	for _, set := range []struct {
+		name, value string
+		want        Key
+	}{{"WALLET_PATH", path, named}, {WalletVariable, base58.Encode(wallet.Private()), wallet}, {SecretKeyVariable, testSecret, own}} {
+		environment[set.name] = set.value
+		if key, found, err := from(); !found || err != nil || key.ID() != set.want.ID() {
+			t.Errorf("%s: %v, %v", set.name, found, err)
+		}
+	}
+	for _, name := range WalletVariables() {
+		clear(environment)
+		environment[name] = "secret1234"
+		if _, found, err := from(); !found || err == nil || !strings.Contains(err.Error(), name+": ") || name != "WALLET_PATH" && name != "WALLET_PRIVATE_KEY_PATH" && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "syscall"
+
+// ownGroup is nothing here.
+func ownGroup() *syscall.SysProcAttr { return nil }

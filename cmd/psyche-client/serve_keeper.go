@@ -1,0 +1,241 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
+)
+
+const (
+	lookEvery = time.Minute // between looks at a run that is not open, or at the one that is taken part in
+
+	firstRestart = 5 * time.Second // before a client is started again, which doubles with each end in a row
+	longestPause = 10 * time.Minute
+	endsInARow   = 4                // of clients of a run, then others have their turn
+	longLife     = 10 * time.Minute // of a client, after which its end is the first in a row
+	politeEnd    = 10 * time.Minute // that a client has to leave a run for another one
+)
+
+// keeper keeps a machine in one of several runs.
+type keeper struct {
+	runs      []*servedRun
+	patience  time.Duration
+	look      func(context.Context, *servedRun) outlook
+	start     func(*servedRun) (*child, error)
+	random    *rand.Rand
+	impatient <-chan struct{} // closed when a client has to end at once
+	logger    *slog.Logger
+}
+
+// run returns when no run is left, or the cause of ctx when that ends.
+func (k *keeper) run(ctx context.Context) error {
+	for context.Cause(ctx) == nil {
+		r, err := k.next(ctx)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return k.verdict()
+		}
+		if err := k.stay(ctx, r); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// next returns the first run that is open, as soon as there is one; nil when none will ever be.
+func (k *keeper) next(ctx context.Context) (*servedRun, error) {
+	for {
+		var soonest time.Time
+		for _, r := range k.runs {
+			if r.aside == "" && !time.Now().Before(r.notBefore) && k.isOpen(ctx, r) {
+				return r, nil
+			}
+			if r.aside == "" && (soonest.IsZero() || r.notBefore.Before(soonest)) {
+				soonest = r.notBefore
+			}
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if soonest.IsZero() {
+			return nil, nil
+		}
+		if err := pause.For(ctx, time.Until(soonest)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isOpen looks at a run, and says what is new about it.
+func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
+	seen := k.look(ctx, r)
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case seen.prospect == isOpen:
+		r.said = ""
+		return true
+	case seen.prospect == isLater:
+		if r.said != seen.reason {
+			r.said = seen.reason
+			k.logger.Warn("this run is not open now; it is looked at again every minute", "run", r.joins.RunID, "because", seen.reason)
+		}
+		r.notBefore = time.Now().Add(k.around(lookEvery))
+		return false
+	}
+	k.putAside(r, seen.reason, seen.prospect == isOver)
+	return false
+}
+
+// putAside says that a run is not tried any more.
+func (k *keeper) putAside(r *servedRun, reason string, isOver bool) {
+	r.aside, r.over = reason, isOver
+	if isOver {
+		k.logger.Info("this run is over", "run", r.joins.RunID, "because", reason)
+	} else {
+		k.logger.Error("this run is not tried again until you have changed something and started this command anew", "run", r.joins.RunID, "because", reason)
+	}
+}
+
+// verdict is what is left to say when no run is left.
+func (k *keeper) verdict() error {
+	var wrong []string
+	for _, r := range k.runs {
+		if !r.over {
+			wrong = append(wrong, fmt.Sprintf("%s (run %s): %s", r.given, r.joins.RunID, r.aside))
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New("no run is left that can be taken part in: " + strings.Join(wrong, "; "))
+	}
+	k.logger.Info("all runs are over", "runs", len(k.runs))
+	return nil
+}
+
+// stay takes part in a run until it is over or not open any more, or its clients end too often and there are others.
+// It returns an error only when ctx ends.
+func (k *keeper) stay(ctx context.Context, r *servedRun) error {
+	for {
+		began := time.Now()
+		end, left := k.live(ctx, r)
+		lived := time.Since(began)
+		switch err := context.Cause(ctx); {
+		case err != nil:
+			return err
+		case left:
+			r.notBefore = time.Now().Add(lookEvery)
+			return nil
+		case end.code == exitUsage:
+			k.putAside(r, "its client says that its command line, or what it leads to, is wrong; what is above says more", false)
+			return nil
+		case end.code == exitLie:
+			k.putAside(r, "its server provably lied; what is above says where the evidence is", false)
+			return nil
+		case end.code == 0:
+			k.putAside(r, "its client saw the end", true)
+			return nil
+		}
+		if lived >= longLife {
+			r.failures = 0
+		}
+		r.failures++
+		wait := k.backOff(r.failures)
+		r.notBefore = time.Now().Add(wait)
+		k.logger.Warn("the client ended before its run did", "run", r.joins.RunID, "after", lived.Round(time.Second), "because", end, "again_in", wait.Round(time.Second))
+		if r.failures >= endsInARow && k.others(r) {
+			return nil
+		}
+		if err := pause.For(ctx, wait); err != nil {
+			return err
+		}
+		if !k.isOpen(ctx, r) {
+			return nil
+		}
+	}
+}
+
+// live starts a client and returns how it ended, and whether it was made to, because its run was not open for long
+// and another one is.
+func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool) {
+	client, err := k.start(r)
+	if err != nil {
+		return ending{code: exitFailure, text: err.Error()}, false
+	}
+	k.logger.Info("a client takes part", "run", r.joins.RunID, "pid", client.pid)
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	var closed time.Time // since when the run has not been open
+	for {
+		select {
+		case <-client.ended:
+			return client.end, false
+		case <-ctx.Done():
+			k.logger.Info("the client leaves the run; a second interrupt ends it at once", "run", r.joins.RunID)
+			client.leave(nil, k.impatient)
+			return client.end, false
+		case <-looks.C:
+			if !k.others(r) {
+				continue
+			}
+			seen := k.look(ctx, r)
+			if seen.prospect != isLater { // who is in a run that is over ends by itself
+				closed = time.Time{}
+				continue
+			}
+			if closed.IsZero() {
+				closed = time.Now()
+			}
+			if other := k.better(ctx, r, time.Since(closed)); other != nil {
+				k.logger.Warn("the client leaves this run for another one that is open", "run", r.joins.RunID, "because", seen.reason, "for", other.joins.RunID)
+				client.leave(time.After(politeEnd), k.impatient)
+				return client.end, true
+			}
+		}
+	}
+}
+
+// others reports whether there is another run to take part in, now or later.
+func (k *keeper) others(r *servedRun) bool {
+	for _, other := range k.runs {
+		if other != r && other.aside == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// better returns another run that is open, when the one that is taken part in has not been for too long.
+func (k *keeper) better(ctx context.Context, r *servedRun, closed time.Duration) *servedRun {
+	if closed < k.patience {
+		return nil
+	}
+	for _, other := range k.runs {
+		if other != r && other.aside == "" && !time.Now().Before(other.notBefore) && k.isOpen(ctx, other) {
+			return other
+		}
+	}
+	return nil
+}
+
+// backOff is how long to wait after a number of ends in a row.
+func (k *keeper) backOff(ends int) time.Duration {
+	wait := firstRestart
+	for range ends - 1 {
+		wait = min(2*wait, longestPause)
+	}
+	return k.around(wait)
+}
+
+// around draws from the upper half of a time, so that machines which lost the same server do not come back at once.
+func (k *keeper) around(d time.Duration) time.Duration {
+	return d - time.Duration(k.random.Int64N(int64(cmp.Or(d/2, 1))))
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// lookTimeout bounds one look at a run.
+const lookTimeout = 20 * time.Second
+
+// outlook says whether a run can be taken part in.
+type outlook struct {
+	prospect
+	reason string // why it is not open
+}
+
+// prospect is how a run looks.
+type prospect uint8
+
+const (
+	isOpen     prospect = iota // it can be taken part in
+	isLater                    // not now
+	isOver                     // never again
+	isHopeless                 // not by this link
+)
+
+// lookAt asks the host of a run how it is.
+func lookAt(ctx context.Context, r *servedRun) outlook {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	state, err := r.joins.look(ctx, r.joins.RunID)
+	if err == nil {
+		return judge(state, r.key)
+	}
+	if errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx) {
+		return outlook{isHopeless, err.Error()}
+	}
+	_, lie := errors.AsType[*follow.Lie](err)
+	if lie || errors.Is(err, tcp.ErrUntrusted) || errors.Is(err, follow.ErrGenesis) {
+		return outlook{isHopeless, err.Error()}
+	}
+	return outlook{isLater, err.Error()}
+}
+
+// isAnother reports whether the host has a run of this name, with another hash.
+func (r *servedRun) isAnother(ctx context.Context) bool {
+	host := r.joins.hostFlags
+	host.Genesis = ""
+	_, err := host.look(ctx, r.joins.RunID)
+	return err == nil
+}
+
+// judge says what the state of a run means for who wants to take part with a key.
+func judge(s *coordinator.State, key *identity.ID) outlook {
+	switch s.RunState {
+	case coordinator.Finished:
+		return outlook{isOver, "it is finished"}
+	case coordinator.Uninitialized:
+		return outlook{isLater, "it has not begun"}
+	}
+	if s.Closed {
+		return outlook{isOver, "its main authority closed it"}
+	}
+	if key != nil {
+		if !s.Authority.MayJoin(coordinator.ClientID(*key)) {
+			return outlook{isLater, fmt.Sprintf("it admits only keys that its join authority authorized, and %s is none of them", key)}
+		}
+		for _, out := range s.Authority.Ejections {
+			if out.Client == coordinator.ClientID(*key) && s.Progress.Epoch < out.Until {
+				return outlook{isLater, fmt.Sprintf("it keeps %s out until epoch %d: %s", key, out.Until, out.Reason)}
+			}
+		}
+	}
+	if s.RunState == coordinator.Paused {
+		return outlook{isLater, "its main authority paused it"}
+	}
+	return outlook{prospect: isOpen}
+}
+
+// look returns the state of a run as its host shows it to anybody.
+func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State, error) {
+	key, err := identity.Generate(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	var host interface {
+		Updates() <-chan backend.Update
+		Err() error
+		Close() error
+	}
+	if f.Given() {
+		host, err = f.observeChain(ctx, runID, key)
+	} else {
+		host, err = f.observeServer(ctx, runID, key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = host.Close() }()
+	select {
+	case update, shown := <-host.Updates():
+		if !shown {
+			return nil, host.Err()
+		}
+		return update.State, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the state of the run: %w", context.Cause(ctx))
+	}
+}
+
+// observeServer connects to a run on a server, for one who only watches.
+func (f *hostFlags) observeServer(ctx context.Context, runID string, key identity.Key) (*tcp.Client, error) {
+	run, err := tcp.ParseRun(f.Genesis)
+	if err != nil {
+		return nil, err
+	}
+	server, err := identity.ParseID(f.ServerKey)
+	if err != nil {
+		return nil, err
+	}
+	return tcp.Dial(ctx, tcp.Options{Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true, ServerKey: server, MaxElapsed: lookTimeout / 2})
+}
+
+// observeChain connects to a run on a chain, for one who only watches.
+func (f *hostFlags) observeChain(ctx context.Context, runID string, key identity.Key) (*solana.Client, error) {
+	o, err := f.Options(key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Find(ctx, &o, runID); err != nil {
+		return nil, err
+	}
+	o.Observe, o.MaxElapsed = true, lookTimeout
+	return solana.Dial(ctx, o)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+const (
+	maxServed     = 64       // runs of one list
+	maxServedFile = 64 << 10 // bytes of a list
+)
+
+// servedRun is a run that a machine may take part in, and how that went so far.
+type servedRun struct {
+	link  string
+	flags []string // of psyche-client join
+
+	joins trainCommand // what link and flags say
+	key   *identity.ID // of this machine in the run; nil: a fresh one at each start
+	given string       // where the run stands, for errors
+
+	failures  int       // ends of clients in a row
+	notBefore time.Time // it is not looked at again
+	aside     string    // why it is not tried any more; empty: it is
+	over      bool      // and that is why
+	said      string    // what was logged of it last
+}
+
+// servedFile is a file with runs.
+type servedFile struct {
+	Flags []string `toml:"flags"`
+	Run   []struct {
+		Link  string   `toml:"link"`
+		Flags []string `toml:"flags"`
+	} `toml:"run"`
+}
+
+// read returns the runs of the command line, or else of the file.
+func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, error) {
+	if c.Patience <= 0 {
+		return nil, fmt.Errorf("--patience is %v: want more than 0", c.Patience)
+	}
+	links, flags := slices.Concat(c.Links.list, c.Flags.list), []string(nil)
+	for i, word := range links {
+		if strings.HasPrefix(word, "-") { // they stood behind --
+			links, flags = links[:i], links[i:]
+			break
+		}
+	}
+	var runs []*servedRun
+	for i, link := range links {
+		runs = append(runs, &servedRun{link: link, flags: flags, given: fmt.Sprintf("link %d", i+1)})
+	}
+	switch {
+	case len(runs) > 0 && c.Runs != "":
+		return nil, errors.New("--runs is a list of runs, and so are links: give one of them")
+	case len(runs) == 0:
+		var err error
+		if runs, err = c.readFile(flags); err != nil {
+			return nil, err
+		}
+	}
+	if len(runs) > maxServed {
+		return nil, fmt.Errorf("%d runs are given, at most %d are kept an eye on", len(runs), maxServed)
+	}
+	first := make(map[string]string)
+	for _, r := range runs {
+		if err := r.prepare(ctx, t); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.given, err)
+		}
+		if before, twice := first[r.link]; twice {
+			return nil, fmt.Errorf("%s is the run of %s", r.given, before)
+		}
+		first[r.link] = r.given
+	}
+	return runs, nil
+}
+
+// readFile reads the list of runs. Flags of the command line stand behind those of the file.
+func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
+	path := c.Runs
+	if path == "" {
+		dir, err := os.UserConfigDir()
+		if err != nil {
+			return nil, fmt.Errorf("find the list of runs: %w; name it with --runs, or give links", err)
+		}
+		path = filepath.Join(dir, "psyche", "runs.toml")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of runs: %w; name it with --runs, or give links (psyche-client serve --help shows such a file)", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxServedFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the list of runs: %w", err)
+	case len(text) > maxServedFile:
+		return nil, fmt.Errorf("%s: more than %d bytes, is it a list of runs?", path, maxServedFile)
+	}
+	list, err := parseServed(path, text)
+	if err != nil {
+		return nil, err
+	}
+	var runs []*servedRun
+	for i, run := range list.Run {
+		all := append(append(append([]string(nil), list.Flags...), run.Flags...), flags...)
+		runs = append(runs, &servedRun{link: run.Link, flags: all, given: fmt.Sprintf("%s: run %d", path, i+1)})
+	}
+	return runs, nil
+}
+
+// parseServed reads the text of a list.
+func parseServed(path string, text []byte) (list servedFile, err error) {
+	err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&list)
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		line, column := unknown.Errors[0].Position()
+		return list, fmt.Errorf("%s:%d:%d: unknown key %q: want flags, and link and flags of each [[run]]", path, line, column, strings.Join(unknown.Errors[0].Key(), "."))
+	}
+	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := wrong.Position()
+		return list, fmt.Errorf("%s:%d:%d: %s", path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+	}
+	if err != nil {
+		return list, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(list.Run) == 0 {
+		return list, fmt.Errorf("%s: it names no run: want at least one [[run]] with a link", path)
+	}
+	for i, run := range list.Run {
+		if run.Link == "" {
+			return list, fmt.Errorf("%s: run %d has no link", path, i+1)
+		}
+	}
+	return list, nil
+}
+
+// prepare finds out whether a client would understand its command line, and which run and key it would use.
+func (r *servedRun) prepare(ctx context.Context, t terminal) error {
+	all := &commands{}
+	parser, err := newParser(ctx, all, t) // for --help
+	if err != nil {
+		return err
+	}
+	if _, err := parser.Parse(append([]string{"join", r.link}, r.flags...)); err != nil {
+		return fmt.Errorf("%w (see psyche-client join --help)", err)
+	}
+	if r.joins, _, err = all.Join.member(); err != nil {
+		return err
+	}
+	if r.joins.Logs.drawn() {
+		return fmt.Errorf("--logs %s draws on a terminal, which clients of psyche-client serve have none of: give console or json", r.joins.Logs)
+	}
+	return r.joins.checkFlags(ctx)
+}
+
+// identify finds the key of this machine in the run, which is made if it has none.
+func (r *servedRun) identify() error {
+	_, found, err := r.joins.keyFromEnvironment()
+	if err != nil || !found && !r.joins.KeepIdentity && r.joins.IdentitySecretKeyPath == "" {
+		return err
+	}
+	key, err := r.joins.key(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	id := key.ID()
+	r.key = &id
+	return nil
+}

@@ -1,0 +1,451 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/servertest"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// served is a keeper of runs a, b, … whose clients and hosts a test plays.
+type served struct {
+	keeper
+	seen      map[string]outlook
+	lives     func(name string) (time.Duration, ending) // of the next client; a life of 0 has no end
+	starts    []string
+	began     []time.Time
+	left      []string // that were asked to leave
+	killed    []string
+	deaf      bool // who is asked to leave does not
+	impatient chan struct{}
+	log       strings.Builder
+}
+
+func newServed(names ...string) *served {
+	s := &served{seen: make(map[string]outlook), impatient: make(chan struct{})}
+	s.keeper = keeper{
+		patience: 10 * time.Minute, random: rand.New(rand.NewPCG(1, 2)), impatient: s.impatient, logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		look: func(_ context.Context, r *servedRun) outlook { return s.seen[r.joins.RunID] },
+	}
+	for i, name := range names {
+		s.runs = append(s.runs, &servedRun{given: fmt.Sprintf("link %d", i+1), joins: trainCommand{RunID: name}})
+	}
+	s.start = func(r *servedRun) (*child, error) {
+		name := r.joins.RunID
+		s.starts, s.began = append(s.starts, name), append(s.began, time.Now())
+		life, end := s.lives(name)
+		c := &child{ended: make(chan struct{})}
+		finish := func(e ending) {
+			select {
+			case <-c.ended:
+			default:
+				c.end = e
+				close(c.ended)
+			}
+		}
+		if life > 0 {
+			time.AfterFunc(life, func() { finish(end) })
+		}
+		c.interrupt = func() error {
+			s.left = append(s.left, name)
+			if !s.deaf {
+				finish(ending{code: exitInterrupted})
+			}
+			return nil
+		}
+		c.kill = func() error {
+			s.killed = append(s.killed, name)
+			finish(ending{code: -1, text: "signal: killed"})
+			return nil
+		}
+		return c, nil
+	}
+	return s
+}
+
+// TestServeBacksOff wants a client that ends at once to be started after pauses that grow up to a bound, and after a
+// long life to be started soon again.
+func TestServeBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServed("a")
+		const attempts = 12
+		s.lives = func(string) (time.Duration, ending) {
+			switch len(s.starts) {
+			case attempts:
+				return time.Hour, ending{code: exitConnection}
+			case attempts + 2:
+				return time.Second, ending{}
+			}
+			return time.Millisecond, ending{code: exitFailure}
+		}
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		most := firstRestart
+		for i := 1; i < len(s.began); i++ {
+			if i == attempts {
+				most = firstRestart
+			}
+			wait := s.began[i].Sub(s.began[i-1]) % time.Hour
+			if wait < most/2 || wait > most+time.Second {
+				t.Errorf("start %d came after %v, want %v to %v", i+1, wait, most/2, most)
+			}
+			most = min(2*most, longestPause)
+		}
+		if len(s.starts) != attempts+2 || !strings.Contains(s.log.String(), "all runs are over") {
+			t.Errorf("%d starts; %s", len(s.starts), s.log.String())
+		}
+	})
+}
+
+// TestServeTakesTheFirstOpen wants the runs one after the other, in their order, and the end with the last.
+func TestServeTakesTheFirstOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServed("paused", "first", "second", "finished")
+		s.seen["paused"], s.seen["finished"] = outlook{isLater, "paused"}, outlook{isOver, "it is finished"}
+		s.lives = func(name string) (time.Duration, ending) {
+			if name == "second" {
+				s.seen["paused"] = outlook{}
+			}
+			return time.Hour, ending{}
+		}
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"first", "second", "paused"}; !slices.Equal(s.starts, want) || s.left != nil {
+			t.Errorf("took part in %v, want %v; left %v", s.starts, want, s.left)
+		}
+	})
+}
+
+// TestServeHopeless wants runs in which no restart helps to be put aside, and said at the end.
+func TestServeHopeless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServed("usage", "lie", "genesis", "good")
+		s.seen["genesis"] = outlook{isHopeless, "another hash"}
+		s.lives = func(name string) (time.Duration, ending) {
+			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
+		}
+		err := s.run(t.Context())
+		for _, want := range []string{"link 1 (run usage): its client says", "link 2 (run lie): its server provably lied", "link 3 (run genesis): another hash"} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "good") {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		if want := []string{"usage", "lie", "good"}; !slices.Equal(s.starts, want) {
+			t.Errorf("started %v, want %v", s.starts, want)
+		}
+	})
+}
+
+// TestServeYields wants others to have their turn when clients of a run end again and again, and the run to have its
+// own again.
+func TestServeYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServed("bad", "good")
+		s.lives = func(name string) (time.Duration, ending) {
+			if name == "good" {
+				return time.Hour, ending{}
+			}
+			if len(s.starts) > endsInARow+1 {
+				s.seen[name] = outlook{isOver, "it is finished"}
+			}
+			return time.Second, ending{code: -1, text: "signal: killed"}
+		}
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"bad", "bad", "bad", "bad", "good", "bad"}; !slices.Equal(s.starts, want) {
+			t.Errorf("started %v, want %v", s.starts, want)
+		}
+	})
+}
+
+// TestServeLeaves wants a client to leave a run that is not open for long when another one is, and to stay when none is.
+func TestServeLeaves(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServed("a", "b")
+			s.deaf = deaf
+			s.seen["b"] = outlook{isLater, "paused"}
+			ctx, cancel := context.WithCancel(t.Context())
+			began := time.Now()
+			time.AfterFunc(30*time.Minute, func() { s.seen["a"] = outlook{isLater, "paused"} })
+			time.AfterFunc(2*time.Hour, func() { s.seen["b"] = outlook{} })
+			time.AfterFunc(3*time.Hour, func() { s.deaf = false; cancel() })
+			s.lives = func(string) (time.Duration, ending) { return 0, ending{} }
+			if err := s.run(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if !slices.Equal(s.starts, []string{"a", "b"}) || !slices.Equal(s.left, []string{"a", "b"}) || (len(s.killed) == 1) != deaf {
+				t.Errorf("started %v, left %v, killed %v", s.starts, s.left, s.killed)
+			}
+			if at := s.began[1].Sub(began); at < 2*time.Hour || at > 2*time.Hour+politeEnd+3*lookEvery {
+				t.Errorf("went to the second after %v", at)
+			}
+		})
+	}
+}
+
+// TestServeInterrupt wants the first interrupt to be passed on and waited for, and the second to kill.
+func TestServeInterrupt(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServed("a")
+			s.deaf = deaf
+			s.lives = func(string) (time.Duration, ending) { return 0, ending{} }
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Hour, cancel)
+			time.AfterFunc(24*time.Hour, func() { close(s.impatient) })
+			began := time.Now()
+			if err := s.run(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if took := time.Since(began); (took == 24*time.Hour) != deaf || (took == time.Hour) == deaf || len(s.left) != 1 || (len(s.killed) == 1) != deaf {
+				t.Errorf("ended after %v, left %v, killed %v", took, s.left, s.killed)
+			}
+			time.Sleep(24 * time.Hour) // the second interrupt comes, whether or not somebody waits for it
+		})
+	}
+}
+
+// TestJudge wants the states of a run in which nobody can take part, or not this key, to be told apart.
+func TestJudge(t *testing.T) {
+	key := backendtest.Key(1).ID()
+	me := coordinator.ClientID(key)
+	for reason, s := range map[string]struct {
+		coordinator.State
+		want prospect
+	}{
+		"finished":  {coordinator.State{RunState: coordinator.Finished}, isOver},
+		"closed":    {coordinator.State{RunState: coordinator.Paused, Closed: true}, isOver},
+		"paused":    {coordinator.State{RunState: coordinator.Paused}, isLater},
+		"not begun": {coordinator.State{}, isLater},
+		"none of them": {coordinator.State{RunState: coordinator.RoundTrain, Authority: coordinator.Authority{
+			Permissioned: true}}, isLater},
+		"out until epoch 3": {coordinator.State{RunState: coordinator.RoundTrain, Progress: coordinator.Progress{Epoch: 2}, Authority: coordinator.Authority{
+			Ejections: []coordinator.Ejection{{Client: me, Until: 3}}}}, isLater},
+		"": {coordinator.State{RunState: coordinator.RoundTrain, Progress: coordinator.Progress{Epoch: 3}, Authority: coordinator.Authority{
+			Permissioned: true, Authorizations: []coordinator.Authorization{{Grantee: me}},
+			Ejections: []coordinator.Ejection{{Client: me, Until: 3}, {Client: coordinator.ClientID{9}, Until: 9}}}}, isOpen},
+	} {
+		if got := judge(&s.State, &key); got.prospect != s.want || !strings.Contains(got.reason, strings.TrimPrefix(reason, "not ")) {
+			t.Errorf("%s: %+v", reason, got)
+		}
+	}
+	if got := judge(&coordinator.State{RunState: coordinator.Warmup, Authority: coordinator.Authority{Permissioned: true}}, nil); got.prospect != isOpen {
+		t.Errorf("with a fresh key: %+v", got)
+	}
+}
+
+// TestServeLooks wants a real server to be asked, and one with another key, or with another run, to be told from it.
+func TestServeLooks(t *testing.T) {
+	host := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis("run", 2)}})
+	seen, err := tcp.Dial(t.Context(), tcp.Options{Addr: host.Address, RunID: "run", Key: backendtest.Key(1), Observe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, genesis := seen.Host(), fmt.Sprintf("%x", seen.Run())
+	if err := seen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look := func(address string, key identity.ID, genesis, run string) outlook {
+		me := backendtest.Key(2).ID()
+		return lookAt(t.Context(), &servedRun{key: &me, joins: trainCommand{RunID: run, hostFlags: hostFlags{ServerAddr: address, ServerKey: key.String(), Genesis: genesis}}})
+	}
+	if got := look(host.Address, key, genesis, "run"); got.prospect != isOpen {
+		t.Errorf("%+v", got)
+	}
+	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.prospect != isHopeless || !strings.Contains(got.reason, "another key") {
+		t.Errorf("another server: %+v", got)
+	}
+	if got := look(host.Address, key, genesis, "other"); got.prospect != isLater || !strings.Contains(got.reason, "is not hosted here") {
+		t.Errorf("another name: %+v", got)
+	}
+	if got := look(host.Address, key, strings.Repeat("1", 64), "run"); got.prospect != isHopeless || !strings.Contains(got.reason, "another one than you mean") {
+		t.Errorf("another hash: %+v", got)
+	}
+}
+
+const servedClient = "PSYCHE_TEST_SERVED_CLIENT"
+
+// TestServedClient is no test: it is the client of TestServedProcess.
+func TestServedClient(t *testing.T) {
+	switch os.Getenv(servedClient) {
+	case "":
+		t.Skip("needs " + servedClient)
+	case "ends":
+		os.Exit(exitRefused)
+	case "dies":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	fmt.Println("taking part")
+	<-ctx.Done()
+	fmt.Println("leaving")
+	if os.Getenv(servedClient) == "leaves" {
+		os.Exit(exitInterrupted)
+	}
+	select {} // until it is killed
+}
+
+// TestServedProcess wants a client's end to be told as what it was, the client to be asked to leave once, and to keep
+// the lock as long as it lives.
+func TestServedProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	for does, want := range map[string]struct {
+		ending
+		leave bool
+	}{
+		"ends":   {ending{code: exitRefused}, false},
+		"dies":   {ending{code: -1, text: "signal: killed"}, false},
+		"leaves": {ending{code: exitInterrupted}, true},
+		"stays":  {ending{code: -1, text: "signal: killed"}, true},
+	} {
+		t.Setenv(servedClient, does)
+		lock, err := filelock.Open(path, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan string, 8)
+		out := writer(func(p []byte) { said <- string(p) })
+		c, err := startChild(os.Args[0], []string{"-test.run=^TestServedClient$"}, lock, terminal{out, os.Stderr})
+		if err == nil {
+			err = lock.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.leave {
+			if line := <-said; !strings.HasPrefix(line, "taking part") {
+				t.Errorf("%s: it said %q", does, line)
+			}
+			if again, err := filelock.Open(path, 0o600); !errors.Is(err, filelock.ErrHeld) {
+				t.Errorf("%s: the lock is free while its client lives: %v, %v", does, again, err)
+			}
+			enough := make(chan time.Time)
+			if does == "stays" {
+				go func() { <-said; close(enough) }()
+			}
+			c.leave(enough, nil)
+		}
+		if <-c.ended; c.end != want.ending {
+			t.Errorf("%s: %+v, want %+v", does, c.end, want.ending)
+		}
+	}
+}
+
+// TestServeIsAlone wants a second keeper of one user to be refused.
+func TestServeIsAlone(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	lock, err := lockServing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fail(t, exitFailure, "another psyche-client serve of this user runs", "serve", testLink().String())
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lock, err = lockServing(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServeRefusesLists wants what is wrong with a list of runs to be named before anything is kept or started.
+func TestServeRefusesLists(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "config"))
+	link := testLink()
+	other := link
+	other.RunID = "other"
+	list := filepath.Join(t.TempDir(), "runs.toml")
+	entry := func(link string) string { return "[[run]]\nlink = \"" + link + "\"\n" }
+	fail(t, exitUsage, filepath.Join("config", "psyche", "runs.toml"), "serve")
+	for text, want := range map[string]string{
+		"":                    "names no run",
+		"[[run]]\n":           "run 1 has no link",
+		"links = []\n":        `runs.toml:1:1: unknown key "links": want flags`,
+		"[[run]]\nlink = 1\n": "runs.toml:2:",
+		"[[run]\n":            "runs.toml:1:",
+		entry("psyche://h"):   "run 1: not a link to a run",
+		entry(link.String()) + "flags = [\"--stepz\"]\n":                    "run 1: unknown flag --stepz",
+		entry(link.String()) + "flags = [\"--micro-batch-size=0\"]\n":       "run 1: --micro-batch-size is 0",
+		entry(link.String()) + "flags = [\"--logs=tui\"]\n":                 "draws on a terminal",
+		entry(link.String()) + entry(other.String()) + entry(link.String()): "run 3 is the run of",
+		strings.Repeat("#", maxServedFile+1):                                "is it a list of runs?",
+		"flags = [\"--iroh-relay=nowhere\"]\n" + entry(link.String()):       "run 1: --iroh-relay must be one of",
+	} {
+		write(t, list, []byte(text))
+		fail(t, exitUsage, want, "serve", "--runs", list)
+	}
+	fail(t, exitUsage, "give one of them", "serve", link.String(), "--runs", list)
+	fail(t, exitUsage, "--patience is 0s", "serve", link.String(), "--patience", "0s")
+	fail(t, exitUsage, "link 2: not a link to a run", "serve", link.String(), "psyche://h")
+	fail(t, exitUsage, "link 1: unknown flag --stepz", "serve", link.String(), "--", "--stepz")
+	fail(t, exitUsage, "link 1: unknown flag --stepz", "serve", link.String(), "--patience", "1m", "--", "--stepz")
+	fail(t, exitUsage, "link 2: not a link to a run", "serve", link.String(), "--patience", "1m", "psyche://h")
+	fail(t, exitUsage, "run 1: unknown flag --stepz", "serve", "--runs", write(t, list, []byte(entry(link.String()))), "--", "--stepz")
+	fail(t, exitUsage, "unknown flag --stepz", "serve", link.String(), "--stepz")
+	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
+		t.Errorf("kept %v, %v", left, err)
+	}
+}
+
+// TestServeReads wants flags of a file, of its run and of the command line behind each other.
+func TestServeReads(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	link := testLink()
+	list := write(t, filepath.Join(t.TempDir(), "runs.toml"), []byte("flags = [\"--device=cpu\"]\n[[run]]\nlink = \""+link.String()+"\"\nflags = [\"--keep-steps\", \"7\"]\n"))
+	c := serveCommand{Runs: list, Patience: time.Minute, Flags: words{[]string{"--logs", "json"}}}
+	runs, err := c.read(t.Context(), terminal{})
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	r := runs[0]
+	if !slices.Equal(r.flags, []string{"--device=cpu", "--keep-steps", "7", "--logs", "json"}) || r.joins.KeepSteps != 7 || r.joins.Logs != "json" || r.joins.ServerKey != link.Key.String() {
+		t.Errorf("%v: %+v", r.flags, r.joins)
+	}
+	if err := r.identify(); err != nil || r.key == nil {
+		t.Fatal(r.key, err)
+	}
+	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
+	first := *r.key
+	if err := r.identify(); err != nil || *r.key == first {
+		t.Errorf("the key of the environment does not count: %v, %v", r.key, err)
+	}
+}
+
+// FuzzParseServed reads arbitrary text: an error that names the file, or runs with links.
+func FuzzParseServed(f *testing.F) {
+	f.Add("flags = [\"--device=cpu\"]\n[[run]]\nlink = \"psyche://h\"\nflags = []\n")
+	f.Add("[[run]]\nlinks = 1\n")
+	f.Add("[run]\nlink = \"a\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseServed("runs.toml", []byte(text))
+		if err != nil && !strings.HasPrefix(err.Error(), "runs.toml:") || err == nil && (len(list.Run) == 0 || list.Run[0].Link == "") {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
