@@ -264,10 +264,11 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
+func (f *Trainer) SaveOptimizer(context.Context) (write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
-	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
+	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
+	return func(path string) error { return os.WriteFile(path, momentum, 0o600) }, nil
 }
 
 // LoadOptimizer implements env.OptimizerSaver.
