@@ -34,6 +34,7 @@ type Trainer struct {
 	Lag      uint32                                  // rounds after which results are applied; 0: 1
 	Bulk     int                                     // bytes that make the model larger
 	Copying  time.Duration                           // of taking a copy of the model
+	Writing  time.Duration                           // of writing the momentum
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -268,7 +269,10 @@ func (f *Trainer) SaveOptimizer(context.Context) (write func(path string) error,
 	defer f.exclusive()()
 	f.decide()
 	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
-	return func(path string) error { return os.WriteFile(path, momentum, 0o600) }, nil
+	return func(path string) error {
+		time.Sleep(f.Writing)
+		return os.WriteFile(path, momentum, 0o600)
+	}, nil
 }
 
 // LoadOptimizer implements env.OptimizerSaver.
