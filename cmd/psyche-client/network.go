@@ -28,8 +28,8 @@ type networkFlags struct {
 	MaxConcurrentDownloads         int `help:"Results of peers that are fetched at once." default:"8"`
 	MaxConcurrentParameterRequests int `help:"Parts of the model that are fetched at once." default:"8"`
 
-	MaxBlobMemory int64  `help:"MiB of memory for what is shared with peers: results, and model parameters without --blob-dir, which also takes what finds no room here." default:"4096"`
-	BlobDir       string `help:"Folder for model parameters that are shared with peers, for those of a model that is being fetched: after a restart the rest is fetched; and for what --max-blob-memory does not take. Each client needs its own. Default: .blobs in --checkpoint-dir; without one they stay in memory." type:"path" placeholder:"DIR"`
+	MaxBlobMemory int64  `help:"MiB of memory for what is shared with peers: results, and model parameters that were fetched without --blob-dir, which also takes what finds no room here." default:"4096"`
+	BlobDir       string `help:"Folder for model parameters that are fetched from peers: after a restart only the rest is fetched; and for what --max-blob-memory does not take. Each client needs its own. Default: .blobs in --checkpoint-dir; without one they stay in memory." type:"path" placeholder:"DIR"`
 	MaxBlobDisk   int64  `help:"MiB of the disk for --blob-dir." default:"65536"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -62,8 +63,7 @@ other flags may change, and what changed is printed. --model is read for a new t
 type learner interface {
 	Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error)
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
-	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
-	OptimizerState(ctx context.Context) (train.OptimizerState, error)
+	Save(ctx context.Context, dir string, note func(s *train.OptimizerState)) error
 	SetOptimizerState(ctx context.Context, s train.OptimizerState) error
 	Elements() int64
 	Close() error
@@ -104,6 +104,7 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 	if err != nil || done {
 		return err
 	}
+	debug.FreeOSMemory() // of the model as it was read: training allocates too little to begin a collection
 	if err = s.train(ctx); err == nil || s.options.Save == "" {
 		return err
 	}
@@ -368,16 +369,10 @@ func (s *solo) save(ctx context.Context) error {
 		return nil
 	}
 	s.unsaved = false
-	snapshot, err := s.learner.Snapshot(ctx)
+	err := s.learner.Save(ctx, s.options.Save, func(state *train.OptimizerState) {
+		state.DataIndex, state.Settings = s.dataIndex, s.settings
+	})
 	if err != nil {
-		return err
-	}
-	state, err := s.learner.OptimizerState(ctx)
-	if err != nil {
-		return err
-	}
-	state.DataIndex, state.Settings = s.dataIndex, s.settings
-	if err := checkpoint.WriteDir(s.options.Save, snapshot, checkpoint.Extra{Name: train.OptimizerFile, Write: state.Write}); err != nil {
 		return err
 	}
 	s.printf("saved step %d to %s\n", s.step, s.options.Save)

@@ -70,12 +70,34 @@ func (s Snapshot) Validate() error {
 
 // Manifest lists the snapshot's parts with their hashes. The snapshot must be valid.
 func (s Snapshot) Manifest() Manifest {
-	m := s.manifestWithout()
-	for i, file := range s.Files {
-		m.Files[i].Hash = blake3.Sum256(file.Data)
+	parts := s.Parts()
+	hashes := make([][32]byte, len(parts))
+	for i, part := range parts {
+		hashes[i] = blake3.Sum256(part)
 	}
-	for i, tensor := range s.Tensors {
-		m.Tensors[i].Hash = blake3.Sum256(tensor.Data)
+	return s.ManifestOf(hashes)
+}
+
+// Parts returns the data of all files, then that of all tensors, in their order.
+func (s Snapshot) Parts() [][]byte {
+	parts := make([][]byte, 0, len(s.Files)+len(s.Tensors))
+	for _, file := range s.Files {
+		parts = append(parts, file.Data)
+	}
+	for _, tensor := range s.Tensors {
+		parts = append(parts, tensor.Data)
+	}
+	return parts
+}
+
+// ManifestOf is Manifest for who knows the BLAKE3 hashes of the parts already.
+func (s Snapshot) ManifestOf(hashes [][32]byte) Manifest {
+	m := s.manifestWithout()
+	for i := range s.Files {
+		m.Files[i].Hash = hashes[i]
+	}
+	for i := range s.Tensors {
+		m.Tensors[i].Hash = hashes[len(s.Files)+i]
 	}
 	return m
 }

@@ -237,6 +237,14 @@ void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_
 #undef CALL
 }
 
+double psyche_distro_squares(int isa, const float *v, int64_t n) {
+	double sum;
+#define CALL(set) sum = squares_##set(v, n)
+	DISPATCH(CALL);
+#undef CALL
+	return sum;
+}
+
 void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta) {
 #define CALL(set) add_##set(&plan, first, last, offsets, indices, values, delta)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 )
 
@@ -41,8 +42,10 @@ type Kernel struct {
 
 // isa is one way to compute.
 type isa struct {
-	name string
-	new  func(Layout) chunkKernel
+	name    string
+	new     func(Layout) chunkKernel
+	squares func(values []float32) float64 // see Norm
+	digest  func(chunk []float32) [32]byte // audit.Digest
 }
 
 // chunkKernel works on ranges of chunks of one layout; it owns its scratch memory, so one
@@ -94,7 +97,7 @@ func NewKernel(o Options) (*Kernel, error) {
 
 // availableISAs lists what this build and processor can run, slowest first.
 func availableISAs() []isa {
-	return append([]isa{{name: "go", new: newReference}}, nativeISAs()...)
+	return append([]isa{{name: "go", new: newReference, squares: squares, digest: audit.Digest}}, nativeISAs()...)
 }
 
 // ISA returns the name of the instruction set in use.
@@ -156,15 +159,18 @@ func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 		return 0
 	}
 	const piece, step, whole = 512, 8 * 512, 1 << 15
-	sum, count := 0.0, 0
+	sum, count := 0.0, len(delta)
 	if len(delta) <= whole {
-		sum, count = squares(delta, grad, p), len(delta)
+		sum = momenta(delta, grad, p)
 	} else {
-		for at := 0; at < len(delta); at += step {
+		sums := make([]float64, (len(delta)+step-1)/step)
+		k.eachBlock(len(sums), func(i int) {
+			at := i * step
 			end := min(at+piece, len(delta))
-			sum += squares(delta[at:end], grad[at:end], p)
-			count += end - at
-		}
+			sums[i] = momenta(delta[at:end], grad[at:end], p)
+		})
+		sum = added(sums)
+		count = (len(sums)-1)*piece + min(piece, len(delta)-(len(sums)-1)*step)
 	}
 	floor := float32(quiet * math.Sqrt(sum/float64(count)))
 	if !allFinite([]float32{floor}) {
@@ -173,8 +179,8 @@ func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	return floor
 }
 
-// squares adds up the squares of decay·δ + lr·g: in double precision over groups of four.
-func squares(delta, grad []float32, p EncodeParams) float64 {
+// momenta adds up the squares of decay·δ + lr·g: in double precision over groups of four.
+func momenta(delta, grad []float32, p EncodeParams) float64 {
 	var even, odd float64
 	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
 		even += float64(fourSquares((*[4]float32)(delta), (*[4]float32)(grad), p.Decay, p.LR))
@@ -191,6 +197,49 @@ func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
 	a, b := decay*delta[0]+lr*grad[0], decay*delta[1]+lr*grad[1]
 	c, d := decay*delta[2]+lr*grad[2], decay*delta[3]+lr*grad[3]
 	return a*a + b*b + (c*c + d*d)
+}
+
+// Norm returns the L2 norm of all slices together, in double precision so that it is finite exactly when every
+// element is. The bits depend on neither the number of threads nor the instruction set.
+func Norm(threads int, slices [][]float32) float64 {
+	sets := availableISAs()
+	return (&Kernel{threads: threads, isa: sets[len(sets)-1]}).norm(slices)
+}
+
+func (k *Kernel) norm(slices [][]float32) float64 {
+	const block = 1 << 16
+	var blocks [][]float32
+	for _, values := range slices {
+		for ; len(values) > block; values = values[block:] {
+			blocks = append(blocks, values[:block])
+		}
+		blocks = append(blocks, values)
+	}
+	sums := make([]float64, len(blocks))
+	k.eachBlock(len(blocks), func(i int) { sums[i] = k.isa.squares(blocks[i]) })
+	return math.Sqrt(added(sums))
+}
+
+// squares adds up the squares of values, each in the sum of its index modulo their number.
+func squares(values []float32) float64 {
+	var sums [padding]float64
+	for ; len(values) >= padding; values = values[padding:] {
+		for j, v := range values[:padding] {
+			sums[j] += float64(v) * float64(v)
+		}
+	}
+	for j, v := range values {
+		sums[j] += float64(v) * float64(v)
+	}
+	return added(sums[:])
+}
+
+// added adds numbers in their order.
+func added(numbers []float64) (sum float64) {
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
 }
 
 // ApplyParams are the scalars of DecodeApply.
@@ -260,6 +309,15 @@ func checkResult(l Layout, r codec.TensorResult) error {
 // piece is how many chunks a goroutine takes at a time: enough to make handing them out
 // cheap, few enough that merged entries stay in the cache and threads finish together.
 const piece = 64
+
+// eachBlock calls f with 0 … n−1.
+func (k *Kernel) eachBlock(n int, f func(i int)) {
+	k.share(n, func(next func() (int, bool)) {
+		for i, ok := next(); ok; i, ok = next() {
+			f(i)
+		}
+	})
+}
 
 // eachRange calls f on ranges that together cover every chunk once.
 func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)) {

@@ -49,4 +49,7 @@ void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_
 void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta);
 
+// The sum of squares of n values: see Norm.
+double psyche_distro_squares(int isa, const float *v, int64_t n);
+
 #endif

@@ -97,6 +97,23 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	return fmt.Sprint(trace)
 }
 
+// Sums over a whole tensor have the same bits on every machine, of whatever length it is.
+func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 15, 16, 127, 128, 129, 513, 1<<15 + 3, 1<<17 + 77} {
+		delta, grad := normal(uint64(n), n, 1), normal(uint64(n)+1, n, 0.1)
+		want := ""
+		for _, kernel := range kernels(t) {
+			got := bitsOf(kernel.norm([][]float32{delta, grad[:n/2], nil}), kernel.Floor(delta, grad, EncodeParams{Decay: 0.9, LR: 0.013}))
+			if want == "" {
+				want = got
+			}
+			if got != want {
+				t.Errorf("%d values: %s with %d threads has other bits", n, kernel.ISA(), kernel.threads)
+			}
+		}
+	}
+}
+
 func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
 	for _, c := range distrotest.Shapes {
 		if testing.Short() && len(c.Shape) == 2 && c.Shape[1] > 1024 {

@@ -8,6 +8,10 @@
 typedef float NAME(V) __attribute__((vector_size(LANES * 4), may_alias));
 typedef float NAME(U) __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t NAME(I) __attribute__((vector_size(LANES * 4), may_alias));
+typedef double NAME(D) __attribute__((vector_size(LANES * 4), may_alias));
+typedef float NAME(W) __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+#define D NAME(D)
+#define W NAME(W)
 #define V NAME(V)
 #define U NAME(U)
 #define I NAME(I)
@@ -401,6 +405,27 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 	return -1;
 }
 
+// squares adds up v², the element i into the sum i % PADDING: in double precision each square is exact.
+static TARGET double NAME(squares)(const float *v, int64_t n) {
+	enum { HALF = LANES / 2, SUMS = PADDING / HALF };
+	D sums[SUMS];
+	double each[PADDING], sum = 0;
+	UNROLL for (int j = 0; j < SUMS; j++)
+		sums[j] = (D){0};
+	int64_t i = 0;
+	for (; i + PADDING <= n; i += PADDING)
+		UNROLL for (int j = 0; j < SUMS; j++) {
+			D x = __builtin_convertvector(*(const W *)(v + i + j * HALF), D);
+			sums[j] += x * x;
+		}
+	memcpy(each, sums, sizeof each);
+	for (int j = 0; i < n; i++, j++)
+		each[j] += (double)v[i] * v[i];
+	for (int j = 0; j < PADDING; j++)
+		sum += each[j];
+	return sum;
+}
+
 static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values,
 	float *weights, const float *rates, float factor) {
@@ -445,6 +470,8 @@ static TARGET void NAME(add)(const psyche_distro_plan *p, int64_t first, int64_t
 	}
 }
 
+#undef D
+#undef W
 #undef V
 #undef U
 #undef I

@@ -28,7 +28,7 @@ func (k *Kernel) Leaves(l Layout, delta []float32, taken codec.TensorResult) (di
 		buffer := make([]float32, l.ChunkSize())
 		for i, ok := next(); ok; i, ok = next() {
 			for c := i * piece; c < min((i+1)*piece, chunks); c++ {
-				digests[c] = audit.Digest(l.Chunk(delta, c, buffer))
+				digests[c] = k.isa.digest(l.Chunk(delta, c, buffer))
 				leaves[c] = audit.Leaf(digests[c], TakenOf(taken, c, chunks))
 			}
 		}

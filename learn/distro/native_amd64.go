@@ -8,7 +8,10 @@ package distro
 */
 import "C"
 
-import "unsafe"
+import (
+	"crypto/sha256"
+	"unsafe"
+)
 
 // nativeISAs lists the instruction sets of this processor that the C kernels know,
 // slowest first.
@@ -24,10 +27,22 @@ func nativeISAs() []isa {
 		{"avx512", C.PSYCHE_DISTRO_AVX512},
 	} {
 		if supported>>uint(set.code)&1 == 1 {
-			sets = append(sets, isa{name: set.name, new: func(l Layout) chunkKernel { return newNative(set.code, l) }})
+			sets = append(sets, isa{
+				name: set.name,
+				new:  func(l Layout) chunkKernel { return newNative(set.code, l) },
+				squares: func(values []float32) float64 {
+					return float64(C.psyche_distro_squares(set.code, floats(values), C.int64_t(len(values))))
+				},
+				digest: digest,
+			})
 		}
 	}
 	return sets
+}
+
+// digest is audit.Digest where a number lies in memory as it is hashed.
+func digest(chunk []float32) [32]byte {
+	return sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(chunk))), 4*len(chunk)))
 }
 
 // native runs the C kernels.

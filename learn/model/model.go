@@ -82,9 +82,18 @@ func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) erro
 
 // Export copies the weights out as F32, sorted by name.
 func Export(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
+	return export(ctx, m, weights.Export)
+}
+
+// Lend is Export without a copy, of a model on the CPU: what it returns changes with the weights, and ends with the model.
+func Lend(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
+	return export(ctx, m, weights.Lend)
+}
+
+func export(ctx context.Context, m Model, of func(parameters []torch.Parameter) []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	var out []safetensors.Tensor
 	err := m.Engine().Do(ctx, false, func(*torch.Scope) error {
-		out = weights.Export(stored(m))
+		out = of(stored(m))
 		return nil
 	})
 	if err != nil {

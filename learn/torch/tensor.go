@@ -148,6 +148,12 @@ func (t *Tensor) Bytes() []byte {
 	return out
 }
 
+// Memory is Float32s as bytes, little-endian as the machines are that libtorch runs on.
+func (t *Tensor) Memory() []byte {
+	values := t.Float32s()
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+}
+
 // String tells type, shape and device, not the values.
 func (t *Tensor) String() string {
 	if t == nil || t.handle == nil {

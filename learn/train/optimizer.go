@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -295,17 +296,11 @@ func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i in
 }
 
 // norm returns the L2 norm of all slices together, in double precision so that it is
-// finite exactly when every element is.
+// finite exactly when every element is. It works on as many threads as libtorch does.
 func norm(slices [][]float32) float64 {
-	var a, b, c, d float64
-	for _, values := range slices {
-		for ; len(values) >= 4; values = values[4:] {
-			w, x, y, z := float64(values[0]), float64(values[1]), float64(values[2]), float64(values[3])
-			a, b, c, d = a+w*w, b+x*x, c+y*y, d+z*z
-		}
-		for _, value := range values {
-			a += float64(value) * float64(value)
-		}
+	threads := 1
+	if info, err := torch.Loaded(); err == nil {
+		threads = info.Threads
 	}
-	return math.Sqrt(a + b + c + d)
+	return distro.Norm(threads, slices)
 }

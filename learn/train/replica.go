@@ -201,9 +201,17 @@ func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
 	}
 	defer r.unlock()
-	tensors, err := model.Export(ctx, r.model)
+	s, err := r.snapshot(ctx, model.Export)
 	if err != nil {
-		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
+		return s, fmt.Errorf("take snapshot: %w", err)
+	}
+	return s, nil
+}
+
+func (r *replica) snapshot(ctx context.Context, export func(context.Context, model.Model) ([]safetensors.Tensor, error)) (checkpoint.Snapshot, error) {
+	tensors, err := export(ctx, r.model)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
 	}
 	s := checkpoint.Snapshot{Step: r.step, Files: r.files, Tensors: tensors}
 	s.NameType() // the model that training began with may have had another

@@ -111,14 +111,21 @@ func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer a.unlock()
-	return OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates, Tensors: a.means()}, nil
+	return a.state(safetensors.FromFloat32s), nil
 }
 
-// means returns a copy of the running means.
-func (a *AdamW) means() (tensors []safetensors.Tensor) {
+// tensorOf makes a tensor of values: a copy, as safetensors.FromFloat32s does, or lent.
+type tensorOf func(name string, shape []int64, values []float32) safetensors.Tensor
+
+func (a *AdamW) state(of tensorOf) OptimizerState {
+	return OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates, Tensors: a.means(of)}
+}
+
+// means returns the running means.
+func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 	for _, m := range a.moments {
 		for i, p := range a.parameters {
-			tensors = append(tensors, safetensors.FromFloat32s(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+			tensors = append(tensors, of(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
 		}
 	}
 	return tensors
@@ -168,6 +175,10 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
+	return t.state(safetensors.FromFloat32s)
+}
+
+func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
 	defer t.optimizer.history.lock()()
 	if len(t.optimizer.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
@@ -177,7 +188,7 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		state.Trained = t.optimizer.newest
 	}
 	for i, p := range t.parameters {
-		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
+		state.Tensors = append(state.Tensors, of(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
 	}
 	return state, nil
 }
@@ -235,7 +246,7 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, erro
 	if len(t.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}
-	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means()}
+	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means(safetensors.FromFloat32s)}
 	for i, p := range t.parameters {
 		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(unsentName+"."+p.name, p.shape, t.sums[i]))
 		if t.momenta != nil {

@@ -93,7 +93,7 @@ func (n *Node) takeSnapshot() {
 			err = snapshot.Validate()
 		}
 		if err == nil {
-			err = m.Publish(n.Network.Put, snapshot)
+			err = m.Publish(ctx, n.tasks, handover.Idle, n.Network.Lend, snapshot)
 		}
 		return func() {
 			switch {
@@ -105,7 +105,9 @@ func (n *Node) takeSnapshot() {
 				n.models.Held = m
 				n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
 				n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
-				n.engine.keepOptimizer(n.folder(), m, n.report.log)
+				if n.run.state.Progress.Step <= n.run.state.Config.TotalSteps {
+					n.engine.keepOptimizer(n.folder(), m, n.report.log)
+				}
 			}
 		}
 	})

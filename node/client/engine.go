@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // What the trainer can be doing.
@@ -37,6 +39,7 @@ type engine struct {
 	built   env.Definition // that it was built from
 	reader  *reader        // the tokens that it trains on
 	op      *operation     // nil: it is idle
+	keeping bool           // a copy of the momentum is on its way to the disk
 
 	foresight *foresight // nil: the weights are those of what is applied
 	outlook   outlook
@@ -182,18 +185,44 @@ func (e *engine) redefined(run env.Definition) bool {
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this
-// client's next process. The model is shared and reported meanwhile; the next epoch waits
-// for the trainer.
+// client's next process. The next epoch waits until there is a copy of it, and of a large model, whose copy may
+// have no room beside a training, until that is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
 	if !ok || folder.Dir == "" {
 		return
 	}
+	failed := func(err error) {
+		log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+	}
+	if e.keeping {
+		failed(errors.New("that of an earlier step is still on its way to the disk"))
+		return
+	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		err := e.tasks.AtDisk(func() error { return folder.SaveOptimizer(ctx, trainer, m.Step, m.Digest) })
+		write, err := trainer.SaveOptimizer(ctx)
+		save := func() error {
+			return e.tasks.AtDisk(func() error { return folder.SaveOptimizer(write, m.Step, m.Digest) })
+		}
+		beside := sizeOf(m.Snapshot) <= required.MaxForeseen
+		if err == nil && !beside {
+			err = save()
+		}
 		return func() {
-			if err != nil {
-				log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+			switch {
+			case err != nil:
+				failed(err)
+			case beside:
+				e.keeping = true
+				e.tasks.Spawn(func(context.Context) func() {
+					err := save()
+					return func() {
+						e.keeping = false
+						if err != nil {
+							failed(err)
+						}
+					}
+				})
 			}
 		}
 	})

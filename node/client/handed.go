@@ -70,7 +70,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 	h.busy = true
 	taken, folder, epoch := c.of(commit.Digest).copy, c.folder, v.epoch()
 	m := &handover.Model{Step: commit.Step, Source: "held"}
-	c.tasks.Spawn(func(context.Context) func() {
+	c.tasks.Spawn(func(ctx context.Context) func() {
 		var snapshot checkpoint.Snapshot
 		var err error
 		if taken != nil {
@@ -82,7 +82,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 			})
 		}
 		if err == nil {
-			err = m.Publish(network.Put, snapshot)
+			err = m.Publish(ctx, c.tasks, handover.Beside, network.Lend, snapshot)
 		}
 		return func() {
 			h.busy = false

@@ -1,10 +1,13 @@
 package client
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -62,6 +65,36 @@ func TestRestartKeepsTheMomentum(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMomentumIsWrittenBesideTheNextEpoch has a disk that takes as long as several epochs: none waits for it, and
+// the last one, after which nobody needs a momentum, writes none.
+func TestMomentumIsWrittenBesideTheNextEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		dir := t.TempDir()
+		a := w.launch(0, nil)
+		b := w.launch(1, func(o *options) { o.CheckpointDir, o.trainer.Writing = dir, 4*time.Second })
+		w.until("the next epoch runs", func(s *coordinator.State) bool {
+			return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain
+		})
+		isThere := func() bool {
+			files, err := filepath.Glob(filepath.Join(dir, ".optimizer", "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(files) > 0
+		}
+		if isThere() {
+			t.Error("the epoch waited for the disk")
+		}
+		w.until("it is on the disk", func(*coordinator.State) bool { return isThere() })
+		finishEqual(w, a, b)
+		last := w.host.State().Model.Checkpoint
+		if _, err := os.Stat(b.node.folder().Optimizer(last.Step, last.Digest)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the momentum after the last step was written: %v", err)
+		}
+	})
 }
 
 // TestColdStartForgetsTheKeptMomentum resumes a run in which only this client is left.

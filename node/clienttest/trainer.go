@@ -34,6 +34,7 @@ type Trainer struct {
 	Lag      uint32                                  // rounds after which results are applied; 0: 1
 	Bulk     int                                     // bytes that make the model larger
 	Copying  time.Duration                           // of taking a copy of the model
+	Writing  time.Duration                           // of writing the momentum
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -264,10 +265,14 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
+func (f *Trainer) SaveOptimizer(context.Context) (write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
-	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
+	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
+	return func(path string) error {
+		time.Sleep(f.Writing)
+		return os.WriteFile(path, momentum, 0o600)
+	}, nil
 }
 
 // LoadOptimizer implements env.OptimizerSaver.

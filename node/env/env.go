@@ -66,6 +66,8 @@ var ErrNoRoom = errors.New("it does not fit into the memory for shared data: giv
 type Blobs interface {
 	// Put makes data available to members until Drop; data is not modified afterwards.
 	Put(data []byte) ([32]byte, error)
+	// Lend is Put for data that the caller keeps in memory anyway until Drop.
+	Lend(data []byte) ([32]byte, error)
 	Drop(hash [32]byte)
 	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it
 	// as Put does. The error is ErrNoRoom when there is no memory to keep it in.
@@ -152,9 +154,9 @@ type Foreseer interface {
 
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
-	// SaveOptimizer writes the momentum to a file, in one step. Everything that was
-	// trained has been applied.
-	SaveOptimizer(ctx context.Context, path string) error
+	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine:
+	// the trainer can go on meanwhile. Everything that was trained has been applied.
+	SaveOptimizer(ctx context.Context) (write func(path string) error, err error)
 	// LoadOptimizer continues from a file that was saved together with the model that is
 	// loaded. When it returns an error the optimizer is as before.
 	LoadOptimizer(ctx context.Context, path string) error

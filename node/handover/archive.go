@@ -17,7 +17,7 @@ func (archive) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	for _, at := range append([]coordinator.Place{{}}, a.Places...) {
 		snapshot, failed := a.Archive(ctx, *a.checkpoint(), at)
 		if failed == nil {
-			failed = a.adopt(snapshot, "archive")
+			failed = a.adopt(ctx, snapshot, "archive")
 		}
 		if failed == nil {
 			return a.Model.Snapshot, false, nil

@@ -29,7 +29,7 @@ var (
 // Network is what a model comes through; env.Network has it.
 type Network interface {
 	exchange.Requests
-	Put(data []byte) ([32]byte, error)
+	Lend(data []byte) ([32]byte, error)
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
 }
 
@@ -151,11 +151,11 @@ func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 // copied is a copy of the model in memory, which was taken while its epoch ran.
 type copied struct{}
 
-func (copied) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
 	if a.Copy == nil {
 		return checkpoint.Snapshot{}, true, errNoBase
 	}
-	err := a.adopt(*a.Copy, "held")
+	err := a.adopt(ctx, *a.Copy, "held")
 	return *a.Copy, true, err
 }
 
@@ -178,14 +178,14 @@ func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 
 // adopt checks that a snapshot is the wanted model, bit for bit, by its digest. If it is, the attempt has it,
 // and peers can fetch it.
-func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
+func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, source string) error {
 	if err := snapshot.Validate(); err != nil {
 		return err
 	}
 	if digest := snapshot.Manifest().Digest(); digest != a.checkpoint().Digest {
 		return fmt.Errorf("%w: it has digest %s, the run wants %s", checkpoint.ErrInvalid, short(digest), short(a.checkpoint().Digest))
 	}
-	if err := a.Model.Publish(a.Network.Put, snapshot); err != nil {
+	if err := a.Model.Publish(ctx, a.Tasks, Idle, a.Network.Lend, snapshot); err != nil {
 		return err
 	}
 	a.Model.Step, a.Model.Source = a.checkpoint().Step, source

@@ -14,8 +14,8 @@ const FromDisk = "disk"
 // disk is the client's own checkpoint folder.
 type disk struct{}
 
-func (d disk) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
-	snapshot, err := d.read(a)
+func (d disk) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := d.read(ctx, a)
 	if err != nil && !errors.Is(err, checkpoint.ErrNoFacts) {
 		a.Log.Warn("the saved checkpoint cannot be used: asking members", "err", err)
 	}
@@ -23,7 +23,7 @@ func (d disk) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, e
 }
 
 // read reads the model from the checkpoint folder if it was saved there.
-func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
+func (disk) read(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
 	if a.Folder.Dir == "" {
 		return checkpoint.Snapshot{}, checkpoint.ErrNoFacts
 	}
@@ -39,7 +39,7 @@ func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	if err := a.adopt(snapshot, FromDisk); err != nil {
+	if err := a.adopt(ctx, snapshot, FromDisk); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	return a.Model.Snapshot, nil

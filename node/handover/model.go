@@ -1,10 +1,12 @@
 package handover
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
 	"lukechampine.com/blake3"
 )
 
@@ -24,28 +26,25 @@ type Model struct {
 	Lent     bool                   // it stays shared until Unshare, though a newer one is
 }
 
-// Publish gives the parts of a snapshot to the blob store.
-func (m *Model) Publish(put func(data []byte) ([32]byte, error), snapshot checkpoint.Snapshot) error {
-	manifest := snapshot.Manifest()
-	m.Snapshot, m.Manifest = snapshot, manifest.Encode()
-	m.Digest = blake3.Sum256(m.Manifest)
-	share := func(data []byte) error {
-		hash, err := put(data)
-		if err == nil {
-			m.Blobs = append(m.Blobs, hash)
-		}
+// How many parts of a model are hashed at once: while nothing is trained, and beside a training.
+const (
+	Idle   = 8
+	Beside = 1
+)
+
+// Publish lends the parts of a valid snapshot to the blob store, each of which is hashed once, so many at once.
+func (m *Model) Publish(ctx context.Context, tasks *env.Tasks, atOnce int, lend func(data []byte) ([32]byte, error), snapshot checkpoint.Snapshot) error {
+	parts := snapshot.Parts()
+	m.Blobs = make([][32]byte, len(parts))
+	err := tasks.Each(ctx, atOnce, len(parts), func(_ context.Context, i int) (err error) {
+		m.Blobs[i], err = lend(parts[i])
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("share the model: %w", err)
 	}
-	for _, file := range snapshot.Files {
-		if err := share(file.Data); err != nil {
-			return fmt.Errorf("share %s: %w", file.Name, err)
-		}
-	}
-	for _, tensor := range snapshot.Tensors {
-		if err := share(tensor.Data); err != nil {
-			return fmt.Errorf("share %s: %w", tensor.Name, err)
-		}
-	}
+	m.Snapshot, m.Manifest = snapshot, snapshot.ManifestOf(m.Blobs).Encode()
+	m.Digest = blake3.Sum256(m.Manifest)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 		t.Fatalf("after %v the part is here: %v", err, kept())
 	}
 	c.peer.Drop(hash) // nobody but this client has it now
-	c.must((&Model{}).Publish(c.peer.Put, c.after))
+	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
 	c.peer.Drop(hash)
 	a, err := c.obtain()
 	c.must(err)
@@ -80,7 +80,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 func TestModelInMemory(t *testing.T) {
 	c := newRig(t)
 	m := &Model{Step: lastStep}
-	c.must(m.Publish(c.network.Put, c.after))
+	c.must(m.Publish(c.t.Context(), c.options.Tasks, Idle, c.network.Lend, c.after))
 	c.models.Share(m, m.Digest)
 	a, err := c.obtain()
 	if err != nil || a.Model.Source != "held" || a.Model == m || !a.Model.Fresh {
@@ -106,7 +106,7 @@ func TestModelBeforeStays(t *testing.T) {
 	c.inMemory()
 	before := c.models.shares[0]
 	last := &Model{Step: lastStep + 1} // the run did not record it
-	c.must(last.Publish(c.network.Put, c.wrong))
+	c.must(last.Publish(c.t.Context(), c.options.Tasks, Idle, c.network.Lend, c.wrong))
 	c.models.Share(last, before.Digest)
 	recorded := c.request.Definition.Checkpoint
 	s := &coordinator.State{Earlier: []coordinator.Recorded{{Step: before.Step, Digest: before.Digest}}}

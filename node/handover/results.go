@@ -93,7 +93,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	}
 	if err == nil {
 		snapshot.Step = a.checkpoint().Step
-		err = a.adopt(snapshot, "results")
+		err = a.adopt(ctx, snapshot, "results")
 	}
 	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at ErrReplay first
 		return checkpoint.Snapshot{}, fmt.Errorf("%w from step %d to %d, after %d bytes: %w", ErrReplay, from.step, a.checkpoint().Step, a.Model.Fetched, err)

@@ -155,7 +155,7 @@ func (c *rig) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 func (c *rig) inMemory() {
 	c.t.Helper()
 	m := &Model{Step: c.before.Step}
-	c.must(m.Publish(c.network.Put, c.before))
+	c.must(m.Publish(c.t.Context(), c.options.Tasks, Idle, c.network.Lend, c.before))
 	c.models.Share(m, m.Digest)
 }
 
@@ -174,7 +174,7 @@ func (c *rig) resultsAt(rounds []exchange.AppliedRound) {
 func (c *rig) modelAt() {
 	c.t.Helper()
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
-	c.must((&Model{}).Publish(c.peer.Put, c.after))
+	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
 }
 
 // archived has archives give these models, one in each place, the user's own first.

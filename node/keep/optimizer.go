@@ -33,14 +33,14 @@ func (f Folder) Optimizer(step uint32, digest [32]byte) string {
 	return filepath.Join(f.Dir, optimizerFolder, name+optimizerSuffix)
 }
 
-// SaveOptimizer writes the momentum that belongs to a model, for this client's next
+// SaveOptimizer writes the momentum that belongs to a model, which write puts into a file, for this client's next
 // process, and removes older ones.
-func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerSaver, step uint32, digest [32]byte) error {
+func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest [32]byte) error {
 	path := f.Optimizer(step, digest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := trainer.SaveOptimizer(ctx, path); err != nil {
+	if err := write(path); err != nil {
 		return err
 	}
 	return f.keepOptimizers(keptOptimizers)

@@ -157,12 +157,12 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (t *Learner) SaveOptimizer(ctx context.Context, path string) error {
+func (t *Learner) SaveOptimizer(ctx context.Context) (write func(path string) error, err error) {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return state.Write(path)
+	return state.Write, nil
 }
 
 // LoadOptimizer implements env.OptimizerSaver.

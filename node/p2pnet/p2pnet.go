@@ -99,6 +99,9 @@ func (n *Network) Misbehaved(peer identity.ID, m client.Misbehaviour, detail str
 // Put shares data, which is not modified afterwards.
 func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
 
+// Lend is Put for data that the caller keeps in memory anyway until Drop.
+func (n *Network) Lend(data []byte) ([32]byte, error) { return n.store.Lend(data), nil }
+
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 

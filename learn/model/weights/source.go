@@ -267,9 +267,18 @@ func Refresh(s *torch.Scope, parameters, from []torch.Parameter) error {
 
 // Export copies the parameters out, as F32, in their order. Inside Do only.
 func Export(parameters []torch.Parameter) []safetensors.Tensor {
+	return export(parameters, (*torch.Tensor).Bytes)
+}
+
+// Lend is Export without a copy, of parameters on the CPU: what it returns changes with them, and ends with them.
+func Lend(parameters []torch.Parameter) []safetensors.Tensor {
+	return export(parameters, (*torch.Tensor).Memory)
+}
+
+func export(parameters []torch.Parameter, data func(t *torch.Tensor) []byte) []safetensors.Tensor {
 	out := make([]safetensors.Tensor, len(parameters))
 	for i, p := range parameters {
-		out[i] = safetensors.Tensor{Name: p.Name, DType: safetensors.F32, Shape: p.Tensor.Shape(), Data: p.Tensor.Bytes()}
+		out[i] = safetensors.Tensor{Name: p.Name, DType: safetensors.F32, Shape: p.Tensor.Shape(), Data: data(p.Tensor)}
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/bao"
 )
 
@@ -68,8 +69,8 @@ type Store struct {
 type entry struct {
 	hash     Hash
 	size     uint64
-	data     memory // nil: it is in the folder
-	room     *room
+	data     memory                 // nil: it is in the folder
+	room     *room                  // nil: data is the caller's, and takes no room
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // tree of hashes, made at the first call
 }
@@ -146,6 +147,22 @@ func (s *Store) Put(data []byte) Hash {
 	}
 	s.retain(e.hash)
 	return e.hash
+}
+
+// Lend is Put for data that the caller keeps in memory until Drop whatever the store does: it takes no room here, is
+// never written to the folder, and its tree of hashes is not made before somebody asks for it.
+func (s *Store) Lend(data []byte) Hash {
+	h := Hash(blake3.Sum256(data))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blobs[h] == nil {
+		s.blobs[h] = &entry{hash: h, size: uint64(len(data)), data: data, outboard: sync.OnceValues(func() ([]byte, error) {
+			outboard, _ := bao.EncodeBuf(data, group, true)
+			return outboard, nil
+		})}
+	}
+	s.retain(h)
+	return h
 }
 
 // write moves a new payload from memory into its file. What cannot be written stays in
@@ -257,8 +274,10 @@ func (s *Store) drop(h Hash) {
 	if e == nil {
 		return
 	}
-	e.room.remove(e.place)
-	e.room.used -= cost(e.size)
+	if e.room != nil {
+		e.room.remove(e.place)
+		e.room.used -= cost(e.size)
+	}
 	delete(s.blobs, h)
 	if e.data == nil {
 		s.folder.remove(h)
@@ -313,7 +332,7 @@ func (s *Store) open(h Hash) (held, error) {
 	return held{e.data, e.size, outboard}, nil
 }
 
-// Usage is what a store holds.
+// Usage is what a store holds; what was lent takes nothing.
 type Usage struct {
 	Blobs  int
 	Memory int64 // bytes of payloads, their hash trees, and running fetches

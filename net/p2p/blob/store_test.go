@@ -214,6 +214,52 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
+// What is lent is served from its owner's memory, and takes no room, in memory or in the folder.
+func TestLent(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	data := payload(spillSize + 5)
+	h := s.Lend(data)
+	if h != Hash(blake3.Sum256(data)) || s.Lend(data) != h {
+		t.Fatal("it has another hash")
+	}
+	if usage := s.Usage(); usage != (Usage{Blobs: 1}) {
+		t.Errorf("usage %+v", usage)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*"+blobSuffix)); err != nil || len(files) > 0 {
+		t.Errorf("it lies in %v, %v", files, err)
+	}
+	if got, held := s.Get(h); !held || !bytes.Equal(got, data) {
+		t.Error("it is not what it was")
+	}
+	put := NewStore(1 << 30)
+	put.Put(data)
+	want, err := put.open(h)
+	lent, failed := s.open(h)
+	if err != nil || failed != nil || !bytes.Equal(lent.outboard, want.outboard) || lent.size != want.size {
+		t.Errorf("it is served otherwise than what was put: %v, %v", err, failed)
+	}
+	if freed := s.GiveWay(); freed != 0 {
+		t.Errorf("giving way freed %d bytes", freed)
+	}
+	if err := s.Retain(h); err != nil {
+		t.Error(err)
+	}
+	s.Drop(h)
+	if _, held := s.Get(h); held || s.Usage() != (Usage{}) {
+		t.Errorf("left behind %+v", s.Usage())
+	}
+
+	kept := s.Put(data) // what the store has already stays where it is
+	if s.Lend(data) != kept || s.Usage().Memory == 0 {
+		t.Errorf("usage %+v", s.Usage())
+	}
+	s.Drop(kept)
+	if usage := s.Usage(); usage != (Usage{}) {
+		t.Errorf("left behind %+v", usage)
+	}
+}
+
 // A store whose folder is gone, or whose disk is full, keeps what was fetched in memory, as far as there is room, and
 // serves it.
 func TestFolderIsGone(t *testing.T) {

@@ -1,0 +1,46 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model"
+)
+
+// Save writes model and running means to a folder, so that they are of the same step. Note adds what only the caller
+// knows of the state. Nothing is copied: of a large model there may be no room for that.
+func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
+	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(lent), nil })
+}
+
+// Save writes model and momentum to a folder, as that of AdamW does. Results that wait for Apply are part of
+// neither, so there must be none.
+func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
+	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.state(lent) })
+}
+
+func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerState), optimizer func() (OptimizerState, error)) error {
+	if err := r.lock(ctx); err != nil {
+		return fmt.Errorf("save model: %w", err)
+	}
+	defer r.unlock()
+	s, err := r.snapshot(ctx, model.Lend)
+	if err != nil {
+		return fmt.Errorf("save model: %w", err)
+	}
+	state, err := optimizer()
+	if err != nil {
+		return err
+	}
+	note(&state)
+	return checkpoint.WriteDir(dir, s, checkpoint.Extra{Name: OptimizerFile, Write: state.Write})
+}
+
+// lent is a tensor that has the values' own memory. Machines that libtorch runs on are little-endian.
+func lent(name string, shape []int64, values []float32) safetensors.Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+	return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: append([]int64{}, shape...), Data: data}
+}
