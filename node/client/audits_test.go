@@ -218,6 +218,7 @@ func TestHonestMembersUnderStrain(t *testing.T) {
 			if testing.Short() {
 				t.Skip("-short: the race detector makes minutes of it")
 			}
+			t.Parallel()
 			lost := make(map[uint8]int)
 			for _, percent := range []uint8{0, 34} {
 				synctest.Test(t, func(t *testing.T) {
