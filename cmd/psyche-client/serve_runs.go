@@ -169,9 +169,10 @@ func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 
 // identify finds the key of this machine in the run, which is made if it has none.
 func (r *servedRun) identify() error {
-	_, found, err := r.joins.keyFromEnvironment()
-	if err != nil || !found && !r.joins.KeepIdentity && r.joins.IdentitySecretKeyPath == "" {
-		return err
+	if r.joins.IdentitySecretKeyPath == "" && !r.joins.KeepIdentity {
+		if _, found, err := r.joins.keyFromEnvironment(); err != nil || !found {
+			return err
+		}
 	}
 	key, err := r.joins.key(slog.New(slog.DiscardHandler))
 	if err != nil {

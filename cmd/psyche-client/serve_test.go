@@ -115,6 +115,26 @@ func TestServeBacksOff(t *testing.T) {
 	})
 }
 
+// TestServeSaysWhy wants a log for programs to have why a client ended, too.
+func TestServeSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServed("a")
+		s.logger = slog.New(slog.NewJSONHandler(&s.log, nil))
+		s.lives = func(string) (time.Duration, ending) {
+			if len(s.starts) == 1 {
+				return time.Second, ending{code: exitConnection}
+			}
+			return time.Second, ending{}
+		}
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := `"because":"the server cannot be reached`; !strings.Contains(s.log.String(), want) {
+			t.Errorf("want %s in %s", want, s.log.String())
+		}
+	})
+}
+
 // TestServeTakesTheFirstOpen wants the runs one after the other, in their order, and the end with the last.
 func TestServeTakesTheFirstOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -434,6 +454,14 @@ func TestServeReads(t *testing.T) {
 	first := *r.key
 	if err := r.identify(); err != nil || *r.key == first {
 		t.Errorf("the key of the environment does not count: %v, %v", r.key, err)
+	}
+	t.Setenv(identity.SecretKeyVariable, "no key")
+	r.joins.IdentitySecretKeyPath = filepath.Join(t.TempDir(), "key.json")
+	if err := identity.SaveKeyFile(r.joins.IdentitySecretKeyPath, backendtest.Key(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.identify(); err != nil || *r.key != backendtest.Key(1).ID() {
+		t.Errorf("the key file that a flag names does not count: %v, %v", r.key, err)
 	}
 }
 

@@ -139,7 +139,7 @@ static void state_end_in_vain(struct state *s, uint32_t i) {
 	state_complain(s, &accuser);
 }
 
-// state_draw_jury is Trial.draw and State.swear. order holds as many members of the round as a jury may
+// state_draw_jury is State.drawJury. order holds as many members of the round as a jury may
 // need, with the accused and the accuser. When a round begins, its members are those of the epoch.
 static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *order, uint32_t called) {
 	struct client *clients = s->epoch.clients.list;
