@@ -3,6 +3,7 @@ package testnet
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -10,9 +11,37 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// plotLoss draws the training loss (nats per token) over the rounds as a PNG.
+// lossMark is something out of the ordinary that the picture of a run's loss shows.
+type lossMark struct {
+	step uint32
+	kind markKind
+}
+
+type markKind string
+
+const (
+	wasKilled  markKind = "a client killed"
+	wasEjected markKind = "a member ejected"
+)
+
+// keptMarks is how many a picture has at most: more than can be told apart in it.
+const keptMarks = 500
+
+// mark notes that something happens in the round that runs.
+func (t *tracker) mark(kind markKind) {
+	t.marks = append(t.marks, lossMark{max(1, t.state.Step), kind})
+	t.marks = t.marks[max(0, len(t.marks)-keptMarks):]
+}
+
+func (t *tracker) lossMarks() []lossMark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.marks)
+}
+
+// plotLoss draws the training loss (nats per token) over the rounds as a PNG, with marks at its lower edge.
 // heldOut is the loss of the first and of the final model on tokens that are never trained on; 0: it was not measured.
-func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64) error {
+func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64, marks []lossMark) error {
 	points := make(plotter.XYs, len(losses))
 	for i, loss := range losses {
 		points[i] = plotter.XY{X: float64(loss.Step), Y: loss.Loss}
@@ -27,9 +56,34 @@ func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64) error 
 	chart.Title.Padding = vg.Points(6)
 	chart.X.Label.Text = "round"
 	chart.Y.Label.Text = "cross-entropy (nats per token)"
+	chart.Legend.Top = true
 	chart.Add(plotter.NewGrid(), line)
-	if err := addHeldOut(chart, points, line, heldOut); err != nil {
-		return fmt.Errorf("plot loss: %w", err)
+	var measured plotter.XYs // before the first and after the last round
+	for i, x := range []float64{points[0].X, points[len(points)-1].X} {
+		if heldOut[i] > 0 {
+			measured = append(measured, plotter.XY{X: x, Y: heldOut[i]})
+		}
+	}
+	low := chart.Y.Min // of the curve
+	for _, dots := range []struct {
+		name string
+		at   plotter.XYs
+		as   draw.GlyphStyle
+	}{
+		{"held out", measured, draw.GlyphStyle{Color: color.RGBA{R: 0xa3, G: 0x42, B: 0x0b, A: 0xff}, Radius: vg.Points(4), Shape: draw.CircleGlyph{}}},
+		{string(wasKilled), marksAt(marks, wasKilled, low), draw.GlyphStyle{Color: color.Gray{Y: 0x60}, Radius: vg.Points(4), Shape: draw.PyramidGlyph{}}},
+		{string(wasEjected), marksAt(marks, wasEjected, low), draw.GlyphStyle{Color: color.RGBA{R: 0xb0, G: 0x10, B: 0x40, A: 0xff}, Radius: vg.Points(4), Shape: draw.BoxGlyph{}}},
+	} {
+		if len(dots.at) == 0 {
+			continue
+		}
+		scatter, err := plotter.NewScatter(dots.at)
+		if err != nil {
+			return fmt.Errorf("plot loss: %w", err)
+		}
+		scatter.GlyphStyle = dots.as
+		chart.Add(scatter)
+		chart.Legend.Add(dots.name, scatter)
 	}
 	if err := chart.Save(8*vg.Inch, 5*vg.Inch, path); err != nil {
 		return fmt.Errorf("plot loss: %w", err)
@@ -37,26 +91,12 @@ func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64) error 
 	return nil
 }
 
-// addHeldOut draws what was measured on held-out tokens, before the first and after the last round, and says which is
-// which.
-func addHeldOut(chart *plot.Plot, points plotter.XYs, line *plotter.Line, heldOut [2]float64) error {
-	var measured plotter.XYs
-	for i, x := range []float64{points[0].X, points[len(points)-1].X} {
-		if heldOut[i] > 0 {
-			measured = append(measured, plotter.XY{X: x, Y: heldOut[i]})
+// marksAt returns where the marks of a kind are drawn.
+func marksAt(marks []lossMark, kind markKind, y float64) (at plotter.XYs) {
+	for _, m := range marks {
+		if m.kind == kind {
+			at = append(at, plotter.XY{X: float64(m.step), Y: y})
 		}
 	}
-	if len(measured) == 0 {
-		return nil
-	}
-	dots, err := plotter.NewScatter(measured)
-	if err != nil {
-		return err
-	}
-	dots.GlyphStyle = draw.GlyphStyle{Color: color.RGBA{R: 0xa3, G: 0x42, B: 0x0b, A: 0xff}, Radius: vg.Points(4), Shape: draw.CircleGlyph{}}
-	chart.Add(dots)
-	chart.Legend.Add("training", line)
-	chart.Legend.Add("held out", dots)
-	chart.Legend.Top = true
-	return nil
+	return at
 }

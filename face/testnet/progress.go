@@ -81,6 +81,7 @@ type tracker struct {
 	trials     []event.OpenTrial
 	trialsTime time.Time
 	ejected    []event.Ejected
+	marks      []lossMark // the newest
 	audits     map[string]int
 	cheats     map[string]*cheating // by id
 	since      time.Time            // of a resumed run; what was before is no news
@@ -121,6 +122,7 @@ func (t *tracker) killed(id identity.ID) {
 	client := t.clients[id.String()]
 	client.down = true
 	client.stopMoving()
+	t.mark(wasKilled)
 }
 
 func (t *tracker) remark(format string, args ...any) {
@@ -213,6 +215,7 @@ func (t *tracker) addEjected(at time.Time, e event.Ejected) {
 	}
 	t.ejected = append(t.ejected, e)
 	t.ejected = t.ejected[max(0, len(t.ejected)-keptEjections):]
+	t.mark(wasEjected)
 	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s%s", t.name(e.Client), e.Until, e.Reason, t.ejectedCheat(at, e)))
 }
 

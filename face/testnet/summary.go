@@ -99,7 +99,7 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	err := errors.Join(n.judge(&s), n.measure(ctx, &s), n.name(&s))
 	if losses := n.progress.losses(); len(losses) > 0 {
 		curve := filepath.Join(n.dir, "loss.png")
-		if plotErr := plotLoss(curve, s.RunID, losses, [2]float64{heldOutFirst, s.HeldOutLossLast}); plotErr != nil {
+		if plotErr := plotLoss(curve, s.RunID, losses, [2]float64{heldOutFirst, s.HeldOutLossLast}, n.progress.lossMarks()); plotErr != nil {
 			err = errors.Join(err, plotErr)
 		} else {
 			s.LossCurve = curve
