@@ -10,7 +10,9 @@ import (
 )
 
 const (
-	maxHolders = 8 // peers that are tried for one result
+	// maxHolders is how many peers are tried for one result. Where its trainer gives it to some only, those who ask few find
+	// it too late to have their own results in the round.
+	maxHolders = 16
 
 	// Pause is the least time between two attempts to get something from peers; it doubles
 	// with every attempt until it is maxPause.
