@@ -28,8 +28,8 @@ type serveCommand struct {
 	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, behind --."`
 }
 
-// words are some that stand together on a command line, with all from a -- on. What a slice is to kong cannot be
-// followed by another argument.
+// words are some that stand together on a command line, with all from a -- on. They are no slice: kong lets no other
+// argument follow one.
 type words struct{ list []string }
 
 // Decode implements kong.MapperValue.

@@ -214,7 +214,7 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// What is lent is served from its owner's memory, and takes no room, in memory or in the folder.
+// TestLent: lent data is served from its owner's memory, and takes no room, in memory or in the folder.
 func TestLent(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
