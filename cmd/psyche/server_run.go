@@ -26,8 +26,8 @@ type serverRun struct {
 	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})." group:"Connections:"`
 	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})." group:"Connections:"`
 	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address by which others reach this server, for the links that it logs, with which they join. Default: --server-addr; where that is all addresses, one of this machine." group:"Connections:"`
-	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none." group:"What is shown:"`
-	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated." group:"What is shown:"`
+	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none." group:"Display:"`
+	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated." group:"Display:"`
 	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server." group:"Model and data:"`
 	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location." group:"Model and data:"`
 	ModelPath                 string   `placeholder:"DIR" help:"Folder of the model that the run of --state, or the one run in --save-state-dir, begins with, where that names a folder: whoever connects may get it from this server, so that who joins need not have it." group:"Model and data:"`
@@ -48,7 +48,7 @@ type serverRun struct {
 	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says." group:"The runs:"`
 	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir." group:"Logs:"`
 	Telemetry                 telemetry.Flags `embed:"" group:"Trackers:"`
-	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run." group:"What is shown:"`
+	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run." group:"Display:"`
 	logFlags                  `embed:"" group:"Logs:"`
 }
 

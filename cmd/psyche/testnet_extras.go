@@ -11,12 +11,12 @@ import (
 
 // extraFlags are what the processes of a testnet do besides training.
 type extraFlags struct {
-	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info." group:"What is shown and kept:"`
-	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder." group:"What is shown and kept:"`
-	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session." group:"What is shown and kept:"`
-	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path" group:"What is shown and kept:"`
-	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path" group:"What is shown and kept:"`
-	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS" group:"What is shown and kept:"`
+	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info." group:"Display and files:"`
+	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder." group:"Display and files:"`
+	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session." group:"Display and files:"`
+	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path" group:"Display and files:"`
+	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path" group:"Display and files:"`
+	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS" group:"Display and files:"`
 	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub that the first client uploads its checkpoints to." group:"Uploads and the Hub:"`
 	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"Token of the clients for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN." group:"Uploads and the Hub:"`
 	EvalTasks             string `placeholder:"TASK,…" help:"Tasks that clients measure the model in while they train: passed on to them." env:"EVAL_TASKS" group:"Evaluation:"`

@@ -35,18 +35,18 @@ type testnetStart struct {
 	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0" group:"Computing:"`
 	MicroBatchSize int `help:"Sequences that go through a client's model at once." default:"8" group:"Computing:"`
 
-	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0" group:"What goes wrong:"`
-	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0" group:"What goes wrong:"`
-	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0" group:"What goes wrong:"`
-	RandomKillInterval float64 `help:"Seconds between random kills." default:"120" group:"What goes wrong:"`
-	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…" group:"What goes wrong:"`
-	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5" group:"What goes wrong:"`
-	Seed               uint64  `help:"Of the choice whom to kill." default:"1" group:"What goes wrong:"`
+	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0" group:"Faults:"`
+	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0" group:"Faults:"`
+	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0" group:"Faults:"`
+	RandomKillInterval float64 `help:"Seconds between random kills." default:"120" group:"Faults:"`
+	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…" group:"Faults:"`
+	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5" group:"Faults:"`
+	Seed               uint64  `help:"Of the choice whom to kill." default:"1" group:"Faults:"`
 
-	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK" group:"What goes wrong:"`
+	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK" group:"Faults:"`
 
 	Timeout time.Duration `help:"Give up after this time." default:"2h" group:"The run:"`
-	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:"" group:"What is shown and kept:"`
+	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:"" group:"Display and files:"`
 
 	extraFlags `embed:""`
 }

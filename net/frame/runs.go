@@ -31,8 +31,7 @@ func AppendRuns(b []byte, runs []RunSummary) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(runs)))
 	for _, r := range named {
-		b = append(append(b, byte(len(r.RunID))), r.RunID...)
-		b = append(b, r.Run[:]...)
+		b = append(appendText(b, r.RunID), r.Run[:]...)
 		closed := byte(0)
 		if r.Closed {
 			closed = 1
@@ -56,7 +55,7 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 	}
 	for range count {
 		var r RunSummary
-		r.RunID = string(d.bytes(int(d.byte())))
+		r.RunID = d.text(coordinator.MaxRunIDLength)
 		copy(r.Run[:], d.bytes(len(r.Run)))
 		closed := d.byte()
 		r.Closed, r.State = closed == 1, coordinator.RunState(d.byte())
@@ -67,7 +66,7 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 		switch {
 		case d.err != nil:
 			return nil, 0, d.err
-		case len(r.RunID) == 0 || len(r.RunID) > coordinator.MaxRunIDLength || closed > 1:
+		case r.RunID == "" || closed > 1:
 			return nil, 0, fmt.Errorf("%w: a run that is none is named", ErrMalformed)
 		}
 		runs = append(runs, r)
