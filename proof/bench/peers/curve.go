@@ -79,7 +79,7 @@ func (b *bench) replicas(ctx context.Context, run config.Run) (all []replica, er
 	for i := range members {
 		options := train.Options{
 			Optimizer: llm.Optimizer, LRSchedule: llm.LRSchedule, MicroBatch: microBatch, Threads: 1, RunID: runID,
-			TrainerID: [32]byte{byte(i) + 1},
+			TrainerID: [32]byte{byte(i) + 1}, Audited: run.Config.VerificationPercent > 0,
 		}
 		if options.Model, err = checkpoint.ReadDir(llm.Checkpoint.Local.Path); err != nil {
 			return all, err

@@ -106,8 +106,27 @@ func (b *bench) prepare(ctx context.Context) error {
 		return fmt.Errorf("%s: want local data in a drawn order, and a local checkpoint", first)
 	}
 	b.length, b.model = int(run.Model.MaxSeqLen), run.Model.Checkpoint.Local.Path
+	if b.rows.Model != "" {
+		if err := b.makeModel(ctx); err != nil {
+			return err
+		}
+	}
 	b.text, err = openText(ctx, location.Path, b.out, *location.Shuffle.Seed, b.length)
 	return err
+}
+
+// makeModel makes the first weights of the model that the rows name, unless they are there.
+func (b *bench) makeModel(ctx context.Context) error {
+	b.model = filepath.Join(b.out, "model")
+	if _, err := os.Stat(filepath.Join(b.model, "model.safetensors")); err == nil {
+		return nil
+	}
+	program := exec.CommandContext(ctx, filepath.Join(b.bin, "psyche-client"), "init-model", "--config", b.rows.Model, "--seed", "1", "--output", b.model)
+	program.Stdout, program.Stderr = os.Stderr, os.Stderr
+	if err := program.Run(); err != nil {
+		return fmt.Errorf("make the first weights of %s: %w", b.rows.Model, err)
+	}
+	return nil
 }
 
 // job is a measurement that is to be made.

@@ -31,11 +31,14 @@ func (b *bench) settings(s system, exchanges int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
-	return process.Override(state, map[string]any{
+	keys := map[string]any{
 		"config.total_steps":                       exchanges,
 		"config.rounds_per_epoch":                  exchanges,
 		"model.LLM.lr_schedule.Cosine.total_steps": s.Exchanges,
-	})
+		"model.LLM.checkpoint.Local.path":          b.model,
+	}
+	maps.Copy(keys, s.Set)
+	return process.Override(state, keys)
 }
 
 func (b *bench) state(s system, exchanges int) (config.Run, error) {

@@ -153,7 +153,11 @@ class Member:
     def replicated(self):
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
-        model = nn.parallel.DistributedDataParallel(self.model)
+        options = {}
+        if self.o.system == "powersgd":
+            # Over gloo ranks may exchange the factors of two buckets in different orders, and fail: one bucket.
+            dist._DEFAULT_FIRST_BUCKET_BYTES, options = 1 << 30, {"bucket_cap_mb": 1024}
+        model = nn.parallel.DistributedDataParallel(self.model, **options)
         if self.o.system == "ddp-fp16":
             model.register_comm_hook(None, default_hooks.fp16_compress_hook)
         if self.o.system == "powersgd":

@@ -15,14 +15,16 @@ import (
 
 // rows are what is compared: systems, and the links that they run over.
 type rows struct {
+	Model  string   `toml:"model"` // config.json of the model; empty: the quickstart's
 	System []system `toml:"system"`
 	Link   []link   `toml:"link"`
 }
 
 // system is one way to train: a run of this project, or peers.py.
 type system struct {
-	Name  string `toml:"name"`
-	State string `toml:"state"` // of ours: path of its state.toml
+	Name  string         `toml:"name"`
+	State string         `toml:"state"` // of ours: path of its state.toml
+	Set   map[string]any `toml:"set"`   // of ours: keys of that file which are otherwise here
 
 	Torch string   `toml:"torch"` // of peers.py: its --system
 	Batch int      `toml:"batch"` // of peers.py: sequences of an exchange, of all members
@@ -51,6 +53,8 @@ func (s system) check() error {
 		return errors.New("name is missing")
 	case (s.State == "") == (s.Torch == ""):
 		return errors.New("want either state or torch")
+	case s.Torch != "" && len(s.Set) > 0:
+		return errors.New("set is of a system with a state")
 	case s.Torch != "" && (s.Batch < members || s.Batch%members != 0):
 		return fmt.Errorf("batch is %d, want a multiple of %d", s.Batch, members)
 	case s.Exchanges < 4 || s.Exchanges > maxExchanges:
