@@ -47,7 +47,7 @@ func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest
 	if err := write(path); err != nil {
 		return err
 	}
-	return f.keepOptimizers(keptOptimizers)
+	return f.keepOptimizers(keptOptimizers, step)
 }
 
 // RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
@@ -63,11 +63,16 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
-// keepOptimizers removes all but the newest files of this run and key.
-func (f Folder) keepOptimizers(keep int) error {
-	steps := map[string]uint64{}
-	names, err := f.optimizers(func(name string) (of bool) {
-		steps[name], of = f.optimizerStep(name)
+// keepOptimizers removes all but the newest files of this run and key up to the step upTo. Those of later steps, of a future
+// that the run's host forgot, are the first to go.
+func (f Folder) keepOptimizers(keep int, upTo uint32) error {
+	steps := map[string]int64{}
+	names, err := f.optimizers(func(name string) bool {
+		step, of := f.optimizerStep(name)
+		steps[name] = int64(step)
+		if step > uint64(upTo) {
+			steps[name] = -1
+		}
 		return of
 	})
 	if err != nil {

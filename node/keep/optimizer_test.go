@@ -45,6 +45,26 @@ func TestOptimizersArePruned(t *testing.T) {
 	}
 }
 
+// TestOptimizerAfterTheHostWentBack stays, and those of the future that was forgotten go.
+func TestOptimizerAfterTheHostWentBack(t *testing.T) {
+	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
+	for _, step := range []uint32{80, 90, 60} {
+		if err := folder.SaveOptimizer(momentum, step, [32]byte{byte(step)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(folder.Optimizer(60, [32]byte{60})); err != nil {
+		t.Error(err)
+	}
+	if err := folder.SaveOptimizer(momentum, 63, [32]byte{63}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := filepath.Glob(filepath.Join(folder.Dir, optimizerFolder, "*"))
+	if want := []string{folder.Optimizer(60, [32]byte{60}), folder.Optimizer(63, [32]byte{63})}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("left %q, %v", got, err)
+	}
+}
+
 // TestTornOptimizersAreRemoved: what a killed process left of the momentum that it was writing is removed with the next
 // one, and nothing of others.
 func TestTornOptimizersAreRemoved(t *testing.T) {
