@@ -55,12 +55,15 @@ func (c *serveCommand) Help() string {
 	return `For machines that are lent to training: they take part in the first of the runs that is open. A
 run is open when it is neither paused nor over and admits the key of this machine. When it is over, or
 not open for --patience while another one is, the machine goes to the next. It does not leave a run because
-one that is preferred has opened.
+one that is preferred has opened. A run that waits for members is open: it is left when no round ran and nobody
+came for 6 hours, for another one in which rounds run.
 
 The client is a process of its own, psyche-client join, of the program that is installed when it starts.
 One that ends before its run does is started again, after 5 seconds at first and up to 10 minutes later
-on; after four such ends in a row the next run has its turn. A run whose link, server or command line is
-wrong is not tried again, since that needs you: that is said, and the others go on. The first Ctrl-C, or SIGTERM, lets the
+on; after four such ends in a row the next run has its turn. A run whose link or command line is
+wrong, or whose server lied, is not tried again, since that needs you: that is said, and the others go on. With a server that has
+another key than the link says, no run is ever taken part in: where the right one was seen before it is waited
+for, else it is looked for every hour while there are other runs. The first Ctrl-C, or SIGTERM, lets the
 client leave its run politely; a second one ends it at once. When all runs are over, this command ends.
 
 The file has the links and flags of psyche-client join, in TOML:

@@ -14,7 +14,9 @@ import (
 )
 
 const (
-	lookEvery = time.Minute // between looks at a run that is not open, or at the one that is taken part in
+	lookEvery  = time.Minute   // between looks at a run that is not open, or at the one that is taken part in
+	asideEvery = time.Hour     // at one in whose place another server answered, while there are others
+	idleLimit  = 6 * time.Hour // in which nothing happens in a run that waits, while another one trains
 
 	firstRestart = 5 * time.Second // before a client is started again, which doubles with each end in a row
 	longestPause = 10 * time.Minute
@@ -56,7 +58,7 @@ func (k *keeper) next(ctx context.Context) (*servedRun, error) {
 	for {
 		var soonest time.Time
 		for _, r := range k.runs {
-			if r.aside == "" && !time.Now().Before(r.notBefore) && k.isOpen(ctx, r) {
+			if !r.final && !time.Now().Before(r.notBefore) && k.isOpen(ctx, r) {
 				return r, nil
 			}
 			if r.aside == "" && (soonest.IsZero() || r.notBefore.Before(soonest)) {
@@ -82,9 +84,10 @@ func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
 	case ctx.Err() != nil:
 		return false
 	case seen.prospect == isOpen:
-		r.said = ""
+		r.said, r.aside, r.doings = "", "", seen.doings
 		return true
-	case seen.prospect == isLater:
+	case seen.prospect == isLater, seen.prospect == isStranger && r.met:
+		r.aside = ""
 		if r.said != seen.reason {
 			r.said = seen.reason
 			k.logger.Warn("this run is not open now; it is looked at again every minute", "run", r.joins.RunID, "because", seen.reason)
@@ -92,17 +95,23 @@ func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
 		r.notBefore = time.Now().Add(k.around(lookEvery))
 		return false
 	}
-	k.putAside(r, seen.reason, seen.prospect == isOver)
+	r.notBefore = time.Now().Add(k.around(asideEvery))
+	if r.aside != seen.reason {
+		k.putAside(r, seen.reason, seen.prospect == isOver, seen.prospect != isStranger)
+	}
 	return false
 }
 
-// putAside says that a run is not tried any more.
-func (k *keeper) putAside(r *servedRun, reason string, isOver bool) {
-	r.aside, r.over = reason, isOver
-	if isOver {
+// putAside says that a run is not tried any more: for good, or until its server is where the link says.
+func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
+	r.aside, r.over, r.final = reason, isOver, isFinal
+	switch {
+	case isOver:
 		k.logger.Info("this run is over", "run", r.joins.RunID, "because", reason)
-	} else {
+	case isFinal:
 		k.logger.Error("this run is not tried again until you have changed something and started this command anew", "run", r.joins.RunID, "because", reason)
+	default:
+		k.logger.Error("this run is not tried by this link; it is looked at again every hour while there are others", "run", r.joins.RunID, "because", reason)
 	}
 }
 
@@ -135,13 +144,13 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 			r.notBefore = time.Now().Add(lookEvery)
 			return nil
 		case end.code == exitUsage:
-			k.putAside(r, "its client says that its command line, or what it leads to, is wrong; what is above says more", false)
+			k.putAside(r, "its client says that its command line, or what it leads to, is wrong; what is above says more", false, true)
 			return nil
 		case end.code == exitLie:
-			k.putAside(r, "its server provably lied; what is above says where the evidence is", false)
+			k.putAside(r, "its server provably lied; what is above says where the evidence is", false, true)
 			return nil
 		case end.code == 0:
-			k.putAside(r, "its client saw the end", true)
+			k.putAside(r, "its client saw the end", true, true)
 			return nil
 		}
 		if lived >= longLife {
@@ -163,8 +172,8 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 	}
 }
 
-// live starts a client and returns how it ended, and whether it was made to, because its run was not open for long
-// and another one is.
+// live starts a client and returns how it ended, and whether it was made to, because its run was not open for long, or
+// nothing happened in it for longer, and another one is open.
 func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool) {
 	client, err := k.start(r)
 	if err != nil {
@@ -173,7 +182,7 @@ func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool)
 	k.logger.Info("a client takes part", "run", r.joins.RunID, "pid", client.pid)
 	looks := time.NewTicker(lookEvery)
 	defer looks.Stop()
-	var closed time.Time // since when the run has not been open
+	w := watch{k: k, run: r, idle: time.Now(), before: r.doings}
 	for {
 		select {
 		case <-client.ended:
@@ -183,24 +192,52 @@ func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool)
 			client.leave(nil, k.impatient)
 			return client.end, false
 		case <-looks.C:
-			if !k.others(r) {
-				continue
-			}
-			seen := k.look(ctx, r)
-			if seen.prospect != isLater { // who is in a run that is over ends by itself
-				closed = time.Time{}
-				continue
-			}
-			if closed.IsZero() {
-				closed = time.Now()
-			}
-			if other := k.better(ctx, r, time.Since(closed)); other != nil {
-				k.logger.Warn("the client leaves this run for another one that is open", "run", r.joins.RunID, "because", seen.reason, "for", other.joins.RunID)
+			if other, reason := w.look(ctx); other != nil {
+				k.logger.Warn("the client leaves this run for another one that is open", "run", r.joins.RunID, "because", reason, "for", other.joins.RunID)
 				client.leave(time.After(politeEnd), k.impatient)
 				return client.end, true
 			}
 		}
 	}
+}
+
+// watch is how the run that is taken part in has been of late.
+type watch struct {
+	k      *keeper
+	run    *servedRun
+	closed time.Time // since when it has not been open; zero: it is
+	idle   time.Time // since when nothing has happened in it
+	before doings    // what had, with the most clients of all looks
+}
+
+// look returns another run to go to, and why: this one is not open for too long, or waits for members and nothing has
+// happened for still longer, while the other one trains.
+func (w *watch) look(ctx context.Context) (other *servedRun, reason string) {
+	if !w.k.others(w.run) {
+		return nil, ""
+	}
+	seen, now := w.k.look(ctx, w.run), time.Now()
+	switch seen.prospect {
+	case isOpen:
+		w.closed = time.Time{}
+		if d := seen.doings; d.runs || d.since(w.before) {
+			w.idle, w.before = now, doings{step: d.step, clients: max(d.clients, w.before.clients)}
+		}
+		if now.Sub(w.idle) < idleLimit {
+			return nil, ""
+		}
+		return w.k.better(ctx, w.run, func(d doings) bool { return d.runs }), "it waits for members, and nothing has happened for " + idleLimit.String()
+	case isLater, isStranger:
+		if w.closed.IsZero() {
+			w.closed = now
+		}
+		if now.Sub(w.closed) < w.k.patience {
+			return nil, ""
+		}
+		return w.k.better(ctx, w.run, func(doings) bool { return true }), seen.reason
+	}
+	w.closed = time.Time{} // who is in a run that is over ends by itself
+	return nil, ""
 }
 
 // others reports whether there is another run to take part in, now or later.
@@ -213,13 +250,10 @@ func (k *keeper) others(r *servedRun) bool {
 	return false
 }
 
-// better returns another run that is open, when the one that is taken part in has not been for too long.
-func (k *keeper) better(ctx context.Context, r *servedRun, closed time.Duration) *servedRun {
-	if closed < k.patience {
-		return nil
-	}
+// better returns another run that is open and does what is wanted.
+func (k *keeper) better(ctx context.Context, r *servedRun, wanted func(doings) bool) *servedRun {
 	for _, other := range k.runs {
-		if other != r && other.aside == "" && !time.Now().Before(other.notBefore) && k.isOpen(ctx, other) {
+		if other != r && !other.final && !time.Now().Before(other.notBefore) && k.isOpen(ctx, other) && wanted(other.doings) {
 			return other
 		}
 	}

@@ -23,6 +23,19 @@ const lookTimeout = 20 * time.Second
 type outlook struct {
 	prospect
 	reason string // why it is not open
+	doings doings // of an open one
+}
+
+// doings are how far a run is, by which one that only waits is told from one that goes on.
+type doings struct {
+	step    uint32
+	clients int  // that are or want to be members
+	runs    bool // rounds do
+}
+
+// since reports whether anything happened in a run: a round, or that it has more clients than ever.
+func (d doings) since(before doings) bool {
+	return d.step != before.step || d.clients > before.clients
 }
 
 // prospect is how a run looks.
@@ -32,6 +45,7 @@ const (
 	isOpen     prospect = iota // it can be taken part in
 	isLater                    // not now
 	isOver                     // never again
+	isStranger                 // another server answers in its place
 	isHopeless                 // not by this link
 )
 
@@ -41,16 +55,18 @@ func lookAt(ctx context.Context, r *servedRun) outlook {
 	defer cancel()
 	state, err := r.joins.look(ctx, r.joins.RunID)
 	if err == nil {
+		r.met = true
 		return judge(state, r.key)
 	}
-	if errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx) {
-		return outlook{isHopeless, err.Error()}
-	}
+	seen := outlook{prospect: isLater, reason: err.Error()}
 	_, lie := errors.AsType[*follow.Lie](err)
-	if lie || errors.Is(err, tcp.ErrUntrusted) || errors.Is(err, follow.ErrGenesis) {
-		return outlook{isHopeless, err.Error()}
+	switch {
+	case lie, errors.Is(err, follow.ErrGenesis), errors.Is(err, backend.ErrWrongRun) && r.isAnother(ctx):
+		seen.prospect = isHopeless
+	case errors.Is(err, tcp.ErrUntrusted):
+		seen.prospect = isStranger
 	}
-	return outlook{isLater, err.Error()}
+	return seen
 }
 
 // isAnother reports whether the host has a run of this name, with another hash.
@@ -65,27 +81,28 @@ func (r *servedRun) isAnother(ctx context.Context) bool {
 func judge(s *coordinator.State, key *identity.ID) outlook {
 	switch s.RunState {
 	case coordinator.Finished:
-		return outlook{isOver, "it is finished"}
+		return outlook{prospect: isOver, reason: "it is finished"}
 	case coordinator.Uninitialized:
-		return outlook{isLater, "it has not begun"}
+		return outlook{prospect: isLater, reason: "it has not begun"}
 	}
 	if s.Closed {
-		return outlook{isOver, "its main authority closed it"}
+		return outlook{prospect: isOver, reason: "its main authority closed it"}
 	}
 	if key != nil {
 		if !s.Authority.MayJoin(coordinator.ClientID(*key)) {
-			return outlook{isLater, fmt.Sprintf("it admits only keys that its join authority authorized, and %s is none of them", key)}
+			return outlook{prospect: isLater, reason: fmt.Sprintf("it admits only keys that its join authority authorized, and %s is none of them", key)}
 		}
 		for _, out := range s.Authority.Ejections {
 			if out.Client == coordinator.ClientID(*key) && s.Progress.Epoch < out.Until {
-				return outlook{isLater, fmt.Sprintf("it keeps %s out until epoch %d: %s", key, out.Until, out.Reason)}
+				return outlook{prospect: isLater, reason: fmt.Sprintf("it keeps %s out until epoch %d: %s", key, out.Until, out.Reason)}
 			}
 		}
 	}
 	if s.RunState == coordinator.Paused {
-		return outlook{isLater, "its main authority paused it"}
+		return outlook{prospect: isLater, reason: "its main authority paused it"}
 	}
-	return outlook{prospect: isOpen}
+	runs := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
+	return outlook{doings: doings{step: s.Progress.Step, clients: len(s.Epoch.Clients) + len(s.Pending), runs: runs}}
 }
 
 // look returns the state of a run as its host shows it to anybody.

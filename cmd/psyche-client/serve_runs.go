@@ -36,7 +36,10 @@ type servedRun struct {
 	notBefore time.Time // it is not looked at again
 	aside     string    // why it is not tried any more; empty: it is
 	over      bool      // and that is why
+	final     bool      // and nothing that others do can change that
+	met       bool      // it has been seen: the link is right
 	said      string    // what was logged of it last
+	doings    doings    // when it was seen to be open last
 }
 
 // servedFile is a file with runs.

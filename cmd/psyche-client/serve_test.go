@@ -42,7 +42,11 @@ func newServed(names ...string) *served {
 	s := &served{seen: make(map[string]outlook), impatient: make(chan struct{})}
 	s.keeper = keeper{
 		patience: 10 * time.Minute, random: rand.New(rand.NewPCG(1, 2)), impatient: s.impatient, logger: slog.New(slog.NewTextHandler(&s.log, nil)),
-		look: func(_ context.Context, r *servedRun) outlook { return s.seen[r.joins.RunID] },
+		look: func(_ context.Context, r *servedRun) outlook {
+			seen := s.seen[r.joins.RunID]
+			r.met = r.met || seen.prospect == isOpen
+			return seen
+		},
 	}
 	for i, name := range names {
 		s.runs = append(s.runs, &servedRun{given: fmt.Sprintf("link %d", i+1), joins: trainCommand{RunID: name}})
@@ -139,7 +143,7 @@ func TestServeSaysWhy(t *testing.T) {
 func TestServeTakesTheFirstOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("paused", "first", "second", "finished")
-		s.seen["paused"], s.seen["finished"] = outlook{isLater, "paused"}, outlook{isOver, "it is finished"}
+		s.seen["paused"], s.seen["finished"] = outlook{prospect: isLater, reason: "paused"}, outlook{prospect: isOver, reason: "it is finished"}
 		s.lives = func(name string) (time.Duration, ending) {
 			if name == "second" {
 				s.seen["paused"] = outlook{}
@@ -159,7 +163,7 @@ func TestServeTakesTheFirstOpen(t *testing.T) {
 func TestServeHopeless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("usage", "lie", "genesis", "good")
-		s.seen["genesis"] = outlook{isHopeless, "another hash"}
+		s.seen["genesis"] = outlook{prospect: isHopeless, reason: "another hash"}
 		s.lives = func(name string) (time.Duration, ending) {
 			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
 		}
@@ -185,7 +189,7 @@ func TestServeYields(t *testing.T) {
 				return time.Hour, ending{}
 			}
 			if len(s.starts) > endsInARow+1 {
-				s.seen[name] = outlook{isOver, "it is finished"}
+				s.seen[name] = outlook{prospect: isOver, reason: "it is finished"}
 			}
 			return time.Second, ending{code: -1, text: "signal: killed"}
 		}
@@ -204,10 +208,10 @@ func TestServeLeaves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServed("a", "b")
 			s.deaf = deaf
-			s.seen["b"] = outlook{isLater, "paused"}
+			s.seen["b"] = outlook{prospect: isLater, reason: "paused"}
 			ctx, cancel := context.WithCancel(t.Context())
 			began := time.Now()
-			time.AfterFunc(30*time.Minute, func() { s.seen["a"] = outlook{isLater, "paused"} })
+			time.AfterFunc(30*time.Minute, func() { s.seen["a"] = outlook{prospect: isLater, reason: "paused"} })
 			time.AfterFunc(2*time.Hour, func() { s.seen["b"] = outlook{} })
 			time.AfterFunc(3*time.Hour, func() { s.deaf = false; cancel() })
 			s.lives = func(string) (time.Duration, ending) { return 0, ending{} }
@@ -220,6 +224,99 @@ func TestServeLeaves(t *testing.T) {
 			if at := s.began[1].Sub(began); at < 2*time.Hour || at > 2*time.Hour+politeEnd+3*lookEvery {
 				t.Errorf("went to the second after %v", at)
 			}
+		})
+	}
+}
+
+// TestServeAnotherServer: a run in whose place another server answers is never taken part in there. One that was seen
+// before is waited for, and one that was not is looked at now and then while there are others.
+func TestServeAnotherServer(t *testing.T) {
+	for _, met := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServed("a", "b")
+			other := outlook{prospect: isStranger, reason: "another key"}
+			s.runs[0].met, s.seen["a"] = met, other
+			s.lives = func(name string) (time.Duration, ending) {
+				if len(s.starts) == 1 {
+					s.seen["b"] = outlook{prospect: isLater, reason: "paused"}
+					time.AfterFunc(time.Hour, func() { s.seen["a"] = outlook{} })
+					return 10 * time.Minute, ending{code: exitConnection}
+				}
+				s.seen["b"] = outlook{prospect: isOver, reason: "it is finished"}
+				return time.Minute, ending{}
+			}
+			began := time.Now()
+			if err := s.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(s.starts, []string{"b", "a"}) {
+				t.Fatalf("took part in %v", s.starts)
+			}
+			most := time.Hour + 2*lookEvery
+			if !met {
+				most += asideEvery
+			}
+			if at := s.began[1].Sub(began); at < time.Hour || at > most {
+				t.Errorf("met before: %v; took part after %v, want at most %v", met, at, most)
+			}
+			if n := strings.Count(s.log.String(), "another key"); n != 1 {
+				t.Errorf("it is said %d times", n)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // alone, and never seen: the link is wrong
+		s := newServed("a")
+		s.seen["a"] = outlook{prospect: isStranger, reason: "another key"}
+		if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") || s.starts != nil {
+			t.Errorf("%v, took part in %v", err, s.starts)
+		}
+	})
+}
+
+// TestServeLeavesWhoWaitsForEver: a run that waits for members, and in which nothing happens, holds no machine for ever
+// while another one trains; one to which members come, or in which rounds run, does.
+func TestServeLeavesWhoWaitsForEver(t *testing.T) {
+	training := doings{step: 9, clients: 3, runs: true}
+	for name, test := range map[string]struct {
+		a, b  func(hours int) doings
+		after int // hours; 0: never
+	}{
+		"nobody comes":              {func(int) doings { return doings{clients: 1} }, func(int) doings { return training }, 6},
+		"somebody comes and goes":   {func(h int) doings { return doings{clients: 1 + h%2} }, func(int) doings { return training }, 7},
+		"one comes after the other": {func(h int) doings { return doings{clients: 1 + h/5} }, func(int) doings { return training }, 0},
+		"rounds take hours":         {func(int) doings { return doings{clients: 3, runs: true} }, func(int) doings { return training }, 0},
+		"the other one waits too":   {func(int) doings { return doings{clients: 1} }, func(int) doings { return doings{} }, 0},
+		"the other one begins":      {func(int) doings { return doings{clients: 1} }, func(h int) doings { return doings{runs: h >= 20} }, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, began := newServed("a", "b"), time.Now()
+				s.look = func(_ context.Context, r *servedRun) outlook {
+					hours := int(time.Since(began) / time.Hour)
+					if r.joins.RunID == "a" {
+						return outlook{doings: test.a(hours)}
+					}
+					return outlook{doings: test.b(hours)}
+				}
+				s.lives = func(string) (time.Duration, ending) { return 0, ending{} }
+				ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+				defer cancel()
+				if err := s.run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				if test.after == 0 {
+					if len(s.starts) != 1 {
+						t.Errorf("went to the other one after %v", s.began[1].Sub(began))
+					}
+					return
+				}
+				if len(s.starts) != 2 {
+					t.Fatalf("took part in %v", s.starts)
+				}
+				if at := s.began[1].Sub(began); at < time.Duration(test.after)*time.Hour || at > time.Duration(test.after)*time.Hour+3*lookEvery {
+					t.Errorf("went to the other one after %v, want %d hours", at, test.after)
+				}
+			})
 		})
 	}
 }
@@ -293,7 +390,7 @@ func TestServeLooks(t *testing.T) {
 	if got := look(host.Address, key, genesis, "run"); got.prospect != isOpen {
 		t.Errorf("%+v", got)
 	}
-	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.prospect != isHopeless || !strings.Contains(got.reason, "another key") {
+	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.prospect != isStranger || !strings.Contains(got.reason, "another key") {
 		t.Errorf("another server: %+v", got)
 	}
 	if got := look(host.Address, key, genesis, "other"); got.prospect != isLater || !strings.Contains(got.reason, "is not hosted here") {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/files/safetensors"
 )
 
 // TestRemoveDirGivesUpTheNameFirst asks the system under which name a checkpoint's file was when it was removed: a process
@@ -33,7 +35,7 @@ func TestRemoveDirGivesUpTheNameFirst(t *testing.T) {
 		t.Skip("no /proc: ", err)
 	}
 	name := filepath.Base(filepath.Dir(strings.TrimSuffix(last, " (deleted)")))
-	if base, ok := target(name); !ok || base != "model" {
+	if base, ok := safetensors.Unfinished(name); !ok || base != "model" {
 		t.Errorf("its file was removed from the folder %s", name)
 	}
 	if err := RemoveDir(dir); err != nil {

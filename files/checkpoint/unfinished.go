@@ -1,41 +1,22 @@
 package checkpoint
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/files/safetensors"
 )
-
-// suffixLength is the number of characters of rand.Text, with which the name of an
-// unfinished folder ends.
-const suffixLength = 26
-
-// unfinishedName returns a new name for the folder in which the content of a folder base
-// is written, beside it.
-func unfinishedName(base string) string { return "." + base + "." + rand.Text() }
-
-// target returns the base of a name that unfinishedName returned.
-func target(name string) (base string, ok bool) {
-	if len(name) < suffixLength+3 || name[0] != '.' {
-		return "", false
-	}
-	base, suffix := name[1:len(name)-suffixLength-1], name[len(name)-suffixLength:]
-	random := strings.Trim(suffix, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
-	return base, random && name[len(base)+1] == '.'
-}
 
 // makeUnfinished makes a folder for what will be dir. It is this process's until release
 // is called or the process has ended, however it does.
 func makeUnfinished(dir string) (path string, release func(), err error) {
 	for range 3 {
-		path = filepath.Join(filepath.Dir(dir), unfinishedName(filepath.Base(dir)))
+		path = filepath.Join(filepath.Dir(dir), safetensors.UnfinishedName(filepath.Base(dir)))
 		if err = os.Mkdir(path, 0o777); err != nil {
 			return "", nil, err
 		}
@@ -74,7 +55,7 @@ func RemoveUnfinished(parent string, is func(name string) bool) error {
 	}
 	var failed error
 	for _, entry := range entries {
-		if base, ok := target(entry.Name()); ok && entry.IsDir() && is(base) {
+		if base, ok := safetensors.Unfinished(entry.Name()); ok && entry.IsDir() && is(base) {
 			if err := removeAbandoned(filepath.Join(parent, entry.Name())); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("remove an unfinished checkpoint: %w", err))
 			}
@@ -100,7 +81,7 @@ func abandoned(folder *os.File) bool {
 func RemoveDir(dir string) error {
 	err := CheckTarget(dir)
 	if err == nil {
-		aside := filepath.Join(filepath.Dir(dir), unfinishedName(filepath.Base(dir)))
+		aside := filepath.Join(filepath.Dir(dir), safetensors.UnfinishedName(filepath.Base(dir)))
 		if err = os.Rename(dir, aside); err == nil {
 			err = os.RemoveAll(aside)
 		}

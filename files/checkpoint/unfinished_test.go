@@ -88,8 +88,8 @@ func TestKilledWriterLeavesNothing(t *testing.T) {
 // TestRemoveUnfinished leaves everything alone that may be somebody's.
 func TestRemoveUnfinished(t *testing.T) {
 	parent := t.TempDir()
-	id := strings.Repeat("A", suffixLength)
-	kept := []string{".model." + id[1:], ".model." + id[1:] + "a", "model." + id, ".." + id, ".other." + id, ".model." + strings.Repeat("B", suffixLength)}
+	id := strings.Repeat("A", 26)
+	kept := []string{".model." + id[1:], ".model." + id[1:] + "a", "model." + id, ".." + id, ".other." + id, ".model." + strings.Repeat("B", 26)}
 	for _, name := range append(slices.Clone(kept), ".model."+id) {
 		if err := os.Mkdir(filepath.Join(parent, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestRemoveUnfinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link := ".model." + strings.Repeat("C", suffixLength)
+	link := ".model." + strings.Repeat("C", 26)
 	if err := os.Symlink(parent, filepath.Join(parent, link)); err != nil {
 		t.Fatal(err)
 	}

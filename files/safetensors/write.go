@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -22,7 +23,7 @@ func Write(path string, tensors []Tensor, metadata map[string]string) (err error
 	if err != nil {
 		return fmt.Errorf("write safetensors %s: %w", path, err)
 	}
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
+	temporary := filepath.Join(filepath.Dir(path), UnfinishedName(filepath.Base(path)))
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
@@ -46,6 +47,23 @@ func Write(path string, tensors []Tensor, metadata map[string]string) (err error
 		return fmt.Errorf("write safetensors: %w", err)
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// suffixLength is the number of characters of rand.Text, with which the name of what is unfinished ends.
+const suffixLength = 26
+
+// UnfinishedName returns a new name for what is being written, and gets the name base when it is whole. Who is killed
+// meanwhile leaves that behind.
+func UnfinishedName(base string) string { return "." + base + "." + rand.Text() }
+
+// Unfinished returns the base of a name that UnfinishedName returned.
+func Unfinished(name string) (base string, ok bool) {
+	if len(name) < suffixLength+3 || name[0] != '.' {
+		return "", false
+	}
+	base, suffix := name[1:len(name)-suffixLength-1], name[len(name)-suffixLength:]
+	random := strings.Trim(suffix, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+	return base, random && name[len(base)+1] == '.'
 }
 
 func encodeTo(w io.Writer, header []byte, order []Tensor) error {

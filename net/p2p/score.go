@@ -151,7 +151,7 @@ func (s *records) points(id identity.ID) float64 {
 }
 
 // Penalise holds a fault against a member: it is named in the log and to Options.OnPenalty,
-// asked for blobs after others, and in the end not listened to. A penalty halves every
+// asked for blobs after others, and in the end, if not for stalls, not listened to. A penalty halves every
 // ten minutes.
 func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	p, report := n.records.add(id, fault, detail)
@@ -167,5 +167,19 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 // Score returns what is held against a member: 0 for nothing, otherwise negative.
 func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
 
+// GraveScore is Score without what is held against a member for stalls: one with a slow line of which many want something
+// stalls as one does that means to. It is asked for blobs after others, and is no worse for all else.
+func (n *Node) GraveScore(id identity.ID) float64 { return 0 - n.records.gravePoints(id) }
+
 // Avoids reports whether a member misbehaved so much of late that others are preferred.
 func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }
+
+func (s *records) gravePoints(id identity.ID) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.by[id]
+	if r == nil {
+		return 0
+	}
+	return r.grave * r.left()
+}

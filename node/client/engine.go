@@ -39,7 +39,7 @@ type engine struct {
 	built   env.Definition // that it was built from
 	reader  *reader        // the tokens that it trains on
 	op      *operation     // nil: it is idle
-	keeping bool           // a copy of the momentum is on its way to the disk
+	keeping int            // bytes of a momentum that is on its way to the disk; 0: none is
 
 	foresight *foresight // nil: the weights are those of what is applied
 	outlook   outlook
@@ -185,7 +185,7 @@ func (e *engine) redefined(run env.Definition) bool {
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this
-// client's next process. The next epoch waits until there is a copy of it, and of a large model, whose copy may
+// client's next process. The next epoch waits until there is a copy of it, and of a large one, whose copy may
 // have no room beside a training, until that is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
@@ -195,34 +195,31 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 	failed := func(err error) {
 		log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
 	}
-	if e.keeping {
+	if e.keeping > 0 {
 		failed(errors.New("that of an earlier step is still on its way to the disk"))
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		write, err := trainer.SaveOptimizer(ctx)
-		save := func() error {
-			return e.tasks.AtDisk(func() error { return folder.SaveOptimizer(write, m.Step, m.Digest) })
-		}
-		beside := sizeOf(m.Snapshot) <= required.MaxForeseen
-		if err == nil && !beside {
-			err = save()
-		}
+		bytes, write, err := trainer.SaveOptimizer(ctx)
 		return func() {
-			switch {
-			case err != nil:
+			if err != nil {
 				failed(err)
-			case beside:
-				e.keeping = true
-				e.tasks.Spawn(func(context.Context) func() {
-					err := save()
-					return func() {
-						e.keeping = false
-						if err != nil {
-							failed(err)
-						}
+				return
+			}
+			e.keeping = bytes
+			save := func(context.Context) func() {
+				err := e.tasks.AtDisk(func() error { return folder.SaveOptimizer(write, m.Step, m.Digest) })
+				return func() {
+					e.keeping = 0
+					if err != nil {
+						failed(err)
 					}
-				})
+				}
+			}
+			if bytes > required.MaxForeseen {
+				e.start(opKeep, 0, save)
+			} else {
+				e.tasks.Spawn(save)
 			}
 		}
 	})

@@ -21,6 +21,7 @@ type farewell struct {
 	own    *goroutines
 	saver  *keep.Saver
 	points *commitPoints
+	engine *engine
 	log    *slog.Logger
 	hangs  func() // is told that the disk is not waited for; may be nil
 
@@ -49,9 +50,11 @@ func (f *farewell) wait() bool {
 	return false
 }
 
-// unwritten returns the steps of the models that are on their way to the disk, and how many bytes they have.
+// unwritten returns the steps of the models that are on their way to the disk, and how many bytes they and a momentum
+// that is have.
 func (f *farewell) unwritten() (steps []uint32, bytes int) {
 	steps, bytes = f.saver.Unwritten()
+	bytes += f.engine.keeping
 	disk := &f.points.disk
 	writes := disk.hung
 	if disk.write != nil {

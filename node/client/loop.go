@@ -30,7 +30,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, log: n.report.log, hangs: n.DiskHangs}
+	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, hangs: n.DiskHangs}
 	defer func() {
 		cancel()
 		if !end.wait() {

@@ -97,6 +97,46 @@ func TestMomentumIsWrittenBesideTheNextEpoch(t *testing.T) {
 	})
 }
 
+// TestInterruptWaitsForTheMomentum: a client that is told to end while its momentum is written waits for that as long as
+// a slow disk takes for so many bytes, and calls no disk hung that only has much to write.
+func TestInterruptWaitsForTheMomentum(t *testing.T) {
+	for name, test := range map[string]struct {
+		bytes int
+		waits bool
+	}{
+		"a large one":  {1000 << 20, true},
+		"a small one":  {1 << 10, false},
+		"a larger one": {4 << 30, true}, // which the next epoch waits for
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(2))
+				dir, hangs := t.TempDir(), false
+				a := w.launch(0, nil)
+				b := w.launch(1, func(o *options) {
+					o.CheckpointDir, o.trainer.Writing, o.trainer.Heavy = dir, 15*time.Second, test.bytes
+					o.DiskHangs = func() { hangs = true }
+				})
+				w.until("an epoch is over", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })
+				time.Sleep(time.Second)
+				b.cancel()
+				b.wait()
+				if hangs == test.waits {
+					t.Errorf("the disk is said to hang: %v", hangs)
+				}
+				files, err := filepath.Glob(filepath.Join(dir, ".optimizer", "*"+".safetensors"))
+				if err != nil || len(files) > 0 != test.waits {
+					t.Errorf("it is on the disk: %q, %v", files, err)
+				}
+				if !test.waits {
+					time.Sleep(15 * time.Second) // its goroutine
+				}
+				a.crash()
+			})
+		})
+	}
+}
+
 // TestColdStartForgetsTheKeptMomentum resumes a run in which only this client is left.
 func TestColdStartForgetsTheKeptMomentum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

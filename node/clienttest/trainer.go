@@ -35,6 +35,7 @@ type Trainer struct {
 	Bulk     int                                     // bytes that make the model larger
 	Copying  time.Duration                           // of taking a copy of the model
 	Writing  time.Duration                           // of writing the momentum
+	Heavy    int                                     // bytes that the momentum says to have more
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -265,11 +266,11 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(context.Context) (write func(path string) error, err error) {
+func (f *Trainer) SaveOptimizer(context.Context) (bytes int, write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
 	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
-	return func(path string) error {
+	return len(momentum) + f.Heavy, func(path string) error {
 		time.Sleep(f.Writing)
 		return os.WriteFile(path, momentum, 0o600)
 	}, nil

@@ -155,8 +155,9 @@ type Foreseer interface {
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
 	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine:
-	// the trainer can go on meanwhile. Everything that was trained has been applied.
-	SaveOptimizer(ctx context.Context) (write func(path string) error, err error)
+	// the trainer can go on meanwhile. The copy that is written has so many bytes. Everything that was trained has
+	// been applied.
+	SaveOptimizer(ctx context.Context) (bytes int, write func(path string) error, err error)
 	// LoadOptimizer continues from a file that was saved together with the model that is
 	// loaded. When it returns an error the optimizer is as before.
 	LoadOptimizer(ctx context.Context, path string) error

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/node/env"
 )
 
@@ -40,10 +41,13 @@ func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	if err := f.removeTorn(); err != nil {
+		return err
+	}
 	if err := write(path); err != nil {
 		return err
 	}
-	return f.keepOptimizers(keptOptimizers)
+	return f.keepOptimizers(keptOptimizers, step)
 }
 
 // RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
@@ -59,30 +63,65 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
-// keepOptimizers removes all but the newest files of this run and key.
-func (f Folder) keepOptimizers(keep int) error {
-	id := f.ID
-	prefix, suffix := checkpointPrefix(f.RunID), fmt.Sprintf("-%x%s", id[:8], optimizerSuffix)
-	dir := filepath.Join(f.Dir, optimizerFolder)
-	entries, err := os.ReadDir(dir)
+// keepOptimizers removes all but the newest files of this run and key up to the step upTo. Those of later steps, of a future
+// that the run's host forgot, are the first to go.
+func (f Folder) keepOptimizers(keep int, upTo uint32) error {
+	steps := map[string]int64{}
+	names, err := f.optimizers(func(name string) bool {
+		step, of := f.optimizerStep(name)
+		steps[name] = int64(step)
+		if step > uint64(upTo) {
+			steps[name] = -1
+		}
+		return of
+	})
 	if err != nil {
-		return fmt.Errorf("list optimizer states: %w", err)
+		return err
 	}
-	steps := map[string]uint64{}
-	var names []string
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(steps[b], steps[a]) })
+	return f.removeOptimizers(names[min(keep, len(names)):])
+}
+
+// removeTorn removes what a process of this client that was killed has left of a file that it was writing. A client
+// writes one at a time.
+func (f Folder) removeTorn() error {
+	names, err := f.optimizers(func(name string) bool {
+		whole, torn := safetensors.Unfinished(name)
+		_, of := f.optimizerStep(whole)
+		return torn && of
+	})
+	if err != nil {
+		return err
+	}
+	return f.removeOptimizers(names)
+}
+
+// optimizerStep returns the step in the name of a file that Optimizer names for this run and key.
+func (f Folder) optimizerStep(name string) (step uint64, ok bool) {
+	id := f.ID
+	rest, ours := strings.CutPrefix(name, checkpointPrefix(f.RunID))
+	digits, _, _ := strings.Cut(rest, "-")
+	step, err := strconv.ParseUint(digits, 10, 32)
+	return step, ours && err == nil && strings.HasSuffix(rest, fmt.Sprintf("-%x%s", id[:8], optimizerSuffix))
+}
+
+// optimizers lists files of the folder for optimizers.
+func (f Folder) optimizers(is func(name string) bool) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(f.Dir, optimizerFolder))
+	if err != nil {
+		return nil, fmt.Errorf("list optimizer states: %w", err)
+	}
 	for _, entry := range entries {
-		rest, ours := strings.CutPrefix(entry.Name(), prefix)
-		digits, _, _ := strings.Cut(rest, "-")
-		step, err := strconv.ParseUint(digits, 10, 32)
-		if ours && err == nil && strings.HasSuffix(rest, suffix) {
-			steps[entry.Name()] = step
+		if is(entry.Name()) {
 			names = append(names, entry.Name())
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(steps[b], steps[a]) })
-	var failed error
-	for _, name := range names[min(keep, len(names)):] {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return names, nil
+}
+
+func (f Folder) removeOptimizers(names []string) (failed error) {
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(f.Dir, optimizerFolder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, fmt.Errorf("remove optimizer state: %w", err))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
@@ -38,6 +39,57 @@ func TestOptimizersArePruned(t *testing.T) {
 	}
 	want = append(want, folder.Optimizer(10, [32]byte{10}), folder.Optimizer(100, [32]byte{100}))
 	got, err := filepath.Glob(filepath.Join(folder.Dir, optimizerFolder, "*"))
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestOptimizerAfterTheHostWentBack stays, and those of the future that was forgotten go.
+func TestOptimizerAfterTheHostWentBack(t *testing.T) {
+	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
+	for _, step := range []uint32{80, 90, 60} {
+		if err := folder.SaveOptimizer(momentum, step, [32]byte{byte(step)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(folder.Optimizer(60, [32]byte{60})); err != nil {
+		t.Error(err)
+	}
+	if err := folder.SaveOptimizer(momentum, 63, [32]byte{63}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := filepath.Glob(filepath.Join(folder.Dir, optimizerFolder, "*"))
+	if want := []string{folder.Optimizer(60, [32]byte{60}), folder.Optimizer(63, [32]byte{63})}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("left %q, %v", got, err)
+	}
+}
+
+// TestTornOptimizersAreRemoved: what a killed process left of the momentum that it was writing is removed with the next
+// one, and nothing of others.
+func TestTornOptimizersAreRemoved(t *testing.T) {
+	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
+	other, elsewhere := folder, folder
+	other.ID, elsewhere.RunID = clienttest.Key(2).ID(), "another"
+	torn := func(f Folder, step uint32) string {
+		path := f.Optimizer(step, [32]byte{byte(step)})
+		return filepath.Join(filepath.Dir(path), safetensors.UnfinishedName(filepath.Base(path)))
+	}
+	want := []string{torn(other, 3), torn(elsewhere, 3), folder.Optimizer(3, [32]byte{3})}
+	for _, path := range append(want, torn(folder, 2), torn(folder, 3)) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := folder.SaveOptimizer(momentum, 4, [32]byte{4}); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, folder.Optimizer(4, [32]byte{4}))
+	entries, err := os.ReadDir(filepath.Join(folder.Dir, optimizerFolder))
+	var got []string
+	for _, entry := range entries {
+		got = append(got, filepath.Join(folder.Dir, optimizerFolder, entry.Name()))
+	}
 	slices.Sort(want)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))

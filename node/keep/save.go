@@ -129,7 +129,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
-		func() bool { return k.Folder.keepOptimizers(1) == nil },
+		func() bool { return k.Folder.keepOptimizers(1, a.model.Step) == nil },
 		func() bool {
 			return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, max(a.model.Step, a.spare), a.spare) == nil
 		},

@@ -157,12 +157,15 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (t *Learner) SaveOptimizer(ctx context.Context) (write func(path string) error, err error) {
+func (t *Learner) SaveOptimizer(ctx context.Context) (bytes int, write func(path string) error, err error) {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return state.Write, nil
+	for _, tensor := range state.Tensors {
+		bytes += len(tensor.Data)
+	}
+	return bytes, state.Write, nil
 }
 
 // LoadOptimizer implements env.OptimizerSaver.

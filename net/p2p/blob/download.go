@@ -271,8 +271,10 @@ func (d *download) finish(a *attempt) {
 	case errors.Is(a.err, ErrSize):
 		d.lose(h, a.err)
 		return
-	case errors.Is(a.err, errPreempted):
+	case errors.Is(a.err, errPreempted): // no failure: it comes only as often as somebody who is faster may yet fail
 		h.slow = true
+		h.ready = time.Now().Add(retryPause)
+		return
 	case hungUp, errors.Is(a.err, p2p.ErrBusy):
 		if h.busy++; h.busy >= maxBusy+int(h.delivered/busyWorth) {
 			d.lose(h, a.err)
@@ -295,9 +297,6 @@ func (d *download) lose(h *holderState, err error) {
 	}
 	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // who said to have it later, and had it not, is done with
 	h.ready = time.Now().Add(lackPause)
-	if errors.Is(err, errPreempted) {
-		err = ErrSlow
-	}
 	d.failures = append(d.failures, HolderError{h.id, err})
 	for a := range d.active { // its other range would not end better
 		if a.holder == h {

@@ -401,3 +401,26 @@ func TestGiveWay(t *testing.T) {
 		t.Errorf("a store without a folder freed %d", again)
 	}
 }
+
+// TestNothingIsLent: an empty file of a model, which is no bytes at all when it came from a peer, is served and dropped
+// like any other, with a folder and without.
+func TestNothingIsLent(t *testing.T) {
+	for name, s := range map[string]*Store{"memory": NewStore(1 << 20), "folder": openStore(t, t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			h := s.Lend(nil)
+			if h != emptyHash {
+				t.Fatalf("it has hash %s", h)
+			}
+			if data, held := s.Get(h); !held || len(data) > 0 {
+				t.Errorf("got %d bytes, held %v", len(data), held)
+			}
+			if held, err := s.open(h); err != nil || held.size != 0 {
+				t.Errorf("it cannot be served: %v", err)
+			}
+			s.Drop(h)
+			if usage := s.Usage(); usage != (Usage{}) {
+				t.Errorf("left behind %+v", usage)
+			}
+		})
+	}
+}

@@ -238,6 +238,30 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	}
 }
 
+// TestWhoStallsIsHeard: a member whose line is slow stalls as often as many want something of it, and its messages count
+// all the same. Of one that sends wrong bytes as often nothing is heard.
+func TestWhoStallsIsHeard(t *testing.T) {
+	for fault, heard := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
+		t.Run(string(fault), func(t *testing.T) {
+			nodes := p2ptest.New(t, "slow", "a")
+			topics, got := joinAll(t, nodes...)
+			for range 40 { // now: a new connection may forgive stalls
+				nodes[1].Penalise(nodes[0].ID(), fault, "")
+			}
+			publish(t, topics[0], "something")
+			if heard {
+				expect(t, got[1], message{nodes[0].ID(), "something"})
+			} else {
+				select {
+				case m := <-got[1]:
+					t.Errorf("heard %q", m.data)
+				case <-time.After(3 * time.Second):
+				}
+			}
+		})
+	}
+}
+
 func TestOversizeIsRefused(t *testing.T) {
 	n := p2ptest.Node(t, "a")
 	topic, _ := join(t, n)

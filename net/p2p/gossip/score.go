@@ -10,7 +10,7 @@ import (
 )
 
 // Scores from which on a peer gets no gossip about messages, gets no messages, and is not
-// listened to. What brings it there is p2p.Node.Score, where a fault weighs 2 to 50 and
+// listened to. What brings it there is p2p.Node.GraveScore, where a fault weighs 2 to 50 and
 // halves every ten minutes, and what the library itself sees.
 const (
 	gossipThreshold   = -80
@@ -29,7 +29,7 @@ func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThreshold
 			if !ok {
 				return graylistThreshold
 			}
-			return n.Score(id)
+			return n.GraveScore(id)
 		},
 		AppSpecificWeight: 1,
 		// Peers that break the rules of the mesh, such as joining again too soon. Many

@@ -1,0 +1,58 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+	"github.com/psyche-go/psyche/net/p2p/p2ptest"
+)
+
+// TestSlowHolderBesideABusyOne: a fast holder has no room for anything any more, and an honest one on a slow line loses its
+// ranges to that one again and again. That is no failure of the slow one, from whom the payload is had.
+func TestSlowHolderBesideABusyOne(t *testing.T) {
+	t.Parallel()
+	nodes := p2ptest.New(t, "joiner", "slow", "fast")
+	data, before := payload(600_000), payload(2<<20)
+	honest := holding(data)
+	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
+		return honest.serve(stream, writerFunc(func(p []byte) (n int, err error) { // 1 Mbit/s, of which others have half
+			for n < len(p) && err == nil {
+				end := min(n+6_000, len(p))
+				if _, err = stream.Write(p[n:end]); err != nil {
+					return n, err
+				}
+				n = end
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-ctx.Done():
+					err = ctx.Err()
+				}
+			}
+			return n, err
+		}))
+	})
+	Serve(nodes[2], holding(before))
+	store := NewStore(1 << 30)
+	if _, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(before)), uint64(len(before)), p2ptest.IDs(nodes[2])); err != nil {
+		t.Fatal(err)
+	}
+	never := p2p.StreamLimits{PerPeer: 0, Total: 1, Timeout: p2ptest.Wait}
+	nodes[2].HandleBulk(Protocol, never, func(context.Context, identity.ID, p2p.Stream) error { return nil })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun := time.Now()
+	got, err := Fetch(ctx, nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), p2ptest.IDs(nodes[1:]...))
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("got %d of %d bytes after %v: %v", len(got), len(data), time.Since(begun), err)
+	}
+	if score := nodes[0].Score(nodes[1].ID()); score != 0 {
+		t.Errorf("the slow one is blamed: %v", score)
+	}
+	t.Log(time.Since(begun))
+}
