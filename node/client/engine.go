@@ -189,7 +189,7 @@ func (e *engine) redefined(run env.Definition) bool {
 // have no room beside a training, until that is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
-	if !ok || folder.Dir == "" {
+	if !ok || folder.Dir == "" || e.built.Audited { // with audits a saved one is not gone on from
 		return
 	}
 	failed := func(err error) {

@@ -289,7 +289,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 			r.store.Remember(round)
 		}
 		if len(got.Rounds) > 0 {
-			r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", got.Fetched)
+			r.report.log.Info("applied what was counted in the running epoch; the optimizer begins afresh", "step", until, "bytes", got.Fetched)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	if err := f.removeUnfinished(); err != nil {
+		return err
+	}
 	if err := write(path); err != nil {
 		return err
 	}
@@ -59,15 +62,26 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
+// ours matches the names of this run's and key's files.
+func (f Folder) ours() (prefix, suffix string) {
+	return checkpointPrefix(f.RunID), fmt.Sprintf("-%x%s", f.ID[:8], optimizerSuffix)
+}
+
+// removeUnfinished removes what processes that were killed as they wrote have left.
+func (f Folder) removeUnfinished() error {
+	prefix, suffix := f.ours()
+	return f.removeOptimizers(func(name string) bool {
+		return strings.HasPrefix(name, "."+prefix) && strings.Contains(name, suffix+".")
+	})
+}
+
 // keepOptimizers removes all but the newest files of this run and key.
 func (f Folder) keepOptimizers(keep int) error {
-	id := f.ID
-	prefix, suffix := checkpointPrefix(f.RunID), fmt.Sprintf("-%x%s", id[:8], optimizerSuffix)
-	dir := filepath.Join(f.Dir, optimizerFolder)
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(filepath.Join(f.Dir, optimizerFolder))
 	if err != nil {
 		return fmt.Errorf("list optimizer states: %w", err)
 	}
+	prefix, suffix := f.ours()
 	steps := map[string]uint64{}
 	var names []string
 	for _, entry := range entries {
@@ -80,10 +94,19 @@ func (f Folder) keepOptimizers(keep int) error {
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(steps[b], steps[a]) })
-	var failed error
-	for _, name := range names[min(keep, len(names)):] {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = errors.Join(failed, fmt.Errorf("remove optimizer state: %w", err))
+	old := names[min(keep, len(names)):]
+	return f.removeOptimizers(func(name string) bool { return slices.Contains(old, name) })
+}
+
+// removeOptimizers removes files of optimizers by name.
+func (f Folder) removeOptimizers(unwanted func(name string) bool) error {
+	dir := filepath.Join(f.Dir, optimizerFolder)
+	entries, failed := os.ReadDir(dir)
+	for _, entry := range entries {
+		if unwanted(entry.Name()) {
+			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				failed = errors.Join(failed, fmt.Errorf("remove optimizer state: %w", err))
+			}
 		}
 	}
 	return failed

@@ -14,8 +14,8 @@ import (
 // momentum writes that of a trainer that has none.
 func momentum(path string) error { return os.WriteFile(path, make([]byte, 8), 0o600) }
 
-// TestOptimizersArePruned keeps the newest states of this run and key, and leaves alone what
-// belongs to others.
+// TestOptimizersArePruned keeps the newest states of this run and key, removes what was not written to its end, and
+// leaves alone what belongs to others.
 func TestOptimizersArePruned(t *testing.T) {
 	folder := Folder{Dir: t.TempDir(), RunID: "my run", ID: clienttest.Key(1).ID()}
 	other, elsewhere := folder, folder
@@ -31,6 +31,17 @@ func TestOptimizersArePruned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A process was killed as it wrote one, and so was that of another key, whose it is to remove.
+	unfinished := func(f Folder) string {
+		name := filepath.Base(f.Optimizer(9, [32]byte{}))
+		return filepath.Join(f.Dir, optimizerFolder, "."+name+".ABCD")
+	}
+	for _, f := range []Folder{folder, other} {
+		if err := os.WriteFile(unfinished(f), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want = append(want, unfinished(other))
 	for _, step := range []uint32{9, 10, 100} {
 		if err := folder.SaveOptimizer(momentum, step, [32]byte{byte(step)}); err != nil {
 			t.Fatal(err)
