@@ -187,6 +187,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err != nil || state == nil {
 		return false, err
 	}
+	debug.FreeOSMemory() // of the model as it was read, before the optimizer's values take memory
 	if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
 		return false, fmt.Errorf("resume from %s: %w", c.Save, err)
 	}

@@ -185,8 +185,8 @@ func (e *engine) redefined(run env.Definition) bool {
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this
-// client's next process. The next epoch waits until there is a copy of it, and of a large model, whose copy may
-// have no room beside a training, until that is on the disk.
+// client's next process. The next epoch waits until there is a copy of it, and of a large model, for whose copy there
+// may be no room, until it is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
 	if !ok || folder.Dir == "" || e.built.Audited { // with audits a saved one is not gone on from
@@ -200,11 +200,11 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		write, err := trainer.SaveOptimizer(ctx)
+		beside := sizeOf(m.Snapshot) <= required.MaxForeseen
+		write, err := trainer.SaveOptimizer(ctx, beside)
 		save := func() error {
 			return e.tasks.AtDisk(func() error { return folder.SaveOptimizer(write, m.Step, m.Digest) })
 		}
-		beside := sizeOf(m.Snapshot) <= required.MaxForeseen
 		if err == nil && !beside {
 			err = save()
 		}

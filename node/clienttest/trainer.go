@@ -265,11 +265,14 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(context.Context) (write func(path string) error, err error) {
+func (f *Trainer) SaveOptimizer(_ context.Context, beside bool) (write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
 	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
 	return func(path string) error {
+		if !beside {
+			defer f.exclusive()()
+		}
 		time.Sleep(f.Writing)
 		return os.WriteFile(path, momentum, 0o600)
 	}, nil

@@ -154,9 +154,10 @@ type Foreseer interface {
 
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
-	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine:
-	// the trainer can go on meanwhile. Everything that was trained has been applied.
-	SaveOptimizer(ctx context.Context) (write func(path string) error, err error)
+	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine.
+	// Beside says that the trainer goes on meanwhile: then the momentum is copied. Everything that was trained has been
+	// applied.
+	SaveOptimizer(ctx context.Context, beside bool) (write func(path string) error, err error)
 	// LoadOptimizer continues from a file that was saved together with the model that is
 	// loaded. When it returns an error the optimizer is as before.
 	LoadOptimizer(ctx context.Context, path string) error

@@ -361,7 +361,7 @@ func TestOptimizerIsKept(t *testing.T) {
 
 func saveOptimizer(t *testing.T, trainer env.Trainer, path string) {
 	t.Helper()
-	write, err := trainer.(env.OptimizerSaver).SaveOptimizer(t.Context())
+	write, err := trainer.(env.OptimizerSaver).SaveOptimizer(t.Context(), false)
 	if err == nil {
 		err = write(path)
 	}

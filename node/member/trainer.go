@@ -17,6 +17,7 @@ type trainer interface {
 	env.Trainer
 	env.Foreseer
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
+	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
@@ -157,8 +158,12 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (t *Learner) SaveOptimizer(ctx context.Context) (write func(path string) error, err error) {
-	state, err := t.OptimizerState(ctx)
+func (t *Learner) SaveOptimizer(ctx context.Context, beside bool) (write func(path string) error, err error) {
+	take := t.LendOptimizerState
+	if beside {
+		take = t.OptimizerState
+	}
+	state, err := take(ctx)
 	if err != nil {
 		return nil, err
 	}
