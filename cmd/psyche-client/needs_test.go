@@ -40,7 +40,7 @@ func TestNeeds(t *testing.T) {
 	const layer = 2*256 + 2*256 + 2*128 + 2*688
 	const kept = (3+1)*layer + 2*256
 	weights, working := 4*uint64(of.NumParameters), uint64(2*256*4*(kept+256))
-	if want := (needs{required.Bytes{Model: weights, Memory: 4*weights + working, Disk: 5 * weights, Result: n.Result}, 2*weights + working}); n != want {
+	if want := (needs{required.Bytes{Model: weights, Memory: 5*weights + working, Disk: 5 * weights, Result: n.Result}, 2*weights + working}); n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
 	if n.Result < 8334*8/10 || n.Result > 8334*11/10 {
@@ -71,7 +71,7 @@ func TestWorking(t *testing.T) {
 		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
 	}
 	all.device = true
-	if got := needsOf(run, of, all, -1); got.Memory != 3*got.Model || got.device != 2*got.Model+all.working(of, 256) {
+	if got := needsOf(run, of, all, -1); got.Memory != 4*got.Model || got.device != 2*got.Model+all.working(of, 256) {
 		t.Errorf("on a device: %+v", got)
 	}
 	of.Activations, of.VocabSize = 0, 128<<10

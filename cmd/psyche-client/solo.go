@@ -184,9 +184,14 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
 		Trained: gradientEvents(s.events, logger),
 	})
-	if err != nil || state == nil {
+	if err != nil {
 		return false, err
 	}
+	leaveLittle(4 * s.learner.Elements())
+	if state == nil {
+		return false, nil
+	}
+	debug.FreeOSMemory() // of the model as it was read, before the optimizer's values take memory
 	if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
 		return false, fmt.Errorf("resume from %s: %w", c.Save, err)
 	}

@@ -163,7 +163,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Backend:    host.Backend,
 		Network:    network,
 		Data:       factory.Data(),
-		NewTrainer: factory.Build,
+		NewTrainer: leavingLittle(factory.Build),
 		CheckRun:   training.checkRun,
 		Initial:    archives.initial,
 		Archive:    archives.archive,

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/receipt"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 type runReceipt struct {
@@ -44,7 +45,7 @@ func (c *runReceipt) Run(to console) error {
 	if err != nil {
 		return usagef("--member: %w", err)
 	}
-	r, _, log, err := c.count(member, 0, to.err)
+	r, _, name, log, err := c.count(member, 0, to.err)
 	if err != nil {
 		return err
 	}
@@ -57,18 +58,22 @@ func (c *runReceipt) Run(to console) error {
 		}
 		_, _ = fmt.Fprintf(to.out, "%s: written; anybody verifies it with: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
-	return printReceipt(to.out, r, &log, c.File)
+	return printReceipt(to.out, r, name, &log, c.File)
 }
 
-// count reads the log, and returns what the member has at its end, and at an entry; 0: at none.
-func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, log logEnd, err error) {
+// count reads the log, and returns what the member has at its end, and at an entry; 0: at none; and what it called
+// itself last.
+func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, name string, log logEnd, err error) {
 	book := receipt.NewBook(member)
 	log, err = readLog(c.File, to, func(e logEntry, s *coordinator.State) {
+		if join, is := e.Action.(coordinator.Join); is && e.Actor == coordinator.ClientID(member) {
+			name = wire.NameOf(join)
+		}
 		if book.See(e.Entry, s); book.Receipt().Entries == until {
 			at = book.Receipt()
 		}
 	})
-	return book.Receipt(), at, log, err
+	return book.Receipt(), at, name, log, err
 }
 
 func (c *runReceipt) verify(to console) error {
@@ -80,7 +85,7 @@ func (c *runReceipt) verify(to console) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: member: %w", c.Verify, receipt.ErrReceipt, err)
 	}
-	_, at, log, err := c.count(member, r.Entries, to.err)
+	_, at, name, log, err := c.count(member, r.Entries, to.err)
 	if err != nil {
 		return err
 	}
@@ -93,7 +98,7 @@ func (c *runReceipt) verify(to console) error {
 	if _, err := fmt.Fprintf(to.out, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
-	return printReceipt(to.out, r, &log, c.File)
+	return printReceipt(to.out, r, name, &log, c.File)
 }
 
 func readReceipt(path string) (r receipt.Receipt, err error) {
@@ -125,7 +130,12 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func printReceipt(w io.Writer, r receipt.Receipt, log *logEnd, path string) error {
+// printReceipt writes a receipt for people, with the name that the log has beside the key.
+func printReceipt(w io.Writer, r receipt.Receipt, name string, log *logEnd, path string) error {
+	member := r.Member
+	if name != "" {
+		member += fmt.Sprintf(", calls itself %q", name)
+	}
 	model := "the run has recorded no model yet"
 	if r.ModelStep > 0 {
 		model = fmt.Sprintf("%d rounds, %d tokens in that of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
@@ -138,7 +148,7 @@ tokens          %d of %d, %.1f %%
 witness proofs  %d
 votes           %d
 in the model    %s
-%s`, r.RunID, r.Run, r.Member, log.first()+r.Entries-1, time.UnixMilli(int64(min(r.Time, 1<<53))).UTC().Format(time.RFC3339), r.Rounds, r.First, r.Last,
+%s`, r.RunID, r.Run, member, log.first()+r.Entries-1, time.UnixMilli(int64(min(r.Time, 1<<53))).UTC().Format(time.RFC3339), r.Rounds, r.First, r.Last,
 		r.Tokens, r.AllTokens, 100*r.Share(), r.Witnessed, r.Voted, model, log.proof(path))
 	return err
 }

@@ -21,7 +21,7 @@ import (
 // played writes the journal of a run with a cheat and returns what the page's history says of it.
 func played(t *testing.T) (string, history.History) {
 	t.Helper()
-	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
 	path := filepath.Join(t.TempDir(), "judged.journal")
 	var h history.History
 	if err := dashtest.Write(path, o); err != nil {
@@ -92,6 +92,8 @@ func TestRunReceipt(t *testing.T) {
 	does(exitOK, "anybody verifies it", path, "--member", member, "--output", file)
 	does(exitFailed, "not overwritten", path, "--member", member, "--output", file)
 	does(exitOK, "right, up to entry", path, "--verify", file)
+	does(exitOK, "member          "+dashtest.Key(0).ID().String()+", calls itself \"Ada\"\nuntil", path, "--member", dashtest.Key(0).ID().String())
+	does(exitOK, "member          "+member+"\nuntil", path, "--member", member)
 	does(exitFailed, "is this its key?", path, "--member", dashtest.Key(99).ID().String())
 	does(exitUsage, "want one of", path)
 	does(exitUsage, "--output", path, "--verify", file, "--output", file+"2")
@@ -145,7 +147,7 @@ func TestRunReceipt(t *testing.T) {
 // TestChainReceipt: the archive of a run on a chain has what a receipt and an examination need, and what the receipts of
 // all members say is together what the page says of the run.
 func TestChainReceipt(t *testing.T) {
-	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "judged.archive")
 	header, err := dashtest.WriteArchive(path, o)

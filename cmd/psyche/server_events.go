@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -30,6 +31,7 @@ type runEvents struct {
 	log   *event.Log
 	last  event.State
 	court event.Court
+	names event.Names
 }
 
 // prepare makes the folder, and opens the log of the main run, to fail early.
@@ -117,6 +119,17 @@ func (r *runEvents) see(state *coordinator.State) (err error) {
 		err = errors.Join(err, r.log.Append(news))
 	}
 	return err
+}
+
+// addNames writes what clients of a run call themselves, where that is new.
+func (e *stateEvents) addNames(runID string, names core.Names) {
+	run, known := e.logs[runID]
+	if !known {
+		return
+	}
+	for _, news := range run.names.News(names) {
+		e.append(run, news)
+	}
 }
 
 // addCommit writes what the journal of a run took while a round ran.

@@ -238,6 +238,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
 		Logger:            logger,
 		OnState:           events.add,
+		OnNames:           events.addNames,
 		OnEvent:           events.addCommit,
 		Ready: func(address net.Addr) {
 			if err := c.keepPort(address); err != nil {

@@ -135,11 +135,7 @@ func (s *State) settleCheckpoint() {
 	checkpoint := &s.Model.Checkpoint
 	before := *checkpoint
 	s.remember(Recorded{Step: before.Step, Digest: before.Digest}, before.Kind)
-	if before.Kind.isOrigin() {
-		checkpoint.Origin = before.Kind
-		checkpoint.Kind = checkpoint.Origin.overP2P()
-	}
-	checkpoint.Digest, checkpoint.Step = model.Digest, model.Step
+	*checkpoint = before.Recorded(model)
 	if commit.Step != 0 && commit.Step < model.Step {
 		s.remember(commit, checkpoint.Kind)
 	}

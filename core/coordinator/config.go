@@ -144,6 +144,16 @@ func (c *Checkpoint) FromPeers() bool {
 	return c.Kind == CheckpointP2P || c.Kind == CheckpointP2PGcs
 }
 
+// Recorded returns the checkpoint of the same run when members hand over what it recorded.
+func (c Checkpoint) Recorded(model Recorded) Checkpoint {
+	if c.Kind.isOrigin() {
+		c.Origin = c.Kind
+		c.Kind = c.Origin.overP2P()
+	}
+	c.Digest, c.Step = model.Digest, model.Step
+	return c
+}
+
 // overP2P returns the peer-to-peer kind of an origin.
 func (k CheckpointKind) overP2P() CheckpointKind {
 	if k == CheckpointGcs {

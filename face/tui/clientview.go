@@ -207,7 +207,7 @@ func (s seen) connected(width int) []string {
 		if p.Relayed {
 			way = "relayed"
 		}
-		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), size(p.in), size(p.out), size(float64(p.Received)), size(float64(p.Sent)), way))
+		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), size(p.in), size(p.out), size(float64(p.Received)), size(float64(p.Sent)), way)+s.names.of(p.ID))
 	}
 	return lines
 }

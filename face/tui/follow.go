@@ -69,6 +69,7 @@ type seen struct {
 	ended     string
 	figures   map[string]float64
 	peers     []rated
+	names     names
 	warnings  []Line
 }
 
@@ -137,6 +138,8 @@ func (f *follower) See(e event.Event) {
 		f.warn(Line{e.Time, slog.LevelWarn, "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What})
 	case event.Trials, event.Ejected:
 		s.court.see(body)
+	case event.Named:
+		s.names = s.names.with(body)
 	case event.Audit:
 		s.audit, s.audits = body, maps.Clone(s.audits)
 		if s.audits == nil {

@@ -30,6 +30,7 @@ type hosted struct {
 	runID   string
 	state   event.State
 	court   court
+	names   names
 	since   time.Time // of the phase
 	commit  float64   // seconds of the newest
 	journal uint64
@@ -88,6 +89,8 @@ func (s *Server) see(runID string, e event.Event) {
 		h.state = body
 	case event.Trials, event.Ejected:
 		h.court.see(body)
+	case event.Named:
+		h.names = h.names.with(body)
 	case event.Span:
 		if body.Part == event.SpanCommit {
 			h.commit = body.Seconds

@@ -95,19 +95,35 @@ func (h hosted) details(width int, now time.Time) []string {
 		journal += "  checkpoint " + h.state.Digest[:min(8, len(h.state.Digest))]
 	}
 	lines = append(lines, journal)
-	text := "members"
-	for _, id := range h.state.Members {
-		text += " " + short(id)
-		if slices.Contains(h.state.Elected, id) {
-			text += "*"
-		}
-	}
-	if len(h.state.Members) > 0 {
-		wrapped := strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
-		lines = append(lines, wrapped[:min(len(wrapped), 4)]...)
-	}
+	lines = append(lines, h.members(width)...)
 	lines = append(lines, h.moves()...)
 	return append(lines, h.court.lines(short)...)
+}
+
+// membersLines are for the members at most.
+const membersLines = 4
+
+// members are the keys of a run's members, with their names if all have room.
+func (h hosted) members(width int) []string {
+	if len(h.state.Members) == 0 {
+		return nil
+	}
+	list := func(named func(id string) string) []string {
+		text := "members"
+		for _, id := range h.state.Members {
+			text += " " + short(id)
+			if slices.Contains(h.state.Elected, id) {
+				text += "*"
+			}
+			text += named(id)
+		}
+		return strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
+	}
+	if lines := list(h.names.of); len(lines) <= membersLines {
+		return lines
+	}
+	lines := list(func(string) string { return "" })
+	return lines[:min(len(lines), membersLines)]
 }
 
 // moves are the models and checkpoints that move, as the members report.

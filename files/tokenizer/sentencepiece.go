@@ -57,7 +57,7 @@ func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	}
 	t.normalizers = normalizers{pieceNormalizer{p.rules, defined, p.prefix, p.trim}}
 	t.decoders = []decoder{d}
-	t.blanks = true
+	t.pieces = &d
 	if p.modelType == modelUnigram {
 		p.useScores(t.model)
 		return t, nil
@@ -254,42 +254,73 @@ type pieceDecoder struct {
 }
 
 func (d pieceDecoder) decode(tokens []string) ([]string, error) {
-	var out strings.Builder
-	var raw []byte
-	flush := func() {
-		for len(raw) > 0 {
-			_, size := utf8.DecodeRune(raw)
-			if !utf8.Valid(raw[:size]) {
-				out.WriteRune(utf8.RuneError)
-			} else {
-				out.Write(raw[:size])
-			}
-			raw = raw[size:]
-		}
-	}
-	starting, dropped := true, false // whether a blank is to be dropped, and one was
+	text := pieceText{pieceDecoder: d}
 	for _, token := range tokens {
-		kind := d.kinds[token]
-		if kind == pieceByte {
-			b, _ := fallbackByte(token)
-			raw = append(raw, b)
-			continue
-		}
-		flush()
-		starting = starting && !dropped && out.Len() == 0
-		dropped = false
-		switch {
-		case kind == pieceControl:
-			continue
-		case kind == pieceUnknown:
-			out.WriteString(d.unknown)
-			continue
-		case starting && (d.prefix || d.trim):
-			token, dropped = strings.CutPrefix(token, wordMark)
-			dropped = dropped && !d.trim
-		}
-		out.WriteString(strings.ReplaceAll(token, wordMark, " "))
+		text.add(token)
 	}
-	flush()
-	return []string{out.String()}, nil
+	text.end()
+	return []string{string(text.out)}, nil
+}
+
+// pieceText is a text that pieces are turned into, one after the other.
+type pieceText struct {
+	pieceDecoder
+	out     []byte // is certain
+	raw     []byte // bytes that may be the start of a character
+	inside  bool   // blanks that come now are not dropped
+	dropped bool   // one was, with the piece before
+	written bool   // there is text
+}
+
+// add takes the next piece.
+func (p *pieceText) add(token string) {
+	kind := p.kinds[token]
+	if kind == pieceByte {
+		b, _ := fallbackByte(token)
+		p.raw = append(p.raw, b)
+		for utf8.FullRune(p.raw) {
+			p.character()
+		}
+		return
+	}
+	p.end()
+	p.inside = p.inside || p.dropped || p.written
+	p.dropped = false
+	switch {
+	case kind == pieceControl:
+		return
+	case kind == pieceUnknown:
+		p.write(p.unknown)
+		return
+	case !p.inside && (p.prefix || p.trim):
+		token, p.dropped = strings.CutPrefix(token, wordMark)
+		p.dropped = p.dropped && !p.trim
+	}
+	p.write(strings.ReplaceAll(token, wordMark, " "))
+}
+
+func (p *pieceText) write(text string) {
+	p.out = append(p.out, text...)
+	p.written = p.written || len(text) > 0
+}
+
+// character writes the first character of raw, or U+FFFD for a byte that begins none.
+func (p *pieceText) character() {
+	r, size := utf8.DecodeRune(p.raw)
+	p.write(string(r))
+	p.raw = p.raw[:copy(p.raw, p.raw[size:])]
+}
+
+// end takes the bytes that there are for all that come.
+func (p *pieceText) end() {
+	for len(p.raw) > 0 {
+		p.character()
+	}
+}
+
+// take returns what is certain and was not taken before.
+func (p *pieceText) take() []byte {
+	text := p.out
+	p.out = nil
+	return text
 }

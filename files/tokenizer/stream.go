@@ -3,20 +3,20 @@ package tokenizer
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
 // Stream decodes ids as they come. Text appears as soon as it is certain: bytes of a
-// character that is not complete yet are held back, a run of byte tokens until it ends, since
-// it is text as a whole or not at all, and everything where a decoder looks at the whole text.
+// character that is not complete yet are held back, a run of byte tokens of a tokenizer.json until it
+// ends, since it is text as a whole or not at all, and everything where a decoder looks at the whole text.
 // It is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
-	ids    []int32 // that the text to come depends on; none is special
-	shown  int     // of these, whose text has appeared
-	prefix []byte  // the text of shown ids
-	held   []byte  // the start of a character, where tokens have texts of their own
+	ids    []int32    // that the text to come depends on; none is special
+	shown  int        // of these, whose text has appeared
+	prefix []byte     // the text of shown ids
+	held   []byte     // the start of a character, where tokens have texts of their own
+	pieces *pieceText // of a tokenizer.model; nothing else is used then
 }
 
 // context is the number of ids that the text of later ones may depend on: the first is
@@ -29,11 +29,22 @@ const maxHeld = 32
 // NewStream returns a stream that goes on after the given ids, whose text has appeared.
 func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 	s := &Stream{t: t}
+	if t.pieces != nil {
+		s.pieces = &pieceText{pieceDecoder: *t.pieces}
+		for _, id := range after {
+			if _, err := s.nextPiece(id); err != nil {
+				return nil, err
+			}
+		}
+		s.pieces.end()
+		s.pieces.take()
+		return s, nil
+	}
 	for _, id := range slices.Backward(after) {
 		if !t.special[id] {
 			s.ids = append(s.ids, id)
 		}
-		if len(s.ids) >= context && !t.atEnd && !t.leans(s.ids[len(s.ids)-1]) {
+		if len(s.ids) >= context && !t.atEnd && !t.isByte(s.ids[len(s.ids)-1]) {
 			break
 		}
 	}
@@ -55,6 +66,9 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 		whole := len(text) - incomplete(text)
 		s.held = append([]byte{}, text[whole:]...)
 		return text[:whole], nil
+	}
+	if s.pieces != nil {
+		return s.nextPiece(id)
 	}
 	if s.t.special[id] || !s.t.has(id) {
 		_, err := s.t.DecodeSkipSpecial([]int32{id})
@@ -78,8 +92,22 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 	return s.Flush()
 }
 
+// nextPiece is Next for a tokenizer.model.
+func (s *Stream) nextPiece(id int32) ([]byte, error) {
+	if s.t.special[id] || !s.t.has(id) {
+		_, err := s.t.DecodeSkipSpecial([]int32{id})
+		return nil, err
+	}
+	s.pieces.add(s.t.model.tokens[id])
+	return s.pieces.take(), nil
+}
+
 // Flush returns the text that was held back.
 func (s *Stream) Flush() ([]byte, error) {
+	if s.pieces != nil {
+		s.pieces.end()
+		return s.pieces.take(), nil
+	}
 	if held := s.held; len(held) > 0 {
 		s.held = nil
 		return held, nil
@@ -99,7 +127,7 @@ func (s *Stream) Flush() ([]byte, error) {
 	}
 	if !s.t.atEnd {
 		from := s.shown
-		for from > 0 && s.t.leans(s.ids[from]) {
+		for from > 0 && s.t.isByte(s.ids[from]) {
 			from--
 		}
 		s.ids = append(s.ids[:0], s.ids[from:]...)
@@ -115,12 +143,7 @@ func (t *Tokenizer) isByte(id int32) bool {
 		return false
 	}
 	_, ok := fallbackByte(t.model.tokens[id])
-	return ok && (t.blanks || slices.Contains(t.decoders, decoder(byteFallbackDecoder{})))
-}
-
-// leans reports whether a token's text depends on those before it, and not on the nearest alone.
-func (t *Tokenizer) leans(id int32) bool {
-	return t.isByte(id) || t.blanks && t.has(id) && strings.Trim(t.model.tokens[id], wordMark) == ""
+	return ok && slices.Contains(t.decoders, decoder(byteFallbackDecoder{}))
 }
 
 // pending reports whether ids end with the start of a character.

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"bytes"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +56,80 @@ func streamers(t *testing.T) map[string]*Tokenizer {
 		}
 		all[name] = parsed
 	}
+	for name, pieces := range map[string][]byte{"pieces with a prefix": message(3, 1, 4, 0), "trimmed pieces": message(3, 0, 4, 1), "bare pieces": message(3, 0, 4, 0)} {
+		parsed, err := ParseSentencePiece(piecesOf(pieces))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = parsed
+	}
 	return all
+}
+
+// piecesOf returns a tokenizer.model whose ids are as those of streamers, with the normalizer's settings.
+func piecesOf(normalizer []byte) []byte {
+	all := []any{2, message(35, 1), 3, normalizer}
+	for _, text := range []string{"a", "▁b", "\ufffd", "▁", "▁▁", "ab"} {
+		all = append(all, 1, message(1, text, 2, uint32(0)))
+	}
+	all = append(all, 1, message(1, "<s>", 3, pieceControl), 1, message(1, "<unk>", 3, pieceUnknown))
+	first := []byte{0xF0, 0x9F, 0xAA, 0xBF, 0xFF, 0xD0, 0xBB, 0x41}
+	for _, b := range first {
+		all = append(all, 1, message(1, fmt.Sprintf("<0x%02X>", b), 3, pieceByte))
+	}
+	for b := range 256 {
+		if !slices.Contains(first, byte(b)) {
+			all = append(all, 1, message(1, fmt.Sprintf("<0x%02X>", b), 3, pieceByte))
+		}
+	}
+	return message(all...)
+}
+
+// TestStreamOfPieces streams pieces of a tokenizer.model: characters appear when their last byte is there.
+func TestStreamOfPieces(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		ids  []int32
+		want string // parts with | between
+	}{
+		{"pieces with a prefix", []int32{6, 3, 3, 0, 8, 9, 10, 11, 0}, "|| |a||||\U0001FABF|a|"},
+		{"trimmed pieces", []int32{3, 3, 3, 0, 3}, "|||a| |"},
+		{"trimmed pieces", []int32{3, 4, 3, 0}, "| | |a|"},
+		{"bare pieces", []int32{3, 9, 13, 14, 15, 12, 13}, " |\uFFFD||л|A|\uFFFD||\uFFFD"},
+		{"bare pieces", []int32{8, 9, 0, 13, 15}, "||\uFFFD\uFFFDa||\uFFFDA|"},
+	} {
+		tokenizer := streamers(t)[test.name]
+		if parts := strings.Join(streamed(t, tokenizer, nil, test.ids), "|"); parts != test.want {
+			t.Errorf("%s, %v: got %q, want %q", test.name, test.ids, parts, test.want)
+		}
+		text, err := tokenizer.DecodeSkipSpecial(test.ids)
+		if err != nil || string(text) != strings.ReplaceAll(test.want, "|", "") {
+			t.Errorf("%s, %v: decoded at once %q, %v", test.name, test.ids, text, err)
+		}
+	}
+}
+
+// TestStreamWithoutEndIsLinear streams what a model writes that repeats itself: the memory that all tokens
+// took together grows with their number, not with its square.
+func TestStreamWithoutEndIsLinear(t *testing.T) {
+	for name, tokenizer := range streamers(t) {
+		for _, id := range []int32{0, 3, 4, 9, 13} {
+			took := func(count int) uint64 {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				ids := slices.Repeat([]int32{id}, count)
+				got := streamed(t, tokenizer, ids, ids)
+				runtime.ReadMemStats(&after)
+				if whole, err := tokenizer.DecodeSkipSpecial(ids); err != nil || name == "bare pieces" && strings.Join(got, "") != string(whole) {
+					t.Errorf("%s, id %d: %v, or the stream is not the text", name, id, err)
+				}
+				return after.TotalAlloc - before.TotalAlloc
+			}
+			if few, many := took(500), took(4000); many > 16*few {
+				t.Errorf("%s, id %d: 500 tokens took %d bytes, 4000 took %d", name, id, few, many)
+			}
+		}
+	}
 }
 
 // TestStreamOfAReplacementCharacter streams U+FFFD that a token has, not one that stands for

@@ -33,10 +33,10 @@ type Tokenizer struct {
 	special     map[int32]bool
 	raw, normal tokenTrie // added tokens that are looked for before and after normalizing
 
-	texts    [][]byte // of the ids, if each token has its text whatever is before it
-	atEnd    bool     // the text of ids depends on all that come after them
-	blanks   bool     // it is a tokenizer.model: pieces of blanks alone vanish at the start of a text
-	bytewise bool     // every byte is a token: any bytes can be encoded
+	texts    [][]byte      // of the ids, if each token has its text whatever is before it
+	atEnd    bool          // the text of ids depends on all that come after them
+	pieces   *pieceDecoder // of a tokenizer.model
+	bytewise bool          // every byte is a token: any bytes can be encoded
 	encoders sync.Pool
 }
 
@@ -67,7 +67,7 @@ func (t *Tokenizer) Added(id int32) (added, special bool) {
 
 // FindsControl reports whether control tokens are found in a text that has them. By a
 // tokenizer.model they are not.
-func (t *Tokenizer) FindsControl() bool { return !t.blanks }
+func (t *Tokenizer) FindsControl() bool { return t.pieces == nil }
 
 func (t *Tokenizer) has(id int32) bool {
 	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""

@@ -38,6 +38,7 @@ type host struct {
 	logger   *slog.Logger
 	registry *registry
 	certs    certs
+	called   core.Names        // of which the server's owner was told
 	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
@@ -276,6 +277,10 @@ func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 		h.store.fresh = nil
 		h.noteEpoch()
 		h.server.show(u.State)
+		if names := h.core.Names(); !maps.Equal(names, h.called) {
+			h.called = maps.Clone(names)
+			h.server.call(h.runID, h.called)
+		}
 	}
 	if peersAreNew {
 		next.peers = next.peers.next(frame.TypePeers, frame.TypePeersDelta, peers)

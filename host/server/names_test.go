@@ -5,9 +5,11 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/servertest"
 	"github.com/psyche-go/psyche/host/server/status"
@@ -20,10 +22,13 @@ import (
 // observers are told the first, also by a server that starts again from a snapshot, or without one.
 func TestNamesOfClients(t *testing.T) {
 	dir := t.TempDir()
+	var told atomic.Pointer[core.Names] // the server's owner
 	serve := func(t *testing.T, every int) (r *servertest.Server, web string) {
 		t.Helper()
 		o := options(dir)
 		o.SnapshotEvery, o.HTTPListen = every, "127.0.0.1:0"
+		told.Store(nil)
+		o.OnNames = func(_ string, names core.Names) { told.Store(&names) }
 		ready := make(chan net.Addr, 1)
 		o.HTTPReady = func(a net.Addr) { ready <- a }
 		r = servertest.Start(t, o)
@@ -53,6 +58,9 @@ func TestNamesOfClients(t *testing.T) {
 		}
 		if len(run.Names) != 1 || run.Names[backendtest.Key(1).ID().String()] != "Ada" {
 			t.Errorf("the status names %q", run.Names)
+		}
+		if names := told.Load(); names == nil || len(*names) != 1 || (*names)[backendtest.Key(1).ID()] != "Ada" {
+			t.Errorf("the server's owner is told %v", names)
 		}
 	}
 

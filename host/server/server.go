@@ -142,6 +142,9 @@ type Options struct {
 	// OnState is called with a copy of every state that is pushed to clients, for each run
 	// first the one at the start, one call at a time; it must not wait. May be nil.
 	OnState func(*coordinator.State)
+	// OnNames is called after OnState with what the clients of a run call themselves, when that is new. It must not
+	// wait, and must not change them or keep them. May be nil.
+	OnNames func(runID string, names core.Names)
 }
 
 // CreatePolicy says who may begin runs over the network. The zero value: nobody.
@@ -350,4 +353,14 @@ func (s *server) show(state *coordinator.State) {
 	s.watchers.Lock()
 	defer s.watchers.Unlock()
 	s.options.OnState(&clone)
+}
+
+// call passes names to OnNames.
+func (s *server) call(runID string, names core.Names) {
+	if s.options.OnNames == nil {
+		return
+	}
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
+	s.options.OnNames(runID, names)
 }

@@ -61,7 +61,7 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 	if err != nil {
 		return nil, fmt.Errorf("distro optimizer: %w", err)
 	}
-	o := &optimizer{kernel: kernel, config: c}
+	o := &optimizer{kernel: kernel, config: c, sent: map[uint32][]codec.TensorResult{}}
 	for _, shape := range shapes {
 		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
 		if err != nil {
@@ -69,9 +69,8 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 		}
 		o.layouts = append(o.layouts, layout)
 		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
-		o.deltas = append(o.deltas, make([]float32, layout.Elements()))
+		o.deltas = append(o.deltas, make([]float32, layout.Elements())) // zeros take no memory before they are used
 	}
-	o.reset()
 	return o, nil
 }
 

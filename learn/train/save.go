@@ -39,6 +39,15 @@ func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerSt
 	return checkpoint.WriteDir(dir, s, checkpoint.Extra{Name: OptimizerFile, Write: state.Write})
 }
 
+// read returns the values of a tensor: its own memory, if that can be read so, else a copy.
+func read(t safetensors.Tensor) ([]float32, error) {
+	at := unsafe.Pointer(unsafe.SliceData(t.Data))
+	if t.DType != safetensors.F32 || uintptr(at)%4 != 0 {
+		return t.Float32s()
+	}
+	return unsafe.Slice((*float32)(at), len(t.Data)/4), t.Validate()
+}
+
 // lent is a tensor that has the values' own memory. Machines that libtorch runs on are little-endian.
 func lent(name string, shape []int64, values []float32) safetensors.Tensor {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))

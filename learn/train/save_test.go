@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
@@ -39,10 +41,52 @@ func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 	if err != nil || failed != nil || !bytes.Equal(saved, expected) {
 		t.Errorf("the folder holds another momentum: %v, %v", err, failed)
 	}
+	lent, err := trainer.LendOptimizerState(t.Context())
+	if err == nil {
+		note(&lent)
+		err = lent.Write(path)
+	}
+	if saved, failed = os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(saved, expected) {
+		t.Errorf("what was lent is another momentum: %v, %v", err, failed)
+	}
+	if memory := unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)); memory != unsafe.Pointer(&trainer.optimizer.deltas[0][0]) {
+		t.Error("what was lent is a copy")
+	}
 	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := trainer.Save(t.Context(), dir, note); !errors.Is(err, ErrStep) {
 		t.Errorf("saved while a result waits: %v", err)
+	}
+}
+
+// TestStatesAreNotCopied: going on from a state that was read takes no memory for a copy of it, and tensors that cannot
+// be read where they lie are copied.
+func TestStatesAreNotCopied(t *testing.T) {
+	trainer := newTestTrainer(t)
+	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	state, err := trainer.OptimizerState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := state.values(trainer.replica, momentumName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tensor := range state.Tensors {
+		if unsafe.Pointer(unsafe.SliceData(values[i])) != unsafe.Pointer(unsafe.SliceData(tensor.Data)) {
+			t.Fatalf("%s is copied", tensor.Name)
+		}
+		shifted := append(make([]byte, 1, len(tensor.Data)+1), tensor.Data...)[1:]
+		tensor.Data = shifted
+		if got, err := read(tensor); err != nil || !slices.Equal(got, values[i]) {
+			t.Fatalf("%s at an odd address: %v", tensor.Name, err)
+		}
+	}
+	state.Tensors[0].Data = state.Tensors[0].Data[4:]
+	if err := trainer.SetOptimizerState(t.Context(), state); !errors.Is(err, ErrModel) {
+		t.Errorf("a tensor that is cut: %v", err)
 	}
 }

@@ -75,7 +75,7 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	return state, err
 }
 
-// values returns the tensor of each parameter under a prefix, in the parameters' order.
+// values returns the tensor of each parameter under a prefix, in the parameters' order: to read, not to keep.
 func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
 	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
@@ -88,7 +88,7 @@ func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
 			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
 		}
 		var err error
-		if values[i], err = s.Tensors[at].Float32s(); err != nil {
+		if values[i], err = read(s.Tensors[at]); err != nil {
 			return nil, fmt.Errorf("%w: optimizer state: %w", ErrModel, err)
 		}
 	}
@@ -171,11 +171,20 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 // OptimizerState returns a copy of the momentum. Results that wait for Apply are not part
 // of it, so there must be none.
 func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, safetensors.FromFloat32s)
+}
+
+// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the momentum.
+func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, lent)
+}
+
+func (t *Trainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
 	if err := t.lock(ctx); err != nil {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
-	return t.state(safetensors.FromFloat32s)
+	return t.state(of)
 }
 
 func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
@@ -238,6 +247,16 @@ const (
 // OptimizerState returns a copy of the running means and of what was not sent yet. Results that wait for
 // Apply are not part of it, so there must be none.
 func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, safetensors.FromFloat32s)
+}
+
+// LendOptimizerState is OptimizerState with a copy of the running means alone, whose memory ends with Close: the rest
+// changes with the next call that changes it.
+func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, lent)
+}
+
+func (t *LocalTrainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
 	if err := t.lock(ctx); err != nil {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
@@ -248,9 +267,9 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, erro
 	}
 	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means(safetensors.FromFloat32s)}
 	for i, p := range t.parameters {
-		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(unsentName+"."+p.name, p.shape, t.sums[i]))
+		state.Tensors = append(state.Tensors, of(unsentName+"."+p.name, p.shape, t.sums[i]))
 		if t.momenta != nil {
-			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
+			state.Tensors = append(state.Tensors, of(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
 		}
 	}
 	return state, nil

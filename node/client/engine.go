@@ -185,11 +185,11 @@ func (e *engine) redefined(run env.Definition) bool {
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this
-// client's next process. The next epoch waits until there is a copy of it, and of a large one, whose copy may
-// have no room beside a training, until that is on the disk.
+// client's next process. The next epoch waits until there is a copy of it, and where it is large, for whose copy there
+// may be no room, until it is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
-	if !ok || folder.Dir == "" {
+	if !ok || folder.Dir == "" || e.built.Audited { // with audits a saved one is not gone on from
 		return
 	}
 	failed := func(err error) {
@@ -200,7 +200,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		bytes, write, err := trainer.SaveOptimizer(ctx)
+		bytes, write, err := trainer.SaveOptimizer(ctx, required.MaxForeseen)
 		return func() {
 			if err != nil {
 				failed(err)

@@ -171,7 +171,7 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
 	definition := v.definition()
-	definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: commit.Step, Digest: commit.Digest}
+	definition.Checkpoint = definition.Checkpoint.Recorded(commit)
 	redefined := r.engine.redefined(definition)
 	if redefined {
 		r.engine.trainer = nil
@@ -289,7 +289,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 			r.store.Remember(round)
 		}
 		if len(got.Rounds) > 0 {
-			r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", got.Fetched)
+			r.report.log.Info("applied what was counted in the running epoch; the optimizer begins afresh", "step", until, "bytes", got.Fetched)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type reporter struct {
 	backend env.Backend
 	seen    event.State // newest that was written
 	court   event.Court
+	names   event.Names
 	total   event.Wire
 }
 
@@ -44,6 +45,9 @@ func (r *reporter) state(v *view) {
 	if !reflect.DeepEqual(r.seen, now) {
 		r.seen = now
 		r.emit(now)
+	}
+	for _, news := range r.names.News(v.names()) {
+		r.emit(news)
 	}
 	r.court.Member = v.myself()
 	for _, news := range r.court.News(s) {

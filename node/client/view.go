@@ -53,6 +53,16 @@ func (v *view) renew(u backend.Update) (newPeers bool) {
 	return newPeers
 }
 
+// names are what participants call themselves, as the host says; of one that it has no address of, nothing is
+// known.
+func (v *view) names() map[identity.ID]string {
+	names := make(map[identity.ID]string)
+	for _, peer := range v.peers {
+		names[peer.ID] = peer.Name
+	}
+	return names
+}
+
 // startOf returns the head of the run's log at the start of a round, zero if it is not known.
 func (v *view) startOf(step uint32) wire.Head {
 	for _, start := range v.starts {

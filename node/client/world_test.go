@@ -102,7 +102,10 @@ func (w *world) launch(n int, change func(o *options)) *member {
 		change(&o)
 	}
 	m.trainer = o.trainer
-	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, d env.Definition) (env.Trainer, error) {
+		if c := d.Checkpoint; c.Kind != coordinator.CheckpointDummy && c.Origin != coordinator.CheckpointDummy {
+			w.t.Errorf("a trainer is to be made of %v, which does not say with which kind of model the run began", c)
+		}
 		if o.audited != nil {
 			return o.audited, o.audited.Load(ctx, s)
 		}

@@ -266,11 +266,15 @@ func (f *Trainer) ResetOptimizer(context.Context) error {
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (f *Trainer) SaveOptimizer(context.Context) (bytes int, write func(path string) error, err error) {
+func (f *Trainer) SaveOptimizer(_ context.Context, most int) (bytes int, write func(path string) error, err error) {
 	defer f.exclusive()()
 	f.decide()
 	momentum := binary.LittleEndian.AppendUint64(nil, f.momentum)
-	return len(momentum) + f.Heavy, func(path string) error {
+	bytes = len(momentum) + f.Heavy
+	return bytes, func(path string) error {
+		if bytes > most {
+			defer f.exclusive()()
+		}
 		time.Sleep(f.Writing)
 		return os.WriteFile(path, momentum, 0o600)
 	}, nil

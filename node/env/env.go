@@ -154,10 +154,10 @@ type Foreseer interface {
 
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
-	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine:
-	// the trainer can go on meanwhile. The copy that is written has so many bytes. Everything that was trained has
-	// been applied.
-	SaveOptimizer(ctx context.Context) (bytes int, write func(path string) error, err error)
+	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine, and how
+	// many bytes it has. Up to most of them are copied, so that the trainer can go on meanwhile; with more it has
+	// to wait. Everything that was trained has been applied.
+	SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error)
 	// LoadOptimizer continues from a file that was saved together with the model that is
 	// loaded. When it returns an error the optimizer is as before.
 	LoadOptimizer(ctx context.Context, path string) error

@@ -193,19 +193,28 @@ func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, sourc
 }
 
 // restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved with
-// exactly the model that was loaded. Otherwise the optimizer begins afresh.
+// exactly the model that was loaded. Otherwise the optimizer begins afresh, which is said if this client trained before.
+// Where results are audited none is saved: nobody could see what it goes on from.
 func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	saver, ok := a.Trainer.(env.OptimizerSaver)
 	c := a.checkpoint()
-	if !ok || a.Folder.Dir == "" || !c.FromPeers() || a.known != nil {
+	if !ok || a.Folder.Dir == "" || a.known != nil {
 		return
 	}
-	switch found, err := a.Folder.RestoreOptimizer(ctx, saver, c.Step, c.Digest); {
+	found, why := false, "in a run with audits its state is not kept for a restart"
+	var err error
+	if !a.Definition.Audited {
+		found, err = a.Folder.RestoreOptimizer(ctx, saver, c.Step, c.Digest)
+		why = "no state of it was saved with this model"
+	}
+	switch {
 	case err != nil:
-		a.Log.Warn("the optimizer begins afresh: its saved state cannot be used", "err", err)
+		a.Log.Warn("the optimizer begins afresh: its saved state cannot be used", "step", c.Step, "err", err)
 	case found:
 		a.Model.Fresh = false
 		a.Log.Info("the optimizer goes on where it was", "step", c.Step)
+	case a.Folder.Trained():
+		a.Log.Info("the optimizer begins afresh", "step", c.Step, "because", why)
 	}
 }
 

@@ -29,6 +29,12 @@ func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
 }
 
+// Trained reports whether a process of this client noted, in any run of this name, that it signs a result.
+func (f Folder) Trained() bool {
+	_, err := os.Stat(f.Signed())
+	return err == nil
+}
+
 // NewestSigned returns the newest step of a run of which any process of this client signed a
 // result, as NoteSigned has noted it. Found is false when there is no note of this run.
 func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {

@@ -361,7 +361,7 @@ func TestOptimizerIsKept(t *testing.T) {
 
 func saveOptimizer(t *testing.T, trainer env.Trainer, path string) {
 	t.Helper()
-	_, write, err := trainer.(env.OptimizerSaver).SaveOptimizer(t.Context())
+	_, write, err := trainer.(env.OptimizerSaver).SaveOptimizer(t.Context(), 0)
 	if err == nil {
 		err = write(path)
 	}

@@ -17,6 +17,7 @@ type trainer interface {
 	env.Trainer
 	env.Foreseer
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
+	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
@@ -157,15 +158,15 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 }
 
 // SaveOptimizer implements env.OptimizerSaver.
-func (t *Learner) SaveOptimizer(ctx context.Context) (bytes int, write func(path string) error, err error) {
-	state, err := t.OptimizerState(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
+func (t *Learner) SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error) {
+	state, err := t.LendOptimizerState(ctx)
 	for _, tensor := range state.Tensors {
 		bytes += len(tensor.Data)
 	}
-	return bytes, state.Write, nil
+	if err == nil && bytes <= most {
+		state, err = t.OptimizerState(ctx)
+	}
+	return bytes, state.Write, err
 }
 
 // LoadOptimizer implements env.OptimizerSaver.

@@ -28,7 +28,7 @@ var kinds = func() map[string]reflect.Type {
 		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, ResultsHeld{}, Span{}, Rejected{}, Equivocation{},
 		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Uploaded{}, Desynchronised{}, Rejoined{},
 		Finished{}, Failed{}, Misbehaved{}, Gradient{}, OptimizerStats{}, Evaluated{}, Paid{}, Served{},
-		Opened{}, Audit{}, Accused{}, Voted{}, Trial{}, Trials{}, Ejected{}, Transfer{},
+		Opened{}, Audit{}, Accused{}, Voted{}, Trial{}, Trials{}, Ejected{}, Transfer{}, Named{},
 	} {
 		known[body.Kind()] = reflect.TypeOf(body)
 	}

@@ -54,6 +54,7 @@ var samples = []Body{
 	Trials{Open: []OpenTrial{{Accused: "b", Accuser: "c", Step: 3, Fault: "wrong result", Since: 4, Until: 10, Jury: 9, Guilty: 3, Innocent: 1, Juror: true, Voted: true}}},
 	Ejected{Client: "b", Until: 5, Reason: "a jury found it guilty", Step: 6},
 	Transfer{What: TransferModel, Step: 4, Bytes: 1 << 20, Total: 1 << 40},
+	Named{Client: "b", Name: "Ada"},
 }
 
 // TestGolden fixes the format of every kind: old logs must stay readable.

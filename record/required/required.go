@@ -22,7 +22,7 @@ const (
 // Bytes is what taking part takes, in bytes, as far as the definition of a run says it.
 type Bytes struct {
 	Model  uint64 `json:"model"`  // the weights, as they are sent and stored
-	Memory uint64 `json:"memory"` // weights, gradient, momentum and the copy, without what a micro batch takes
+	Memory uint64 `json:"memory"` // weights, gradient, what the optimizer keeps and a model for others, without what a micro batch takes
 	Disk   uint64 `json:"disk"`   // checkpoints that are kept, one that is written, and the optimizer's state
 	Result uint64 `json:"result"` // of a member in a round, about; 0: not known
 }
@@ -31,7 +31,13 @@ type Bytes struct {
 // one is counted; −1: none is saved.
 func Of(run config.Model, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
-	b := Bytes{Model: weights, Memory: 3 * weights}
+	b := Bytes{Model: weights, Memory: 4 * weights} // weights, gradient, momentum, and the newest model that others can ask for
+	if l := run.Optimizer.LocalSteps; l != nil {
+		b.Memory += 3 * weights // a copy of the weights, two running means and what was not sent, in place of a momentum
+		if l.OuterMomentum > 0 {
+			b.Memory += weights
+		}
+	}
 	if d := run.Optimizer.Distro; d != nil {
 		if d.Lag() == 1 && weights <= MaxForeseen {
 			b.Memory += weights

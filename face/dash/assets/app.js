@@ -344,7 +344,7 @@ function join() {
   };
   const n = data.join_needs;
   return section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
-    n ? el("dl", { class: "tiles", id: "needs" }, tile("Memory", bytes(n.memory), "weights, gradient and momentum, of small models a copy of the weights; the client says before it joins how much a batch takes", "at least, and what a batch takes"),
+    n ? el("dl", { class: "tiles", id: "needs" }, tile("Memory", bytes(n.memory), "weights, gradient, what the optimizer keeps and a model for others, of small models a copy of the weights; the client says before it joins how much a batch takes", "at least, and what a batch takes"),
       tile("Disk", bytes(n.disk), "and one that is written, and the optimizer's state", "for three checkpoints"), tile("Model", bytes(n.model), null, "to get first"),
       n.result ? tile("In a round", "about " + bytes(n.result), null, "to and from each other trainer") : null) : null,
     command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),

@@ -1,0 +1,24 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestNamesOfMembers: the event log of each member has what a member calls itself, once.
+func TestNamesOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		a := w.launch(0, func(o *options) { o.Name = "Ada" })
+		b := w.launch(1, nil)
+		finishEqual(w, a, b)
+		for _, m := range []*member{a, b} {
+			if named := all[event.Named](m); len(named) != 1 || named[0] != (event.Named{Client: a.id.String(), Name: "Ada"}) {
+				t.Errorf("%+v", named)
+			}
+		}
+	})
+}
