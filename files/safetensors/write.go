@@ -52,7 +52,7 @@ func Write(path string, tensors []Tensor, metadata map[string]string) (err error
 // suffixLength is the number of characters of rand.Text, with which the name of what is unfinished ends.
 const suffixLength = 26
 
-// UnfinishedName returns a new name for what is being written, and gets the name base when it is whole. Who is killed
+// UnfinishedName returns a new name for what is being written, and gets the name base when it is whole. A process that is killed
 // meanwhile leaves that behind.
 func UnfinishedName(base string) string { return "." + base + "." + rand.Text() }
 
