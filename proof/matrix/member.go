@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // The members that something happens to. The first one is left alone but for a stop of the whole run:
@@ -141,6 +142,22 @@ func (m *member) tracking() []string {
 		}
 	}
 	return nil
+}
+
+// sawTheEnd reports whether the member's newest process saw the end of the run.
+func (m *member) sawTheEnd() (ended bool) {
+	for e, err := range event.Read(m.events()) {
+		if err != nil {
+			return false
+		}
+		switch e.Body.(type) {
+		case event.Started:
+			ended = false
+		case event.Finished:
+			ended = true
+		}
+	}
+	return ended
 }
 
 func (m *member) metrics() string { return filepath.Join(m.home, "metrics.jsonl") }
