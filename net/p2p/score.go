@@ -150,6 +150,16 @@ func (s *records) points(id identity.ID) float64 {
 	return s.by[id].now()
 }
 
+func (s *records) gravePoints(id identity.ID) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.by[id]
+	if r == nil {
+		return 0
+	}
+	return r.grave * r.left()
+}
+
 // Penalise holds a fault against a member: it is named in the log and to Options.OnPenalty,
 // asked for blobs after others, and in the end, if not for stalls, not listened to. A penalty halves every
 // ten minutes.
@@ -173,13 +183,3 @@ func (n *Node) GraveScore(id identity.ID) float64 { return 0 - n.records.gravePo
 
 // Avoids reports whether a member misbehaved so much of late that others are preferred.
 func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }
-
-func (s *records) gravePoints(id identity.ID) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.by[id]
-	if r == nil {
-		return 0
-	}
-	return r.grave * r.left()
-}
