@@ -2,6 +2,7 @@ package secure
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -19,6 +22,9 @@ const KnownServersVariable = "PSYCHE_KNOWN_SERVERS"
 
 // maxKnownServersSize bounds the file of known servers in bytes.
 const maxKnownServersSize = 1 << 20
+
+// lockTimeout bounds how long another program that adds a server is waited for.
+const lockTimeout = 5 * time.Second
 
 // KnownServers remembers in a file which key the server of an address had when it was seen
 // first. A line of the file is an address and a key in base58, with a space between them;
@@ -71,15 +77,16 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 	return func(found identity.ID) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		want, line, err := k.find(address)
-		switch {
-		case err != nil:
+		if known, err := k.check(address, found); known || err != nil {
 			return err
-		case line > 0 && want == found:
-			return nil
-		case line > 0:
-			return fmt.Errorf("%w: %s had %s (line %d of %s) and now has %s; if its operator says that this is right, remove the line, otherwise somebody is between you and the server",
-				ErrServerChanged, address, want, line, k.Path, found)
+		}
+		free, err := k.lock()
+		if err != nil {
+			return err
+		}
+		defer free()
+		if known, err := k.check(address, found); known || err != nil { // another program may have added it
+			return err
 		}
 		if err := k.add(address, found); err != nil {
 			return err
@@ -89,6 +96,36 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 		}
 		return nil
 	}
+}
+
+// check reports whether the address is known by this key, and is ErrServerChanged when it is known
+// by another.
+func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
+	want, line, err := k.find(address)
+	if err != nil || line == 0 || want == found {
+		return line > 0, err
+	}
+	return false, fmt.Errorf("%w: %s had %s (line %d of %s) and now has %s; if its operator says that this is right, remove the line, otherwise somebody is between you and the server",
+		ErrServerChanged, address, want, line, k.Path, found)
+}
+
+// lock keeps other programs from adding to the file until the returned function is called. Where
+// the file system has no locks there is none: then two programs that meet a server at once may both
+// add it, and the first line counts.
+func (k *KnownServers) lock() (free func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(k.Path), 0o755); err != nil {
+		return nil, fmt.Errorf("known servers: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
+	defer cancel()
+	file, err := filelock.Wait(ctx, k.Path, 0o644)
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, fmt.Errorf("known servers: %w", err)
+	case err != nil:
+		return func() {}, nil
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 // find returns the key of an address and the number of its line; 0 when it is not known.
@@ -133,13 +170,10 @@ func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 	return identity.ID{}, 0, nil
 }
 
-// add appends a line. One write is one line, also when several programs append at once.
+// add appends a line, in one write.
 func (k *KnownServers) add(address string, key identity.ID) error {
 	if address == "" || strings.ContainsAny(address, " \t\r\n#") {
 		return fmt.Errorf("known servers: %q is no address", address)
-	}
-	if err := os.MkdirAll(filepath.Dir(k.Path), 0o755); err != nil {
-		return fmt.Errorf("known servers: %w", err)
 	}
 	file, err := os.OpenFile(k.Path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -13,9 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -132,6 +135,37 @@ func TestKnownServers(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
 		}
+	}
+}
+
+// TestKnownServersOfManyPrograms meets a server in many programs at once: it gets one line, and
+// nobody takes another key for right.
+func TestKnownServersOfManyPrograms(t *testing.T) {
+	if !filelock.Supported {
+		t.Skip("this system has no locks")
+	}
+	path := filepath.Join(t.TempDir(), "known_servers")
+	const programs = 16
+	var agreed atomic.Int32
+	var group sync.WaitGroup
+	for i := range programs {
+		group.Go(func() {
+			err := (&KnownServers{Path: path}).Check("host:1")(key(byte(1 + i%2)).ID())
+			switch {
+			case err == nil:
+				agreed.Add(1)
+			case !errors.Is(err, ErrServerChanged):
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(text), "\n"); lines != 1 || agreed.Load() != programs/2 {
+		t.Errorf("%d of %d programs believe their server, by %d lines:\n%s", agreed.Load(), programs, lines, text)
 	}
 }
 
