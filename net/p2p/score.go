@@ -1,6 +1,8 @@
 package p2p
 
 import (
+	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -168,7 +170,11 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	if !report {
 		return
 	}
-	n.logger.Warn("p2p: member misbehaves", "member", id.Short(), "fault", string(fault), "detail", detail, "times", p.Times, "score", math.Round(p.Score))
+	level, message := slog.LevelWarn, "p2p: member misbehaves"
+	if fault == FaultStall { // so does an honest one on a slow line
+		level, message = slog.LevelInfo, "p2p: member is slow to send"
+	}
+	n.logger.Log(context.Background(), level, message, "member", id.Short(), "fault", string(fault), "detail", detail, "times", p.Times, "score", math.Round(p.Score))
 	if n.onPenalty != nil {
 		n.onPenalty(p)
 	}

@@ -292,7 +292,7 @@ type Finished struct {
 	Unrecorded bool `json:"unrecorded,omitempty"` // no quorum reported the final model: only this process vouches for Digest
 }
 
-// Misbehaved is a member that did what no honest member does, and what is held against it.
+// Misbehaved is a member that did what no honest member does, or that sends slowly ("stall"), and what is held against it.
 type Misbehaved struct {
 	Peer   string  `json:"peer"`  // base58
 	Fault  string  `json:"fault"` // "wrong bytes", "invalid message", "flood", "stall", "replay"
