@@ -17,12 +17,12 @@ import (
 const (
 	killAfter    = 6 // exchanges
 	restartDelay = time.Second
-	timeout      = 2 * time.Minute // for anything to happen after the kill
+	timeout      = 5 * time.Minute // for the first exchanges, and for anything to happen after the kill
 	killExchange = 40
 )
 
-// killed kills the last member of a run over loopback without a warning, starts it again after a second, and
-// finds out how long the others stand still, and when it is back.
+// killed kills the last member of a run over loopback without a warning, starts it again after a second where
+// the others can go on, and finds out how long they stand still, and when it is back.
 func (b *bench) killed(ctx context.Context, s system) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "kill-")
 	if err != nil {
@@ -33,48 +33,12 @@ func (b *bench) killed(ctx context.Context, s system) (m measurement, err error)
 	if s.State != "" {
 		m.Killed, err = b.killOwn(ctx, cancel, s, dir)
 	} else {
-		m.Killed, err = b.killTorch(ctx, cancel, s, dir)
+		m.Killed, err = b.killTorch(ctx, s, dir)
 	}
 	if err != nil {
 		return m, fmt.Errorf("%w (logs are in %s)", err, dir)
 	}
 	return m, os.RemoveAll(dir)
-}
-
-func (b *bench) killTorch(ctx context.Context, cancel func(), s system, dir string) (k *killed, err error) {
-	all, err := b.startTorch(ctx, s, dir, process.Loopback(members), killExchange)
-	defer func() {
-		cancel()
-		for _, one := range all {
-			<-one.Ended()
-		}
-	}()
-	if err != nil {
-		return nil, err
-	}
-	exchanged := func(rank int) int {
-		lines, err := readTorch(dir, rank)
-		if err != nil || len(lines) == 0 {
-			return 0
-		}
-		return lines[len(lines)-1].Step
-	}
-	if !wait(ctx, func() bool { return exchanged(0) >= killAfter }) {
-		return nil, errors.New("it did not come to its first exchanges")
-	}
-	all[members-1].Signal(syscall.SIGKILL)
-	at, before := time.Now(), exchanged(0)
-	k = &killed{}
-	ended := func() bool { return closed(all[0].Ended()) }
-	if !wait(ctx, func() bool { return ended() || exchanged(0) > before+1 }) {
-		k.Message = fmt.Sprintf("nothing happened for %v", timeout)
-		return k, nil
-	}
-	k.Stall, k.Failed = time.Since(at).Seconds(), ended()
-	if k.Failed {
-		k.Message = "the others ended with an error"
-	}
-	return k, nil
 }
 
 func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string) (k *killed, err error) {

@@ -27,7 +27,7 @@ func writePicture(path string, r rows, done map[string]measurement) error {
 	var panels []string
 	var shown []system
 	for _, s := range r.System {
-		if _, found := curveOf(done, s); found && !s.Tuning {
+		if _, found := curveOf(done, s); found && s.Only == "" {
 			shown = append(shown, s)
 		}
 	}

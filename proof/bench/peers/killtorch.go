@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// killTorch is killed for a system of PyTorch.
+func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, error) {
+	var more []string
+	if s.Torchrun {
+		more = []string{"--checkpoint", filepath.Join(dir, "checkpoint")}
+	}
+	r, err := b.newTorchRun(s, dir, process.Loopback(members), killExchange, more...)
+	if err != nil {
+		return nil, err
+	}
+	defer r.end()
+	switch {
+	case s.Torchrun:
+		return r.killUnderTorchrun(ctx)
+	case s.Torch == hivemind:
+		return r.killAndRestart(ctx)
+	}
+	return r.killForGood(ctx)
+}
+
+// killForGood kills the last member of those that nothing starts again.
+func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
+	at, err := r.killLast(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ended := func() bool { return closed(r.members[0].Ended()) }
+	if !wait(ctx, func() bool { return ended() || len(r.exchanges(rankLog(0), 0, at)) > 1 }) {
+		return &killed{Message: fmt.Sprintf("nothing happened for %v", timeout)}, nil
+	}
+	k := &killed{Stall: time.Since(at).Seconds(), Failed: ended()}
+	if k.Failed {
+		k.Message = "the others ended with an error"
+	}
+	return k, nil
+}
+
+// killAndRestart kills the last member and starts it again.
+func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
+	at, err := r.killLast(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, restartDelay); err != nil {
+		return nil, err
+	}
+	<-r.members[members-1].Ended()
+	const log = "again.log"
+	again, err := r.start(ctx, members-1, log)
+	if err != nil {
+		return nil, err
+	}
+	r.members[members-1] = again
+	restarted := time.Now()
+	back := func() []line { return r.exchanges(log, members-1, restarted) }
+	if !wait(ctx, func() bool { return len(back()) > 0 && len(r.exchanges(rankLog(0), 0, unix(back()[0].Time))) > 0 }) {
+		return nil, fmt.Errorf("the member was not back after %v", timeout)
+	}
+	return &killed{Stall: longest(r.exchanges(rankLog(0), 0, at), at), Back: back()[0].Time - seconds(restarted)}, nil
+}
+
+// killLast starts all members, and kills the last one when the first has made some exchanges. It returns when.
+func (r *torchRun) killLast(ctx context.Context) (at time.Time, err error) {
+	if err := r.startAll(ctx); err != nil {
+		return at, err
+	}
+	if !wait(ctx, func() bool { return len(r.exchanges(rankLog(0), 0, time.Time{})) >= killAfter }) {
+		return at, errors.New("it did not come to its first exchanges")
+	}
+	kill(r.members[members-1])
+	return time.Now(), nil
+}
+
+// killUnderTorchrun kills the last rank of those that torchrun has started, and that it starts again together.
+func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
+	const log = "torchrun.log"
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{
+		"-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", strconv.Itoa(members), "--max-restarts", "3",
+		"--local-addr", r.places[0].Address, "--rdzv-backend", "c10d", "--rdzv-endpoint", net.JoinHostPort(r.places[0].Address, strconv.Itoa(port)),
+	}
+	one, err := process.Start(ctx, r.place(0), "torchrun", filepath.Join(r.dir, log), r.bench.python, append(arguments, r.arguments...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { one.Signal(syscall.SIGTERM); <-one.Ended() }()
+	last := func(since time.Time) []line { return r.exchanges(log, members-1, since) }
+	if !wait(ctx, func() bool { return len(last(time.Time{})) >= killAfter }) {
+		return nil, errors.New("it did not come to its first exchanges")
+	}
+	before := last(time.Time{})
+	if err := syscall.Kill(before[len(before)-1].PID, syscall.SIGKILL); err != nil {
+		return nil, fmt.Errorf("kill the last rank: %w", err)
+	}
+	at := time.Now()
+	if !wait(ctx, func() bool { return len(last(at)) > 0 && len(r.exchanges(log, 0, at)) > 1 }) {
+		return nil, fmt.Errorf("torchrun did not train again after %v", timeout)
+	}
+	k := &killed{Stall: longest(r.exchanges(log, 0, at), at), Back: last(at)[0].Time - seconds(at)}
+	k.Lost = before[len(before)-1].Step + 1 - last(at)[0].Step
+	return k, nil
+}
+
+// exchanges are those that a rank has told of in a log since a time.
+func (r *torchRun) exchanges(log string, rank int, since time.Time) (made []line) {
+	lines, err := r.lines(log)
+	if err != nil {
+		return nil
+	}
+	for _, l := range lines {
+		if l.Loss > 0 && l.Rank == rank && l.Time > seconds(since) {
+			made = append(made, l)
+		}
+	}
+	return made
+}
+
+// longest is the longest time between two exchanges from a time on.
+func longest(made []line, from time.Time) (longest float64) {
+	last := seconds(from)
+	for _, l := range made {
+		longest, last = max(longest, l.Time-last), l.Time
+	}
+	return longest
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
