@@ -35,16 +35,16 @@ func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, e
 
 // killForGood kills the last member of those that nothing starts again.
 func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
-	at, err := r.killLast(ctx)
+	k, at, err := r.killLast(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ended := func() bool { return closed(r.members[0].Ended()) }
 	if !wait(ctx, func() bool { return ended() || len(r.exchanges(rankLog(0), 0, at)) > 1 }) {
-		return &killed{Message: fmt.Sprintf("nothing happened for %v", timeout)}, nil
+		k.Message = fmt.Sprintf("nothing happened for %v", timeout)
+		return k, nil
 	}
-	k := &killed{Stall: time.Since(at).Seconds(), Failed: ended()}
-	if k.Failed {
+	if k.Stall, k.Failed = time.Since(at).Seconds(), ended(); k.Failed {
 		k.Message = "the others ended with an error"
 	}
 	return k, nil
@@ -52,7 +52,7 @@ func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
 
 // killAndRestart kills the last member and starts it again.
 func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
-	at, err := r.killLast(ctx)
+	k, at, err := r.killLast(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,19 +71,20 @@ func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
 	if !wait(ctx, func() bool { return len(back()) > 0 && len(r.exchanges(rankLog(0), 0, unix(back()[0].Time))) > 0 }) {
 		return nil, fmt.Errorf("the member was not back after %v", timeout)
 	}
-	return &killed{Stall: longest(r.exchanges(rankLog(0), 0, at), at), Back: back()[0].Time - seconds(restarted)}, nil
+	k.Stall, k.Back = longest(r.times(rankLog(0), at), at), unix(back()[0].Time).Sub(restarted).Seconds()
+	return k, nil
 }
 
 // killLast starts all members, and kills the last one when the first has made some exchanges. It returns when.
-func (r *torchRun) killLast(ctx context.Context) (at time.Time, err error) {
+func (r *torchRun) killLast(ctx context.Context) (k *killed, at time.Time, err error) {
 	if err := r.startAll(ctx); err != nil {
-		return at, err
+		return nil, at, err
 	}
-	if !wait(ctx, func() bool { return len(r.exchanges(rankLog(0), 0, time.Time{})) >= killAfter }) {
-		return at, errors.New("it did not come to its first exchanges")
+	if !wait(ctx, func() bool { return len(r.times(rankLog(0), at)) >= killAfter }) {
+		return nil, at, errors.New("it did not come to its first exchanges")
 	}
 	kill(r.members[members-1])
-	return time.Now(), nil
+	return &killed{Before: mean(r.times(rankLog(0), at))}, time.Now(), nil
 }
 
 // killUnderTorchrun kills the last rank of those that torchrun has started, and that it starts again together.
@@ -114,7 +115,8 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	if !wait(ctx, func() bool { return len(last(at)) > 0 && len(r.exchanges(log, 0, at)) > 1 }) {
 		return nil, fmt.Errorf("torchrun did not train again after %v", timeout)
 	}
-	k := &killed{Stall: longest(r.exchanges(log, 0, at), at), Back: last(at)[0].Time - seconds(at)}
+	k := &killed{Stall: longest(r.times(log, at), at), Back: unix(last(at)[0].Time).Sub(at).Seconds()}
+	k.Before = (before[len(before)-1].Time - before[0].Time) / float64(len(before)-1)
 	k.Lost = before[len(before)-1].Step + 1 - last(at)[0].Step
 	return k, nil
 }
@@ -126,20 +128,17 @@ func (r *torchRun) exchanges(log string, rank int, since time.Time) (made []line
 		return nil
 	}
 	for _, l := range lines {
-		if l.Loss > 0 && l.Rank == rank && l.Time > seconds(since) {
+		if l.Loss > 0 && l.Rank == rank && unix(l.Time).After(since) {
 			made = append(made, l)
 		}
 	}
 	return made
 }
 
-// longest is the longest time between two exchanges from a time on.
-func longest(made []line, from time.Time) (longest float64) {
-	last := seconds(from)
-	for _, l := range made {
-		longest, last = max(longest, l.Time-last), l.Time
+// times are those of the first member's exchanges since a time.
+func (r *torchRun) times(log string, since time.Time) (all []time.Time) {
+	for _, l := range r.exchanges(log, 0, since) {
+		all = append(all, unix(l.Time))
 	}
-	return longest
+	return all
 }
-
-func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

@@ -43,6 +43,7 @@ type point struct {
 
 // killed is what happened when a member was killed in the middle of a run.
 type killed struct {
+	Before  float64 `json:",omitempty"` // seconds that an exchange took before it; 0: not known
 	Stall   float64 // seconds until another member finished an exchange after it, or ended
 	Failed  bool    // the others ended
 	Back    float64 `json:",omitempty"` // seconds from the restart until the member was back at training; 0: never

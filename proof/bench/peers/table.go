@@ -166,7 +166,10 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 		if !found || m.Killed == nil {
 			continue
 		}
-		k, goesOn, back := m.Killed, "–", "–"
+		k, before, goesOn, back := m.Killed, "–", "–", "–"
+		if k.Before > 0 {
+			before = fmt.Sprintf("%.1f", k.Before)
+		}
 		if !k.Failed && k.Message == "" {
 			goesOn = fmt.Sprintf("%.1f", k.Stall)
 		}
@@ -180,10 +183,10 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 		case k.Lost > 0:
 			outcome = fmt.Sprintf("exchanges that all made again: %d", k.Lost)
 		}
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s |", s.Name, goesOn, back, outcome, m.Load))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.Name, before, goesOn, back, outcome, m.Load))
 	}
 	if len(lines) > 0 {
-		fmt.Fprintf(w, "| system | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+		fmt.Fprintf(w, "| system | an exchange before, s | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 	}
 }
 
