@@ -21,7 +21,7 @@ from torch import nn
 
 import peers
 
-PATIENCE = 60  # seconds, for another member to come
+PATIENCE = 300  # seconds, for another member to come: one that is left behind gives averaging up slowly
 
 
 class ClippedAdamW(torch.optim.AdamW):
@@ -141,7 +141,7 @@ def main():
     os.setpgrp()  # so that all of its processes can be killed at once
     flags = peers.flags(("hivemind",))
     flags.add_argument("--folder", required=True, help="where members leave an address and their last weights")
-    flags.add_argument("--matchmaking", type=float, default=3.0, help="seconds")
+    flags.add_argument("--matchmaking", type=float, default=5.0, help="seconds")
     flags.add_argument("--averaging-timeout", type=float, default=30.0, help="seconds")
     o = flags.parse_args()
     torch.set_num_threads(1)

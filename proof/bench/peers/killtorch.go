@@ -112,11 +112,16 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 		return nil, fmt.Errorf("kill the last rank: %w", err)
 	}
 	at := time.Now()
-	if !wait(ctx, func() bool { return len(last(at)) > 0 && len(r.exchanges(log, 0, at)) > 1 }) {
+	k := &killed{Before: (before[len(before)-1].Time - before[0].Time) / float64(len(before)-1)}
+	again := func() bool { return len(last(at)) > 0 && len(r.exchanges(log, 0, at)) > 1 }
+	if !wait(ctx, func() bool { return again() || closed(one.Ended()) }) {
 		return nil, fmt.Errorf("torchrun did not train again after %v", timeout)
 	}
-	k := &killed{Stall: longest(r.times(log, at), at), Back: unix(last(at)[0].Time).Sub(at).Seconds()}
-	k.Before = (before[len(before)-1].Time - before[0].Time) / float64(len(before)-1)
+	if !again() {
+		k.Stall, k.Failed, k.Message = time.Since(at).Seconds(), true, "all restarts failed, and torchrun ended with an error"
+		return k, nil
+	}
+	k.Stall, k.Back = longest(r.times(log, at), at), unix(last(at)[0].Time).Sub(at).Seconds()
 	k.Lost = before[len(before)-1].Step + 1 - last(at)[0].Step
 	return k, nil
 }
