@@ -266,7 +266,7 @@ bench-distro: shim
 bench-round: build
 	$(GO) run ./proof/bench/round
 
-## bench-peers: who comes to a loss first, link by link, beside PyTorch; PYTHON names one that has torch; an hour; links need root
+## bench-peers: who comes to a loss first, link by link, beside PyTorch and Hivemind; PYTHON names one that has them; an hour; links need root
 bench-peers: build
 	$(GO) run ./proof/bench/peers $(if $(PYTHON),-python $(PYTHON))
 

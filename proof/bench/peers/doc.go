@@ -5,7 +5,8 @@
 //	go run ./proof/bench/peers -only 'curve'                 # measurements whose name matches
 //	go run ./proof/bench/peers -only '^$'                    # the tables and the picture, from the logs
 //
-// A system's loss over its exchanges is measured once (curve.go, and peers.py in three processes), its seconds
-// an exchange once for each link, in real processes (network.go, torch.go), and once what happens when a
-// process is killed (kill.go). Tables (table.go) and the picture (picture.go) put these together.
+// A system's loss over its exchanges is measured once (curve.go, and peers.py or hivemind_peer.py in three
+// processes), its seconds an exchange once for each link, in real processes (network.go, torch.go), and once
+// what happens when a process is killed (kill.go, killtorch.go). Tables (table.go) and the picture (picture.go)
+// put these together.
 package main

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,12 +16,12 @@ import (
 const (
 	killAfter    = 6 // exchanges
 	restartDelay = time.Second
-	timeout      = 2 * time.Minute // for anything to happen after the kill
+	timeout      = 5 * time.Minute // for the first exchanges, and for anything to happen after the kill
 	killExchange = 40
 )
 
-// killed kills the last member of a run over loopback without a warning, starts it again after a second, and
-// finds out how long the others stand still, and when it is back.
+// killed kills the last member of a run over loopback without a warning, starts it again after a second where
+// the others can go on, and finds out how long they stand still, and when it is back.
 func (b *bench) killed(ctx context.Context, s system) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "kill-")
 	if err != nil {
@@ -33,48 +32,12 @@ func (b *bench) killed(ctx context.Context, s system) (m measurement, err error)
 	if s.State != "" {
 		m.Killed, err = b.killOwn(ctx, cancel, s, dir)
 	} else {
-		m.Killed, err = b.killTorch(ctx, cancel, s, dir)
+		m.Killed, err = b.killTorch(ctx, s, dir)
 	}
 	if err != nil {
 		return m, fmt.Errorf("%w (logs are in %s)", err, dir)
 	}
 	return m, os.RemoveAll(dir)
-}
-
-func (b *bench) killTorch(ctx context.Context, cancel func(), s system, dir string) (k *killed, err error) {
-	all, err := b.startTorch(ctx, s, dir, process.Loopback(members), killExchange)
-	defer func() {
-		cancel()
-		for _, one := range all {
-			<-one.Ended()
-		}
-	}()
-	if err != nil {
-		return nil, err
-	}
-	exchanged := func(rank int) int {
-		lines, err := readTorch(dir, rank)
-		if err != nil || len(lines) == 0 {
-			return 0
-		}
-		return lines[len(lines)-1].Step
-	}
-	if !wait(ctx, func() bool { return exchanged(0) >= killAfter }) {
-		return nil, errors.New("it did not come to its first exchanges")
-	}
-	all[members-1].Signal(syscall.SIGKILL)
-	at, before := time.Now(), exchanged(0)
-	k = &killed{}
-	ended := func() bool { return closed(all[0].Ended()) }
-	if !wait(ctx, func() bool { return ended() || exchanged(0) > before+1 }) {
-		k.Message = fmt.Sprintf("nothing happened for %v", timeout)
-		return k, nil
-	}
-	k.Stall, k.Failed = time.Since(at).Seconds(), ended()
-	if k.Failed {
-		k.Message = "the others ended with an error"
-	}
-	return k, nil
 }
 
 func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string) (k *killed, err error) {
@@ -86,11 +49,11 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 	if err != nil {
 		return nil, err
 	}
-	if !wait(ctx, func() bool { return n.trained(0, time.Time{}) >= killAfter }) {
+	if !wait(ctx, func() bool { return len(n.trained(0, time.Time{})) >= killAfter }) {
 		return nil, errors.New("it did not come to its first rounds")
 	}
 	n.members[members-1].Signal(syscall.SIGKILL)
-	at := time.Now()
+	at, before := time.Now(), mean(n.applied(0, time.Time{}))
 	if err := pause(ctx, restartDelay); err != nil {
 		return nil, err
 	}
@@ -101,42 +64,48 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 	<-n.members[members-1].Ended()
 	n.members[members-1] = again
 	restarted := time.Now()
-	if !wait(ctx, func() bool { return n.trained(members-1, restarted) > 0 }) {
+	back := func() []time.Time { return n.trained(members-1, restarted) }
+	if !wait(ctx, func() bool { return len(back()) > 0 && len(n.applied(0, back()[0])) > 0 }) {
 		return nil, fmt.Errorf("the member was not back after %v", timeout)
 	}
-	k = &killed{Back: time.Since(restarted).Seconds()}
-	k.Stall, err = n.stall(at)
-	return k, err
+	return &killed{Before: before, Stall: longest(n.applied(0, at), at), Back: back()[0].Sub(restarted).Seconds()}, nil
 }
 
-// trained counts the batches that a member has trained since a time.
-func (n *ownNetwork) trained(i int, since time.Time) (count int) {
+// trained and applied are when a member has trained batches, and applied rounds, since a time.
+func (n *ownNetwork) trained(i int, since time.Time) []time.Time {
+	return times[event.Trained](n, i, since)
+}
+func (n *ownNetwork) applied(i int, since time.Time) []time.Time {
+	return times[event.Applied](n, i, since)
+}
+
+// times are those of a member's events of one kind since a time; the last line may not be whole yet.
+func times[kind any](n *ownNetwork, i int, since time.Time) (all []time.Time) {
 	for e, err := range event.Read(filepath.Join(n.dir, fmt.Sprintf("member-%d", i), "events.jsonl")) {
 		if err != nil {
-			return count
+			return all
 		}
-		if _, ok := e.Body.(event.Trained); ok && e.Time.After(since) {
-			count++
+		if _, ok := e.Body.(kind); ok && e.Time.After(since) {
+			all = append(all, e.Time)
 		}
 	}
-	return count
+	return all
 }
 
-// stall is the longest time between two applied rounds of the first member from a time on.
-func (n *ownNetwork) stall(from time.Time) (longest float64, err error) {
-	last := from
-	for e, err := range event.Read(filepath.Join(n.dir, "member-0", "events.jsonl")) {
-		if err != nil {
-			if strings.Contains(err.Error(), "unexpected end") {
-				break
-			}
-			return 0, err
-		}
-		if _, ok := e.Body.(event.Applied); ok && e.Time.After(from) {
-			longest, last = max(longest, e.Time.Sub(last).Seconds()), e.Time
-		}
+// longest is the longest time between two of some times from one on, in seconds.
+func longest(all []time.Time, from time.Time) (longest float64) {
+	for _, t := range all {
+		longest, from = max(longest, t.Sub(from).Seconds()), t
 	}
-	return longest, nil
+	return longest
+}
+
+// mean is the mean time between two of some times, in seconds.
+func mean(all []time.Time) float64 {
+	if len(all) < 2 {
+		return 0
+	}
+	return all[len(all)-1].Sub(all[0]).Seconds() / float64(len(all)-1)
 }
 
 // wait waits until something is so, for a while.

@@ -29,9 +29,8 @@ const (
 type bench struct {
 	rows           rows
 	bin, out, logs string
-	python, script string
+	python         string
 	exchanges      int
-	version        string // of PyTorch; empty: it is not there
 
 	text   *text
 	model  string // folder of the first weights
@@ -46,10 +45,9 @@ func main() {
 	flag.StringVar(&b.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
 	flag.StringVar(&b.out, "out", "build/peers", "`folder` for what the processes write")
 	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; what is there is not measured again")
-	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy")
+	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy, and hivemind for Hivemind")
 	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
 	flag.Parse()
-	b.script = "proof/bench/peers/peers.py"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, &b, rowsFile, only); err != nil {
@@ -131,26 +129,29 @@ func (b *bench) makeModel(ctx context.Context) error {
 
 // job is a measurement that is to be made.
 type job struct {
-	name   string
-	system system
-	link   *link // nil: the curve
-	kill   bool
+	name     string
+	system   system
+	link     *link // nil: the curve
+	kill     bool
+	versions string // of the libraries that it takes
 }
 
 // missing lists the measurements that there are no logs of, curves first.
 func (b *bench) missing(wanted *regexp.Regexp) (jobs []job) {
 	for _, s := range b.rows.System {
-		jobs = append(jobs, job{name: "curve-" + slug(s.Name), system: s})
+		if s.measured(curveOnly) {
+			jobs = append(jobs, job{name: "curve-" + slug(s.Name), system: s})
+		}
 	}
 	for _, l := range b.rows.Link {
 		for _, s := range b.rows.System {
-			if !s.Tuning {
+			if s.Only == "" {
 				jobs = append(jobs, job{name: "link-" + slug(l.Name) + "-" + slug(s.Name), system: s, link: &l})
 			}
 		}
 	}
 	for _, s := range b.rows.System {
-		if !s.Tuning {
+		if s.measured(killOnly) {
 			jobs = append(jobs, job{name: "kill-" + slug(s.Name), system: s, link: &link{}, kill: true})
 		}
 	}
@@ -169,13 +170,12 @@ func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.text.close()) }()
-	noTorch := error(nil)
-	if b.version, noTorch = torchVersion(ctx, b.python); noTorch != nil {
-		fmt.Printf("proof/bench/peers: systems of PyTorch are skipped: %v\n", noTorch)
-	}
 	for _, j := range jobs {
-		if j.system.Torch != "" && noTorch != nil {
-			continue
+		if j.system.Torch != "" {
+			if j.versions, err = versions(ctx, b.python, j.system.libraries()...); err != nil {
+				fmt.Printf("proof/bench/peers: %s is skipped: %v\n", j.name, err)
+				continue
+			}
 		}
 		err := b.locked(ctx, j)
 		if errors.Is(err, process.ErrNoLinks) {
@@ -207,12 +207,9 @@ func (b *bench) locked(ctx context.Context, j job) (err error) {
 	if err != nil {
 		return err
 	}
-	m.System, m.Ended, m.Load = j.system.Name, time.Now().UTC().Truncate(time.Second), loadAverage()
+	m.System, m.Torch, m.Ended, m.Load = j.system.Name, j.versions, time.Now().UTC().Truncate(time.Second), loadAverage()
 	if j.link != nil {
 		m.Link = j.link.Name
-	}
-	if j.system.Torch != "" {
-		m.Torch = b.version
 	}
 	fmt.Fprintln(os.Stderr, m.summary(b.length))
 	return m.write(file, b.path(j.name))

@@ -20,7 +20,7 @@ const jobTimeout = time.Hour
 // measurement is what was found out of a system, alone or over a link: a log of one line.
 type measurement struct {
 	System, Link string
-	Torch        string    `json:",omitempty"` // its version, of peers.py
+	Torch        string    `json:",omitempty"` // versions of the libraries of a system of PyTorch
 	Ended        time.Time // it ended then
 	Load         string    // average of a minute, then
 	Sequences    int       // of an exchange, of all members
@@ -28,6 +28,7 @@ type measurement struct {
 	CPU          []float64 `json:",omitempty"` // seconds of processor that each member took
 	Sent         float64   `json:",omitempty"` // bytes of a member and exchange, headers of TCP and IP included; 0: not known
 	Digests      []string  `json:",omitempty"` // of the members' weights at the end
+	Apart        float64   `json:",omitempty"` // relative distance of the two whose weights differ most; 0: not known
 	Killed       *killed   `json:",omitempty"`
 }
 
@@ -42,9 +43,11 @@ type point struct {
 
 // killed is what happened when a member was killed in the middle of a run.
 type killed struct {
+	Before  float64 `json:",omitempty"` // seconds that an exchange took before it; 0: not known
 	Stall   float64 // seconds until another member finished an exchange after it, or ended
 	Failed  bool    // the others ended
 	Back    float64 `json:",omitempty"` // seconds from the restart until the member was back at training; 0: never
+	Lost    int     `json:",omitempty"` // exchanges that had to be made again
 	Message string  `json:",omitempty"`
 }
 

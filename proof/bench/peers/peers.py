@@ -135,6 +135,14 @@ def loss_of(model, batch):
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[:, 1:].reshape(-1))
 
 
+def rate(o, step):
+    """Linear warm-up, then half a cosine down to a tenth; steps count from 1."""
+    if step < o.warmup:
+        return o.lr * step / o.warmup
+    done = min(1.0, (step - o.warmup) / (o.total - o.warmup))
+    return o.lr * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
+
+
 class Member:
     def __init__(self, o):
         self.o = o
@@ -165,14 +173,6 @@ class Member:
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return model
 
-    def rate(self, step):
-        """Linear warm-up, then half a cosine down to a tenth; steps count from 1."""
-        o = self.o
-        if step < o.warmup:
-            return o.lr * step / o.warmup
-        done = min(1.0, (step - o.warmup) / (o.total - o.warmup))
-        return o.lr * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
-
     def adamw(self, batch):
         loss = loss_of(self.forward, batch)
         self.adam.zero_grad()
@@ -188,7 +188,7 @@ class Member:
         first = (step - 1) * o.batch + o.rank * each
         share = self.tokens[first : first + each]
         for group in self.adam.param_groups:
-            group["lr"] = self.rate(step)
+            group["lr"] = rate(o, step)
         if self.forward is not self.model:
             return self.adamw(share)
         before = [p.detach().clone() for p in self.parameters]
@@ -239,11 +239,27 @@ class Member:
         dist.all_reduce(total)
         return (total[0] / total[1]).item()
 
-    def digest(self):
-        whole = hashlib.sha256()
-        for p in self.parameters:
-            whole.update(p.detach().numpy().tobytes())
-        return whole.hexdigest()[:16]
+    def save(self, step):
+        """Writes all that training goes on from; a process that is killed here leaves the last checkpoint."""
+        state = {"step": step, "model": self.model.state_dict(), "adam": self.adam.state_dict()}
+        torch.save(state, self.o.checkpoint + ".part")
+        os.replace(self.o.checkpoint + ".part", self.o.checkpoint)
+
+    def resume(self):
+        """Reads the checkpoint, if there is one. Returns the exchange that it was made after."""
+        if not os.path.exists(self.o.checkpoint):
+            return 0
+        state = torch.load(self.o.checkpoint)
+        self.model.load_state_dict(state["model"])
+        self.adam.load_state_dict(state["adam"])
+        return state["step"]
+
+
+def digest(parameters):
+    whole = hashlib.sha256()
+    for p in parameters:
+        whole.update(p.detach().numpy().tobytes())
+    return whole.hexdigest()[:16]
 
 
 def payload_size(count):
@@ -296,9 +312,9 @@ def interface(address):
     return next(name for _, name in socket.if_nameindex() if name != "lo")
 
 
-def options():
+def flags(systems):
     flags = argparse.ArgumentParser()
-    flags.add_argument("--system", default="ddp", choices=("ddp", "ddp-fp16", "powersgd", "diloco", "sparseloco"))
+    flags.add_argument("--system", default=systems[0], choices=systems)
     flags.add_argument("--model", required=True, help="folder of the first weights")
     flags.add_argument("--logits", action="store_true", help="print the logits of the first held-out sequence, and end")
     flags.add_argument("--tokens", default="")
@@ -322,31 +338,39 @@ def options():
     flags.add_argument("--error-decay", type=float, default=0.95)
     flags.add_argument("--dense-steps", type=int, default=10, help="of PowerSGD: steps before it compresses")
     flags.add_argument("--measure-every", type=int, default=0, help="exchanges between two measurements; 0: none")
-    return flags.parse_args()
+    flags.add_argument("--checkpoint", default="", help="file to go on from where there is one, and to write")
+    flags.add_argument("--save-every", type=int, default=5, help="exchanges between two checkpoints")
+    return flags
 
 
 def main():
-    o = options()
+    o = flags(("ddp", "ddp-fp16", "powersgd", "diloco", "sparseloco")).parse_args()
     torch.set_num_threads(1)
     if o.logits:
         with torch.no_grad():
             print(json.dumps(load(o.model)(sequences(o.held_out, o.length)[:1, :-1])[0].tolist()))
         return
     os.environ["GLOO_SOCKET_IFNAME"] = interface(o.address)
-    dist.init_process_group("gloo", init_method=f"tcp://{o.first}", rank=o.rank, world_size=o.world,
+    meeting = f"tcp://{o.first}"
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun says all else
+        meeting, o.rank, o.world = "env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=meeting, rank=o.rank, world_size=o.world,
                             timeout=datetime.timedelta(minutes=10))
     member = Member(o)
+    done = member.resume() if o.checkpoint else 0
     if o.measure_every:
-        say(Step=0, HeldOut=member.measure())
+        say(Step=done, HeldOut=member.measure())
     dist.barrier()
-    say(Step=0)
-    for step in range(1, o.steps + 1):
-        line = {"Step": step, "Loss": member.step(step)}
+    say(Step=done, Rank=o.rank, PID=os.getpid())
+    for step in range(done + 1, o.steps + 1):
+        line = {"Step": step, "Rank": o.rank, "PID": os.getpid(), "Loss": member.step(step)}
         line["Time"], line["CPU"] = time.time(), time.process_time()
         if o.measure_every and (step % o.measure_every == 0 or step == o.steps):
             line["HeldOut"] = member.measure()
         say(**line)
-    say(Step=o.steps, Digest=member.digest())
+        if o.checkpoint and o.rank == 0 and step % o.save_every == 0:
+            member.save(step)
+    say(Step=o.steps, Digest=digest(member.parameters))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -355,4 +379,5 @@ def say(**line):
     print(json.dumps({"Time": time.time(), "CPU": time.process_time(), **line}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

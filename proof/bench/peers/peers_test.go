@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +34,8 @@ func TestRowsAreReadAndChecked(t *testing.T) {
 		"[[system]]\nname = \"x\"\nexchanges = 10\nmeasure = 1\n",
 		"[[system]]\nname = \"x\"\ntorch = \"ddp\"\nbatch = 25\nexchanges = 10\nmeasure = 1\n",
 		"[[system]]\nname = \"x\"\nstate = \"s\"\nexchanges = 10\n",
+		"[[system]]\nname = \"x\"\nstate = \"s\"\nexchanges = 10\nmeasure = 1\nonly = \"link\"\n",
+		"[[system]]\nname = \"x\"\ntorch = \"ddp\"\ntorchrun = true\nbatch = 24\nexchanges = 10\nmeasure = 1\n",
 		"[[link]]\nname = \"x\"\nloss = 1000\n",
 		"[[link]]\nname = \"x\"\nspeed = 1\n",
 	} {
@@ -96,11 +101,33 @@ func TestTheFirstOfATableIsFirstAtTheLoss(t *testing.T) {
 	}
 }
 
+func TestALossThatIsMeasuredLaterIsOfItsStep(t *testing.T) {
+	lines := []line{{Time: 10}, {Time: 11, Step: 1, Loss: 5}, {Time: 12, Step: 2, Loss: 4}, {Time: 20, HeldOut: 6}, {Time: 21, Step: 2, HeldOut: 3}}
+	want := []point{{HeldOut: 6}, {Step: 1, Seconds: 1, Loss: 5}, {Step: 2, Seconds: 2, Loss: 4, HeldOut: 3}}
+	if got := pointsOf(lines); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestApart(t *testing.T) {
+	dir := t.TempDir()
+	for i, second := range []float32{3, 3, 4} {
+		weights := binary.LittleEndian.AppendUint32(nil, math.Float32bits(4))
+		weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(second))
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.f32", i)), weights, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := apart(dir); err != nil || math.Abs(got-0.2) > 1e-9 {
+		t.Errorf("%g apart (%v), want 0.2", got, err)
+	}
+}
+
 // TestPeersHaveOurLogits compares peers.py's Llama with ours, where PSYCHE_TEST_PYTHON names a Python that has
 // torch and numpy.
 func TestPeersHaveOurLogits(t *testing.T) {
 	python := os.Getenv("PSYCHE_TEST_PYTHON")
-	if _, err := torchVersion(t.Context(), python); err != nil {
+	if _, err := versions(t.Context(), python, "torch", "numpy"); err != nil {
 		t.Skipf("PSYCHE_TEST_PYTHON: %v", err)
 	}
 	e := torchtest.Engine(t)

@@ -11,7 +11,8 @@ const (
 	panelWidth, panelHeight = 400, 260
 	marginLeft, marginTop   = 46, 34
 	marginBottom, gap       = 40, 18
-	legendHeight            = 30
+	legendColumns           = 5
+	legendLine              = 15
 )
 
 // colours of the systems, ours first: strong ones for ours, dashes tell the others apart without colour too.
@@ -20,6 +21,7 @@ var strokes = []string{
 	`stroke="#1f4e8c" stroke-width="1.5"`, `stroke="#1f4e8c" stroke-width="1.5" stroke-dasharray="6 3"`,
 	`stroke="#3c8c5a" stroke-width="1.5" stroke-dasharray="2 3"`,
 	`stroke="#6b4c9a" stroke-width="1.5"`, `stroke="#6b4c9a" stroke-width="1.5" stroke-dasharray="6 3"`,
+	`stroke="#8a6d1f" stroke-width="1.5"`,
 }
 
 // writePicture draws held-out loss over seconds, a panel for each link that was measured.
@@ -27,7 +29,7 @@ func writePicture(path string, r rows, done map[string]measurement) error {
 	var panels []string
 	var shown []system
 	for _, s := range r.System {
-		if _, found := curveOf(done, s); found && !s.Tuning {
+		if _, found := curveOf(done, s); found && s.Only == "" {
 			shown = append(shown, s)
 		}
 	}
@@ -42,13 +44,14 @@ func writePicture(path string, r rows, done map[string]measurement) error {
 	columns := min(2, len(panels))
 	lines := (len(panels) + columns - 1) / columns
 	width := columns*(panelWidth+gap) + gap
+	legendHeight := legendLine * (1 + (len(shown)+legendColumns-1)/legendColumns)
 	height := lines*(panelHeight+gap) + gap + legendHeight
 	var b strings.Builder
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n", width, height)
 	fmt.Fprintf(&b, "<title>Held-out loss over seconds, a panel for each link</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height)
 	for i, s := range shown {
-		x := gap + i*(width-2*gap)/len(shown)
-		fmt.Fprintf(&b, "<path d=\"M%d 18h18\" fill=\"none\" %s/><text x=\"%d\" y=\"22\" font-size=\"10\">%s</text>\n", x, strokes[i%len(strokes)], x+22, escape(s.Name))
+		x, y := gap+i%legendColumns*(width-2*gap)/min(len(shown), legendColumns), 18+i/legendColumns*legendLine
+		fmt.Fprintf(&b, "<path d=\"M%d %dh18\" fill=\"none\" %s/><text x=\"%d\" y=\"%d\" font-size=\"10\">%s</text>\n", x, y, strokes[i%len(strokes)], x+22, y+4, escape(s.Name))
 	}
 	for i, text := range panels {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d %d)\">\n%s</g>\n", gap+i%columns*(panelWidth+gap), legendHeight+gap+i/columns*(panelHeight+gap), text)

@@ -20,20 +20,38 @@ type rows struct {
 	Link   []link   `toml:"link"`
 }
 
-// system is one way to train: a run of this project, or peers.py.
+// system is one way to train: a run of this project, peers.py, or hivemind_peer.py.
 type system struct {
 	Name  string         `toml:"name"`
 	State string         `toml:"state"` // of ours: path of its state.toml
 	Set   map[string]any `toml:"set"`   // of ours: keys of that file which are otherwise here
 
-	Torch string   `toml:"torch"` // of peers.py: its --system
-	Batch int      `toml:"batch"` // of peers.py: sequences of an exchange, of all members
-	Flags []string `toml:"flags"` // of peers.py
+	Torch    string   `toml:"torch"`    // of peers.py: its --system, or hivemind
+	Batch    int      `toml:"batch"`    // with torch: sequences of an exchange, of all members
+	Flags    []string `toml:"flags"`    // with torch
+	Torchrun bool     `toml:"torchrun"` // of peers.py: torchrun starts it, and starts it again
 
-	Exchanges int  `toml:"exchanges"` // of the whole run
-	Measure   int  `toml:"measure"`   // exchanges between two measurements of the held-out loss
-	Tuning    bool `toml:"tuning"`    // only its curve is measured, to choose settings
+	Exchanges int    `toml:"exchanges"` // of the whole run
+	Measure   int    `toml:"measure"`   // exchanges between two measurements of the held-out loss
+	Only      string `toml:"only"`      // curve or kill: only this is measured; empty: all
 }
+
+// measured says whether something is measured of a system.
+func (s system) measured(thing string) bool { return s.Only == "" || s.Only == thing }
+
+// libraries are Python's that a system takes.
+func (s system) libraries() []string {
+	if s.Torch == hivemind {
+		return []string{"torch", "numpy", "hivemind"}
+	}
+	return []string{"torch", "numpy"}
+}
+
+const (
+	curveOnly = "curve"
+	killOnly  = "kill"
+	hivemind  = "hivemind"
+)
 
 // link is what every member's packets go through on their way out.
 type link struct {
@@ -53,6 +71,10 @@ func (s system) check() error {
 		return errors.New("name is missing")
 	case (s.State == "") == (s.Torch == ""):
 		return errors.New("want either state or torch")
+	case s.Only != "" && s.Only != curveOnly && s.Only != killOnly:
+		return fmt.Errorf("only is %q, want curve, kill or nothing", s.Only)
+	case s.Torchrun && (s.Torch == "" || s.Torch == hivemind || s.Only != killOnly):
+		return errors.New(`torchrun is of a system of peers.py, and with only = "kill"`)
 	case s.Torch != "" && len(s.Set) > 0:
 		return errors.New("set is of a system with a state")
 	case s.Torch != "" && (s.Batch < members || s.Batch%members != 0):

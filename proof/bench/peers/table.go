@@ -65,7 +65,7 @@ func levels(r rows, done map[string]measurement) (losses []float64) {
 	worst, own := 0.0, 0.0
 	for _, s := range r.System {
 		m, found := curveOf(done, s)
-		if !found || s.Tuning {
+		if !found || s.Only != "" {
 			continue
 		}
 		worst = max(worst, lowest(m))
@@ -96,7 +96,7 @@ func printCurves(w io.Writer, r rows, done map[string]measurement, losses []floa
 		fmt.Fprintf(w, "| %s | %d | %d | %.3f | %.0f |%s %s |\n", s.Name, m.Sequences, last.Step, last.HeldOut, cpu,
 			each(losses, func(loss float64) string {
 				return " " + orDash(exchangesTo(m, loss)*float64(m.Sequences*sequenceLength)/1000, "%.0f k") + " |"
-			}), yes(m.equal()))
+			}), replicas(m))
 	}
 	fmt.Fprintln(w)
 }
@@ -137,7 +137,7 @@ func printLink(w io.Writer, r rows, l link, done map[string]measurement, losses 
 		all = append(all, row{first, fmt.Sprintf("| %s | %.2f | %.0f | %s | %s |%s %s | %.2f | %s |", s.Name, seconds, tokens/seconds,
 			orDash(share, "%.0f %%"), orDash(bytes, "%.1f"),
 			each(losses, func(loss float64) string { return " " + orDash(exchangesTo(curve, loss)*seconds, "%.0f") + " |" }),
-			yes(m.equal()), cpu/float64(last.Step), m.Load)})
+			replicas(m), cpu/float64(last.Step), m.Load)})
 	}
 	if len(all) == 0 {
 		return
@@ -166,7 +166,10 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 		if !found || m.Killed == nil {
 			continue
 		}
-		k, goesOn, back := m.Killed, "–", "–"
+		k, before, goesOn, back := m.Killed, "–", "–", "–"
+		if k.Before > 0 {
+			before = fmt.Sprintf("%.1f", k.Before)
+		}
 		if !k.Failed && k.Message == "" {
 			goesOn = fmt.Sprintf("%.1f", k.Stall)
 		}
@@ -174,13 +177,16 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 			back = fmt.Sprintf("%.1f", k.Back)
 		}
 		outcome := k.Message
-		if k.Failed {
+		switch {
+		case k.Failed:
 			outcome = fmt.Sprintf("%s after %.1f s", k.Message, k.Stall)
+		case k.Lost > 0:
+			outcome = fmt.Sprintf("exchanges that all made again: %d", k.Lost)
 		}
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s |", s.Name, goesOn, back, outcome, m.Load))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.Name, before, goesOn, back, outcome, m.Load))
 	}
 	if len(lines) > 0 {
-		fmt.Fprintf(w, "| system | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+		fmt.Fprintf(w, "| system | an exchange before, s | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 	}
 }
 
@@ -198,9 +204,13 @@ func orDash(value float64, format string) string {
 	return fmt.Sprintf(format, value)
 }
 
-func yes(so bool) string {
-	if so {
+// replicas says whether all members ended with the same weights.
+func replicas(m measurement) string {
+	switch {
+	case m.equal():
 		return "yes"
+	case m.Apart > 0:
+		return fmt.Sprintf("**no**, %.1g apart", m.Apart)
 	}
 	return "**no**"
 }

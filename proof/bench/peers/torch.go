@@ -3,20 +3,24 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// line is what a member of peers.py prints of an exchange.
+// line is what a member of peers.py or hivemind_peer.py prints of an exchange.
 type line struct {
 	Step    int
 	Time    float64 // Unix
@@ -24,45 +28,99 @@ type line struct {
 	Loss    float64
 	HeldOut float64
 	Digest  string
+
+	Rank, PID int // where all members write to one log
+	Sequences int // that the member trained; 0: as many as it was to
 }
 
-// torchVersion returns the version of PyTorch that an interpreter has.
-func torchVersion(ctx context.Context, python string) (string, error) {
-	out, err := exec.CommandContext(ctx, python, "-c", "import numpy, torch; print(torch.__version__)").Output()
+// versions returns those of libraries that an interpreter has.
+func versions(ctx context.Context, python string, libraries ...string) (string, error) {
+	names := strings.Join(libraries, ", ")
+	program := "import " + names + "\nprint(*[one.__name__ + ' ' + one.__version__ for one in (" + names + ")], sep=', ')"
+	out, err := exec.CommandContext(ctx, python, "-c", program).Output()
 	if err != nil {
-		return "", fmt.Errorf("%s has no torch and numpy (pip install torch numpy, in a virtual environment that -python names)", python)
+		return "", fmt.Errorf("%s cannot import %s (pip install %s, in a virtual environment that -python names)", python, names, strings.Join(libraries, " "))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// startTorch starts the members of a system of peers.py, whose output goes to files in a folder.
-func (b *bench) startTorch(ctx context.Context, s system, dir string, places []process.Place, exchanges int, more ...string) (all []*process.Process, err error) {
+// torchRun is a run of a system of PyTorch: each member is a process whose output goes to a file in a folder.
+type torchRun struct {
+	bench     *bench
+	system    system
+	dir       string
+	places    []process.Place
+	first     string // address of the first member
+	arguments []string
+	members   []*process.Process
+}
+
+// newTorchRun prepares a run.
+func (b *bench) newTorchRun(s system, dir string, places []process.Place, exchanges int, more ...string) (*torchRun, error) {
 	port, err := process.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	for i := range members {
-		arguments := []string{
-			b.script, "--system", s.Torch, "--model", b.model, "--tokens", filepath.Join(b.text.dir, trainFile),
-			"--held-out", filepath.Join(b.text.dir, heldOutFile), "--length", strconv.Itoa(b.length),
-			"--rank", strconv.Itoa(i), "--world", strconv.Itoa(members), "--address", places[i].Address,
-			"--first", net.JoinHostPort(places[0].Address, strconv.Itoa(port)), "--batch", strconv.Itoa(s.Batch), "--steps", strconv.Itoa(exchanges),
-		}
-		place := places[i]
-		place.Env = append(place.Env, "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=")
-		one, err := process.Start(ctx, place, fmt.Sprintf("%s of rank %d", s.Torch, i), filepath.Join(dir, fmt.Sprintf("rank-%d.log", i)),
-			b.python, append(append(arguments, s.Flags...), more...)...)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, one)
+	script := "peers.py"
+	if s.Torch == hivemind {
+		script, more = "hivemind_peer.py", append(more, "--folder", dir)
 	}
-	return all, nil
+	arguments := []string{
+		filepath.Join("proof/bench/peers", script), "--system", s.Torch, "--model", b.model, "--tokens", filepath.Join(b.text.dir, trainFile),
+		"--held-out", filepath.Join(b.text.dir, heldOutFile), "--length", strconv.Itoa(b.length),
+		"--batch", strconv.Itoa(s.Batch), "--steps", strconv.Itoa(exchanges),
+	}
+	return &torchRun{
+		bench: b, system: s, dir: dir, places: places, first: net.JoinHostPort(places[0].Address, strconv.Itoa(port)),
+		arguments: slices.Concat(arguments, s.Flags, more),
+	}, nil
 }
 
-// readTorch reads what a member has printed so far; what is no JSON is a warning of a library.
-func readTorch(dir string, rank int) (lines []line, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)))
+// startAll starts all members.
+func (r *torchRun) startAll(ctx context.Context) error {
+	for rank := range members {
+		one, err := r.start(ctx, rank, rankLog(rank))
+		if err != nil {
+			return err
+		}
+		r.members = append(r.members, one)
+	}
+	return nil
+}
+
+func rankLog(rank int) string { return fmt.Sprintf("rank-%d.log", rank) }
+
+// start starts a member.
+func (r *torchRun) start(ctx context.Context, rank int, log string) (*process.Process, error) {
+	arguments := slices.Concat(r.arguments, []string{
+		"--rank", strconv.Itoa(rank), "--world", strconv.Itoa(members), "--address", r.places[rank].Address, "--first", r.first,
+	})
+	return process.Start(ctx, r.place(rank), fmt.Sprintf("%s of rank %d", r.system.Torch, rank), filepath.Join(r.dir, log), r.bench.python, arguments...)
+}
+
+func (r *torchRun) place(rank int) process.Place {
+	place := r.places[rank]
+	place.Env = append(slices.Clone(place.Env), "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=")
+	return place
+}
+
+// kill kills a member and, of Hivemind, the processes that it began.
+func kill(member *process.Process) {
+	_ = syscall.Kill(-member.PID(), syscall.SIGKILL) // there is such a group where hivemind_peer.py made one
+	member.Signal(syscall.SIGKILL)
+}
+
+// end kills what still runs.
+func (r *torchRun) end() {
+	for _, one := range r.members {
+		kill(one)
+		<-one.Ended()
+	}
+}
+
+// lines reads what a log has of a run so far; what is no JSON is a warning of a library.
+func (r *torchRun) lines(log string) (lines []line, err error) {
+	text, err := os.ReadFile(filepath.Join(r.dir, log))
 	if err != nil {
 		return nil, err
 	}
@@ -75,49 +133,125 @@ func readTorch(dir string, rank int) (lines []line, err error) {
 	return lines, nil
 }
 
-// torchRun runs a system of peers.py to its end.
+// torchRun runs a system of PyTorch to its end.
 func (b *bench) torchRun(ctx context.Context, s system, places []process.Place, exchanges int, more ...string) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "torch-")
 	if err != nil {
 		return m, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	sent := watchSent(ctx, places[:members])
-	all, err := b.startTorch(ctx, s, dir, places, exchanges, more...)
-	for _, one := range all {
-		if err != nil {
-			cancel()
-		}
-		if failed := one.Wait(); err == nil && failed != nil {
-			err = failed
-		}
+	r, err := b.newTorchRun(s, dir, places, exchanges, more...)
+	if err != nil {
+		return m, err
+	}
+	defer r.end()
+	if err = r.startAll(ctx); err == nil {
+		err = r.wait()
 	}
 	cancel()
 	traffic := <-sent
+	if err == nil {
+		err = r.read(&m, traffic)
+	}
 	if err != nil {
 		return m, fmt.Errorf("%w (logs are in %s)", err, dir)
 	}
-	m.Sequences = s.Batch
+	return m, os.RemoveAll(dir)
+}
+
+// wait waits until all members have ended, or one with an error.
+func (r *torchRun) wait() error {
+	failed := make(chan error, len(r.members))
+	for _, one := range r.members {
+		go func() { failed <- one.Wait() }()
+	}
+	for range r.members {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads what members said of a run that has ended.
+func (r *torchRun) read(m *measurement, sent traffic) error {
+	trained := 0
 	for rank := range members {
-		lines, err := readTorch(dir, rank)
+		lines, err := r.lines(rankLog(rank))
 		if err != nil {
-			return m, err
+			return err
 		}
 		if len(lines) < 3 || lines[len(lines)-1].Digest == "" {
-			return m, fmt.Errorf("rank %d of %s said too little (logs are in %s)", rank, s.Name, dir)
+			return fmt.Errorf("rank %d of %s said too little", rank, r.system.Name)
 		}
 		last := lines[len(lines)-1]
 		m.Digests = append(m.Digests, last.Digest)
 		m.CPU = append(m.CPU, last.CPU-lines[0].CPU)
-		if rank > 0 {
+		for _, l := range lines {
+			trained += l.Sequences
+		}
+		if rank == 0 {
+			m.Points = pointsOf(lines[:len(lines)-1])
+			m.Sent = sent.between(unix(lines[1].Time), unix(last.Time)) / float64(last.Step-lines[1].Step)
+		}
+	}
+	if m.Sequences = r.system.Batch; trained > 0 {
+		m.Sequences = int(math.Round(float64(trained) / float64(m.Points[len(m.Points)-1].Step)))
+	}
+	if m.equal() {
+		return nil
+	}
+	var err error
+	m.Apart, err = apart(r.dir)
+	return err
+}
+
+// pointsOf are the points that lines tell of; a loss that was measured later belongs to the point of its step.
+func pointsOf(lines []line) (points []point) {
+	for _, l := range lines {
+		if i := slices.IndexFunc(points, func(p point) bool { return p.Step == l.Step }); i >= 0 && l.HeldOut > 0 {
+			points[i].HeldOut = l.HeldOut
 			continue
 		}
-		for _, l := range lines[:len(lines)-1] {
-			m.Points = append(m.Points, point{Step: l.Step, Seconds: l.Time - lines[0].Time, Loss: l.Loss, HeldOut: l.HeldOut})
-		}
-		m.Sent = traffic.between(unix(lines[1].Time), unix(last.Time)) / float64(exchanges)
+		points = append(points, point{Step: l.Step, Seconds: l.Time - lines[0].Time, Loss: l.Loss, HeldOut: l.HeldOut})
 	}
-	return m, os.RemoveAll(dir)
+	return points
+}
+
+// apart is the relative distance of the two members whose last weights differ most, of those that left them.
+func apart(dir string) (most float64, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "rank-*.f32"))
+	if err != nil {
+		return 0, err
+	}
+	var all [][]byte
+	for _, path := range paths {
+		weights, err := os.ReadFile(path)
+		if err != nil {
+			return 0, err
+		}
+		for _, other := range all {
+			if len(other) != len(weights) {
+				return 0, fmt.Errorf("%s: %d bytes of weights, another member has %d", path, len(weights), len(other))
+			}
+			most = max(most, distance(weights, other))
+		}
+		all = append(all, weights)
+	}
+	return most, nil
+}
+
+// distance is that of two vectors of 32-bit floats over the length of the second.
+func distance(a, b []byte) float64 {
+	apart, length := 0.0, 0.0
+	for i := 0; i+4 <= len(b); i += 4 {
+		x := float64(math.Float32frombits(binary.LittleEndian.Uint32(a[i:])))
+		y := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+		apart, length = apart+(x-y)*(x-y), length+y*y
+	}
+	return math.Sqrt(apart / length)
 }
 
 func unix(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
