@@ -2,6 +2,7 @@ package blob
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -16,6 +17,9 @@ const (
 	groupSize = 1024 << group
 	pairSize  = 64 // bytes of a parent: the hashes of its two subtrees
 )
+
+// errUnread says that nothing of a range could be read.
+var errUnread = errors.New("payload cannot be read")
 
 // span is a range of a payload: a multiple of 16 KiB, then at most 4 MiB.
 type span struct{ offset, length uint64 }
@@ -66,7 +70,7 @@ func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byt
 }
 
 // sendSlice writes prefix and the slice of a range. outboard is the payload's size and its
-// parents in pre-order. Nothing has been written when the payload cannot be read at once.
+// parents in pre-order. The error is errUnread when the payload cannot be read and nothing has been written.
 func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part span) error {
 	size := binary.LittleEndian.Uint64(outboard)
 	head := make([]byte, 0, 1+8+pairSize*parentsOf(part, 0, size)+oneWrite)
@@ -91,6 +95,9 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 	for pos := part.offset; pos < part.end(); pos += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), part.end()-pos)]
 		if err := readFull(data, buf, pos); err != nil {
+			if pos > part.offset {
+				err = fmt.Errorf("after %d bytes: %v", pos-part.offset, err)
+			}
 			return err
 		}
 		if pos == part.offset {
@@ -107,7 +114,7 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 
 func readFull(data io.ReaderAt, p []byte, pos uint64) error {
 	if n, err := data.ReadAt(p, int64(pos)); n < len(p) {
-		return fmt.Errorf("read payload: %w", err)
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return nil
 }
