@@ -170,7 +170,8 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 func (c *commitPoints) add(m *handover.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != handover.FromDisk {
-		point.copy = &m.Snapshot
+		taken := m.Snapshot // which the other one may let go of
+		point.copy = &taken
 	}
 	c.enter(point)
 }

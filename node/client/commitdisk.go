@@ -7,7 +7,9 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // How long a copy may take to the disk before the client goes on without waiting for it: so long, and as
@@ -146,6 +148,9 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 		c.report.log.Error("the commit point is kept in memory only, training goes on", "step", w.point.Step, "again in", d.pause, "err", err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
+		if c.size > required.MaxCopied {
+			c.tasks.Spawn(handover.GiveBack)
+		}
 		if !w.awaited {
 			c.report.log.Info("wrote the commit point to the disk at last", "step", w.point.Step)
 		}

@@ -90,7 +90,7 @@ func New(o Options) (*Node, error) {
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
 	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
 	n.saver = keep.NewSaver(keep.Options{
-		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
+		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, InPlace: n.inPlace, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
 	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
 	return n, nil

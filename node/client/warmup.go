@@ -177,6 +177,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
+	defer n.models.PutDown(a.Model, a.Model.Dir)
 	if a.Running {
 		n.seat.rejoin.obtained(a.Model, &n.rounds.points, err, cancelled)
 		return
