@@ -73,6 +73,7 @@ func (n *Node) enterEpoch() bool {
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
+	n.rounds.points.model = m.Size
 	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, has: m.Step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),

@@ -156,6 +156,12 @@ type Foreseer interface {
 	Confirm(step uint32) bool
 }
 
+// Lender is a Trainer whose model can be read where it is.
+type Lender interface {
+	// Lend hands the model to use, without a copy, and changes nothing of it until that returns.
+	Lend(ctx context.Context, use func(s checkpoint.Snapshot) error) error
+}
+
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
 	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine, and how
