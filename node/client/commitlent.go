@@ -31,6 +31,7 @@ type taking struct {
 	limit time.Duration // of lending it
 
 	copy checkpoint.Snapshot
+	took time.Duration
 	err  error
 }
 
@@ -83,6 +84,8 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 
 // take takes the model, in the task that applied the step: before anything else changes the weights.
 func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer) {
+	begun := tasks.Now()
+	defer func() { t.took = tasks.Now().Sub(begun) }()
 	if t.lent == nil {
 		t.copy, t.err = copyAfter(ctx, trainer, t.step)
 		return
@@ -107,6 +110,7 @@ func (t *taking) abandon() {
 
 // taken takes note of what became of it. An error means that there is no commit point after this step.
 func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
+	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
 	switch {
 	case t.err != nil:
 		c.copies = c.copies || t.lent != nil

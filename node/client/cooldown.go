@@ -82,13 +82,6 @@ func (v *view) recordedOf(r *replica) (known bool, step uint32) {
 	return true, s.OriginStep - 1
 }
 
-// inPlace takes note of a folder that has the model of an epoch now.
-func (n *Node) inPlace(digest [32]byte, dir string) {
-	if m := n.models.Shared(digest); m != nil {
-		n.models.PutDown(m, dir)
-	}
-}
-
 // takeSnapshot makes the epoch's model available to peers, and to the disk.
 func (n *Node) takeSnapshot() {
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, n.rounds.replica.step

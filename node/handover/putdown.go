@@ -43,6 +43,13 @@ func (m *Models) PutDown(model *Model, dir string) {
 	})
 }
 
+// InFolder takes note of a folder of this client that has a model now.
+func (m *Models) InFolder(digest [32]byte, dir string) {
+	if model := m.Shared(digest); model != nil {
+		m.PutDown(model, dir)
+	}
+}
+
 // PublishFrom is Publish of the model in a folder. The tensors of a large one stay there, and can be had as long as they are
 // lent, also when the folder was removed. If the disk gives others later, that is logged, and the model is not shared any more.
 func (m *Models) PublishFrom(ctx context.Context, model *Model, dir string) error {
