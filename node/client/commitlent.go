@@ -99,6 +99,9 @@ func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer
 			return t.lent.Offer(limited, s)
 		})
 	})
+	if t.err != nil && ctx.Err() != nil {
+		t.err = ctx.Err()
+	}
 }
 
 // abandon takes no model after all.
@@ -113,7 +116,7 @@ func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
 	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
 	switch {
 	case t.err != nil:
-		c.copies = c.copies || t.lent != nil
+		c.copies = c.copies || t.lent != nil && !errors.Is(t.err, context.Canceled)
 	case t.lent == nil:
 		c.take(t.step, t.copy, s)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/psyche-go/psyche/base/identity"
