@@ -19,7 +19,7 @@ const (
 )
 
 // errUnread says that nothing of a range could be read.
-var errUnread = errors.New("payload cannot be read")
+var errUnread = errors.New("nothing of the range can be read")
 
 // span is a range of a payload: a multiple of 16 KiB, then at most 4 MiB.
 type span struct{ offset, length uint64 }
@@ -79,7 +79,7 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 	if part.length <= oneWrite {
 		bytes := head[len(head) : len(head)+int(part.length)]
 		if err := readFull(data, bytes, part.offset); err != nil {
-			return err
+			return errors.Join(errUnread, err)
 		}
 		_, err := w.Write(head[:len(head)+len(bytes)])
 		return err
@@ -95,8 +95,8 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 	for pos := part.offset; pos < part.end(); pos += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), part.end()-pos)]
 		if err := readFull(data, buf, pos); err != nil {
-			if pos > part.offset {
-				err = fmt.Errorf("after %d bytes: %v", pos-part.offset, err)
+			if pos == part.offset {
+				err = errors.Join(errUnread, err)
 			}
 			return err
 		}
@@ -114,7 +114,7 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 
 func readFull(data io.ReaderAt, p []byte, pos uint64) error {
 	if n, err := data.ReadAt(p, int64(pos)); n < len(p) {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return fmt.Errorf("read payload: %w", err)
 	}
 	return nil
 }
