@@ -34,7 +34,7 @@ type commitPoints struct {
 	life    int    // counts desynchronisations: what was begun before one is dropped
 	model   uint64 // bytes of the one that the epoch goes on from
 	large   uint64 // models of more bytes are not copied, but written where they are
-	copies  bool   // they are copied all the same: the disk did not take one in time
+	copies  uint32 // first step of an epoch in which they are copied all the same: the disk did not take one in time; 0: none
 	dropped uint32 // step of the commit point before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
 	handed  handed // the one that members which come back can have

@@ -37,11 +37,11 @@ type taking struct {
 
 // begin says how the model after a step is taken: of a large one no copy is made where there is a folder. It is written
 // from the trainer's memory, while that waits, and hashed from there. One that the disk did not take in time, or not
-// at all, is left out, and later ones are copied.
+// at all, is left out, and later ones of the epoch are copied.
 func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	t := &taking{step: step, limit: lentLimit(s)}
 	_, lends := trainer.(env.Lender)
-	if !lends || c.folder.Dir == "" || c.model <= c.large || c.copies || c.leaving || c.disk.write != nil || len(c.disk.hung) > 0 {
+	if !lends || c.folder.Dir == "" || c.model <= c.large || c.copies == s.Epoch.StartStep || c.leaving || c.disk.write != nil || len(c.disk.hung) > 0 {
 		return t
 	}
 	t.lent = keep.NewLent()
@@ -115,8 +115,9 @@ func (t *taking) abandon() {
 func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
 	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
 	switch {
+	case t.err != nil && t.lent != nil && !errors.Is(t.err, context.Canceled):
+		c.copies = s.Epoch.StartStep
 	case t.err != nil:
-		c.copies = c.copies || t.lent != nil && !errors.Is(t.err, context.Canceled)
 	case t.lent == nil:
 		c.take(t.step, t.copy, s)
 	}
