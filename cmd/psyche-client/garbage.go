@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 const (
@@ -17,12 +18,18 @@ const (
 	// no pointers to follow, so that to collect them costs little: a run of one member with 20 M parameters, in epochs of
 	// four rounds of 64 tokens, took 16.3 s of the processor in place of 15.9, and as long.
 	garbagePercent = 25
+	// leastPercent is how much is left beside a model of which no copies are kept (required.MaxCopied).
+	leastPercent = 10
 )
 
 // leaveLittle has little garbage left beside weights of a size, unless the environment says how much.
 func leaveLittle(weights int64) {
+	percent := garbagePercent
+	if weights > required.MaxCopied {
+		percent = leastPercent
+	}
 	if _, given := os.LookupEnv("GOGC"); !given && weights >= largeModel {
-		debug.SetGCPercent(garbagePercent)
+		debug.SetGCPercent(percent)
 	}
 }
 

@@ -9,12 +9,19 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // TestLittleGarbageBesideLargeModels: how much is left follows the model that is trained, unless the user says it.
 func TestLittleGarbageBesideLargeModels(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
+	if _, given := os.LookupEnv("GOGC"); !given {
+		leaveLittle(required.MaxCopied + 1)
+		if got := debug.SetGCPercent(100); got != leastPercent {
+			t.Errorf("beside a model of more than 1 GiB %d %%, want %d", got, leastPercent)
+		}
+	}
 	build := leavingLittle(func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil })
 	for name, test := range map[string]struct {
 		weights int

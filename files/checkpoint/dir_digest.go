@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/files/safetensors"
 	"lukechampine.com/blake3"
 )
 
@@ -51,7 +50,7 @@ func manifestOf(ctx context.Context, dir string, counting *counter) (m Manifest,
 		tensors, step, err := hashTensors(ctx, path, counting)
 		switch {
 		case err != nil:
-			return m, fmt.Errorf("%s: %w", path, err)
+			return m, err
 		case i > 0 && step != m.Step:
 			return m, fmt.Errorf("%w: shards are of steps %d and %d", ErrInvalid, m.Step, step)
 		case len(m.Tensors)+len(tensors) > MaxTensors:
@@ -83,31 +82,19 @@ const pieceSize = 1 << 20
 // hashTensors reads a file of tensors in pieces. The sizes of the tensors that it returns add
 // up to that of the file's data.
 func hashTensors(ctx context.Context, path string, counting *counter) (tensors []TensorEntry, step uint32, err error) {
-	file, err := os.Open(path)
+	file, err := openTensors(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
+	if step, err = parseStep(path, file.Metadata); err != nil {
 		return nil, 0, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%w: no regular file", ErrInvalid)
-	}
-	header, err := safetensors.ReadHeader(file, info.Size())
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if step, err = parseStep(path, header.Metadata); err != nil {
-		return nil, 0, err
-	}
-	counting.add(info.Size() - header.DataSize)
+	counting.add(file.begin)
 	piece := make([]byte, pieceSize)
-	for _, e := range header.Tensors {
+	for _, e := range file.Tensors {
 		h := blake3.New(32, nil)
-		data := io.NewSectionReader(file, info.Size()-header.DataSize+e.Begin, e.End-e.Begin)
-		if _, err := io.CopyBuffer(h, interruptible{ctx, counting.through(data)}, piece); err != nil {
+		if _, err := io.CopyBuffer(h, interruptible{ctx, counting.through(file.data(e))}, piece); err != nil {
 			return nil, 0, err
 		}
 		tensors = append(tensors, TensorEntry{Name: e.Name, DType: e.DType, Shape: e.Shape, Hash: [32]byte(h.Sum(nil))})

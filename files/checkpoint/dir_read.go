@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -60,27 +61,56 @@ func CheckDir(dir string) (values uint64, err error) {
 type tensorReader func(path string) ([]safetensors.Tensor, map[string]string, error)
 
 // readHeader is a tensorReader whose tensors have no data.
-func readHeader(path string) (tensors []safetensors.Tensor, metadata map[string]string, err error) {
+func readHeader(path string) ([]safetensors.Tensor, map[string]string, error) {
+	file, err := openTensors(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file.tensors(), file.Metadata, file.Close()
+}
+
+// opened is an open file of tensors.
+type opened struct {
+	*os.File
+	safetensors.Header
+	begin int64 // of the data
+}
+
+func openTensors(path string) (f *opened, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer func() { _ = file.Close() }()
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%w: %s is no regular file", ErrInvalid, path)
+		return nil, fmt.Errorf("%w: %s is no regular file", ErrInvalid, path)
 	}
 	header, err := safetensors.ReadHeader(file, info.Size())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
 	}
-	for _, e := range header.Tensors {
+	return &opened{file, header, info.Size() - header.DataSize}, nil
+}
+
+// tensors returns the tensors without data.
+func (f *opened) tensors() (tensors []safetensors.Tensor) {
+	for _, e := range f.Tensors {
 		tensors = append(tensors, safetensors.Tensor{Name: e.Name, DType: e.DType, Shape: e.Shape})
 	}
-	return tensors, header.Metadata, nil
+	return tensors
+}
+
+// data returns where the data of a tensor lie.
+func (f *opened) data(e safetensors.Entry) *io.SectionReader {
+	return io.NewSectionReader(f.File, f.begin+e.Begin, e.End-e.Begin)
 }
 
 func readDir(dir string, read tensorReader) (Snapshot, error) {

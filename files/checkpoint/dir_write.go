@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,13 +41,32 @@ type Extra struct {
 // anything else is refused with ErrOccupied and left alone. What a killed process left of
 // an earlier attempt is removed.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
-	if err := writeDir(dir, s, maxShardSize, extras); err != nil {
+	return WriteDirThrough(dir, s, whole, extras...)
+}
+
+// Through writes the data of a tensor.
+type Through func(w io.Writer, data []byte) error
+
+// whole writes data as they are.
+func whole(w io.Writer, data []byte) error {
+	_, err := w.Write(data)
+	return err
+}
+
+// WriteDirThrough is WriteDir that has through, and nobody else, read the data of the tensors and write them. Extras are written
+// behind them.
+func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) error {
+	if err := writeDirThrough(dir, s, maxShardSize, through, extras); err != nil {
 		return fmt.Errorf("write checkpoint %s: %w", dir, err)
 	}
 	return nil
 }
 
 func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
+	return writeDirThrough(dir, s, shardSize, whole, extras)
+}
+
+func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, extras []Extra) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -62,7 +82,7 @@ func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
 	}
 	// What others left behind is no reason not to write.
 	_ = RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
-	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, extras) })
+	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, through, extras) })
 }
 
 // FillDir makes a folder that appears in one step, durable, when fill has put everything into
@@ -96,13 +116,13 @@ func FillDir(dir string, fill func(temporary string) error) (err error) {
 	return putInPlace(temporary, dir)
 }
 
-func writeFiles(temporary string, s Snapshot, shardSize int64, extras []Extra) error {
+func writeFiles(temporary string, s Snapshot, shardSize int64, through Through, extras []Extra) error {
 	for _, file := range s.Files {
 		if err := writeFile(filepath.Join(temporary, file.Name), file.Data); err != nil {
 			return err
 		}
 	}
-	if err := writeTensors(temporary, s, shardSize); err != nil {
+	if err := writeTensors(temporary, s, shardSize, through); err != nil {
 		return err
 	}
 	for _, extra := range extras {
@@ -117,11 +137,11 @@ func writeFiles(temporary string, s Snapshot, shardSize int64, extras []Extra) e
 }
 
 // writeTensors writes one file, or shards with their index.
-func writeTensors(dir string, s Snapshot, shardSize int64) error {
+func writeTensors(dir string, s Snapshot, shardSize int64, through Through) error {
 	metadata := map[string]string{"format": "pt", stepKey: strconv.FormatUint(uint64(s.Step), 10)}
 	shards := split(s.Tensors, shardSize)
 	if len(shards) == 1 {
-		return safetensors.Write(filepath.Join(dir, singleFile), shards[0], metadata)
+		return safetensors.WriteThrough(filepath.Join(dir, singleFile), shards[0], metadata, through)
 	}
 	index := shardIndex{WeightMap: map[string]string{}}
 	for i, shard := range shards {
@@ -130,7 +150,7 @@ func writeTensors(dir string, s Snapshot, shardSize int64) error {
 			index.WeightMap[tensor.Name] = name
 			index.Metadata.TotalSize += int64(len(tensor.Data))
 		}
-		if err := safetensors.Write(filepath.Join(dir, name), shard, metadata); err != nil {
+		if err := safetensors.WriteThrough(filepath.Join(dir, name), shard, metadata, through); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func encode(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 		return nil, err
 	}
 	var buffer bytes.Buffer
-	err = encodeTo(&buffer, header, order)
+	err = encodeTo(&buffer, header, order, whole)
 	return buffer.Bytes(), err
 }
 

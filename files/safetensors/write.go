@@ -18,7 +18,18 @@ import (
 
 // Write writes a file, in one step if the folder's file system allows to rename:
 // whatever happens, path is afterwards the old file or the whole new one.
-func Write(path string, tensors []Tensor, metadata map[string]string) (err error) {
+func Write(path string, tensors []Tensor, metadata map[string]string) error {
+	return WriteThrough(path, tensors, metadata, whole)
+}
+
+// whole writes data as they are.
+func whole(w io.Writer, data []byte) error {
+	_, err := w.Write(data)
+	return err
+}
+
+// WriteThrough is Write that has through, and nobody else, read the data of the tensors and write them.
+func WriteThrough(path string, tensors []Tensor, metadata map[string]string, through func(w io.Writer, data []byte) error) (err error) {
 	header, order, err := encodeHeader(tensors, metadata)
 	if err != nil {
 		return fmt.Errorf("write safetensors %s: %w", path, err)
@@ -34,7 +45,7 @@ func Write(path string, tensors []Tensor, metadata map[string]string) (err error
 			_ = os.Remove(temporary)
 		}
 	}()
-	if err := encodeTo(file, header, order); err != nil {
+	if err := encodeTo(file, header, order, through); err != nil {
 		return fmt.Errorf("write safetensors %s: %w", path, err)
 	}
 	if err := file.Sync(); err != nil {
@@ -66,13 +77,13 @@ func Unfinished(name string) (base string, ok bool) {
 	return base, random && name[len(base)+1] == '.'
 }
 
-func encodeTo(w io.Writer, header []byte, order []Tensor) error {
+func encodeTo(w io.Writer, header []byte, order []Tensor, through func(w io.Writer, data []byte) error) error {
 	buffered := bufio.NewWriterSize(w, 1<<20)
 	if _, err := buffered.Write(header); err != nil {
 		return err
 	}
 	for _, tensor := range order {
-		if _, err := buffered.Write(tensor.Data); err != nil {
+		if err := through(buffered, tensor.Data); err != nil {
 			return err
 		}
 	}

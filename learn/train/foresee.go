@@ -67,7 +67,7 @@ func (f *foresight) fulfilled() error {
 // optimizer whose training moves the weights itself, and for a model of more than a GiB in f32, of which there is
 // no room for a copy.
 func (m *member) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
-	if !m.by.foresees() || 4*m.Elements() > required.MaxForeseen {
+	if !m.by.foresees() || 4*m.Elements() > required.MaxCopied {
 		return false, nil
 	}
 	results, err := m.by.decodeAll(step, payloads)

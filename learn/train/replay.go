@@ -152,7 +152,7 @@ func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (e
 // pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
 // which there is no room for copies it keeps nothing.
 func (t *LocalTrainer) pause(r *replay) {
-	if 4*t.Elements() > required.MaxForeseen {
+	if 4*t.Elements() > required.MaxCopied {
 		return
 	}
 	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates

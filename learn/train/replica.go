@@ -208,6 +208,19 @@ func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	return s, nil
 }
 
+// Lend hands the current model to use, without a copy. It is not changed until that returns.
+func (r *replica) Lend(ctx context.Context, use func(s checkpoint.Snapshot) error) error {
+	if err := r.lock(ctx); err != nil {
+		return fmt.Errorf("lend the model: %w", err)
+	}
+	defer r.unlock()
+	s, err := r.snapshot(ctx, model.Lend)
+	if err != nil {
+		return fmt.Errorf("lend the model: %w", err)
+	}
+	return use(s)
+}
+
 func (r *replica) snapshot(ctx context.Context, export func(context.Context, model.Model) ([]safetensors.Tensor, error)) (checkpoint.Snapshot, error) {
 	tensors, err := export(ctx, r.model)
 	if err != nil {

@@ -32,6 +32,9 @@ type commitPoints struct {
 	size    int    // bytes of the newest copy
 	leaving bool   // the client leaves: it reports what it holds before that is on the disk
 	life    int    // counts desynchronisations: what was begun before one is dropped
+	model   uint64 // bytes of the one that the epoch goes on from
+	large   uint64 // models of more bytes are not copied, but written where they are
+	copies  uint32 // first step of an epoch in which they are copied all the same: the disk did not take one in time; 0: none
 	dropped uint32 // step of the commit point before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
 	handed  handed // the one that members which come back can have
@@ -90,14 +93,15 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 // takeNow takes the model after the newest applied step, while the trainer does nothing else.
 func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
 	trainer, step := e.trainer, r.step
+	t := c.begin(v.state, trainer, step)
 	e.start(opSnapshot, 0, func(ctx context.Context) func() {
-		taken, err := copyAfter(ctx, trainer, step)
+		t.take(ctx, c.tasks, trainer)
 		return func() {
-			switch {
-			case err != nil:
+			if t.err == nil && (rounds.replica != r || r.step != step) {
+				return
+			}
+			if err := c.taken(t, v.state); err != nil {
 				failed(err)
-			case rounds.replica == r && r.step == step:
-				c.take(step, taken, v.state)
 			}
 		}
 	})
@@ -108,13 +112,8 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	if c.busy || c.has(step) {
 		return
 	}
-	if c.isAsked(s, step) {
-		c.answer = step
-	}
+	c.note(step, s)
 	c.busy = true
-	if c.first == 0 {
-		c.first = step
-	}
 	c.size = sizeOf(taken)
 	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
 	if c.leaving { // nothing is trained meanwhile, and others wait
@@ -148,6 +147,16 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	})
 }
 
+// note takes note that the model after a step is taken.
+func (c *commitPoints) note(step uint32, s *coordinator.State) {
+	if c.isAsked(s, step) {
+		c.answer = step
+	}
+	if c.first == 0 {
+		c.first = step
+	}
+}
+
 // needed tells of which steps the folders stay when another one is written: of those in use, of what the
 // run recorded as long as its newest commit point is not here, and of what an earlier process of this client
 // took, which the run may yet agree on. All others are of models that were given up.
@@ -170,7 +179,8 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 func (c *commitPoints) add(m *handover.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != handover.FromDisk {
-		point.copy = &m.Snapshot
+		taken := m.Snapshot // which the other one may let go of
+		point.copy = &taken
 	}
 	c.enter(point)
 }

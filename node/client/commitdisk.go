@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
 )
 
@@ -43,11 +44,25 @@ type diskWrite struct {
 	life    int
 	until   time.Time // then it is given up
 	awaited bool      // the copy is not among the models yet
+	lent    bool      // there is no copy
 }
 
 // free reports whether another copy can be written.
 func (d *commitDisk) free(now time.Time) bool {
 	return d.write == nil && len(d.hung) <= maxHung && !now.Before(d.next)
+}
+
+// done takes note that something is not on its way any more.
+func (d *commitDisk) done(w *diskWrite) {
+	if d.write == w {
+		d.write = nil
+	}
+	d.hung = slices.DeleteFunc(d.hung, func(stuck *diskWrite) bool { return stuck == w })
+}
+
+// diskTime is how long so many bytes may take to the disk.
+func diskTime(bytes int) time.Duration {
+	return diskTimeout + time.Duration(bytes/slowDisk)*time.Second
 }
 
 // later has the next attempt wait.
@@ -78,7 +93,11 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 	if w := d.write; w != nil && now.After(w.until) {
 		d.write, d.hung = nil, append(d.hung, w)
 		d.later(now)
-		c.report.log.Error("the disk does not answer: the commit point is kept in memory only, training goes on", "step", w.point.Step, "dir", c.folder.Dir)
+		became := "is kept in memory only"
+		if w.lent {
+			became = "is left out"
+		}
+		c.report.log.Error("the disk does not answer: the commit point "+became+", training goes on", "step", w.point.Step, "dir", c.folder.Dir)
 		c.settle(w)
 	}
 	if c.folder.Dir == "" || c.busy || !d.free(now) {
@@ -113,8 +132,7 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 	if put == nil {
 		put = keep.Folder.SaveCommit
 	}
-	timeout := diskTimeout + time.Duration(sizeOf(taken)/slowDisk)*time.Second
-	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(timeout), awaited: awaited}
+	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(diskTime(sizeOf(taken))), awaited: awaited}
 	c.disk.write = w
 	c.tasks.Spawn(func(context.Context) func() {
 		var old error
@@ -136,16 +154,16 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 // wrote takes note of what became of a copy.
 func (c *commitPoints) wrote(w *diskWrite, err error) {
 	d, now := &c.disk, c.tasks.Now()
-	if d.write == w {
-		d.write = nil
-	}
-	d.hung = slices.DeleteFunc(d.hung, func(stuck *diskWrite) bool { return stuck == w })
+	d.done(w)
 	switch {
 	case err != nil:
 		d.later(now)
 		c.report.log.Error("the commit point is kept in memory only, training goes on", "step", w.point.Step, "again in", d.pause, "err", err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
+		if uint64(c.size) > c.large {
+			c.tasks.Spawn(handover.GiveBack)
+		}
 		if !w.awaited {
 			c.report.log.Info("wrote the commit point to the disk at last", "step", w.point.Step)
 		}
@@ -167,7 +185,7 @@ func (c *commitPoints) settle(w *diskWrite) {
 		return
 	}
 	w.awaited, c.busy = false, false
-	if w.life == c.life {
+	if w.life == c.life && !w.lent {
 		c.enter(w.point)
 	}
 }

@@ -200,7 +200,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
-		bytes, write, err := trainer.SaveOptimizer(ctx, required.MaxForeseen)
+		bytes, write, err := trainer.SaveOptimizer(ctx, required.MaxCopied)
 		return func() {
 			if err != nil {
 				failed(err)
@@ -216,7 +216,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 					}
 				}
 			}
-			if bytes > required.MaxForeseen {
+			if bytes > required.MaxCopied {
 				e.start(opKeep, 0, save)
 			} else {
 				e.tasks.Spawn(save)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,13 +17,14 @@ import (
 const maxLent = 2
 
 // handed are the commit points that members which come back into the running epoch can have from this
-// client. Each takes the room of a model: so it is shared when one of them asks for it, and for as long as
+// client. Each takes the room of a model, unless it is large and on the disk: so it is shared when one of them asks for it, and for as long as
 // getting a model may take; when a third one is asked for, one that nobody began to fetch gives way, or the oldest. Whoever asks again and again costs one reading of a
 // model for each commit point.
 type handed struct {
 	lent   []lent // oldest first
 	busy   bool
-	narrow uint32 // first step of an epoch in which there was no room for it beside the results of rounds; 0: none
+	failed [32]byte // digest of the one that could not be read; zero: none
+	narrow uint32   // first step of an epoch in which there was no room for it beside the results of rounds; 0: none
 }
 
 // lent is a commit point that is shared.
@@ -61,34 +63,23 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 		return !running && s.RunState != coordinator.Cooldown || running && !now.Before(l.until)
 	})
 	var offered [32]byte
-	if running && !h.busy && h.narrow != s.Epoch.StartStep && commit.Step != 0 && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
+	if running && !h.busy && h.narrow != s.Epoch.StartStep && commit.Step != 0 && h.failed != commit.Digest && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
 		offered = commit.Digest
 	}
 	if !store.Shelf.Offer(offered) {
 		return
 	}
 	h.busy = true
-	taken, folder, epoch := c.of(commit.Digest).copy, c.folder, v.epoch()
+	taken, epoch := c.of(commit.Digest).copy, v.epoch()
 	m := &handover.Model{Step: commit.Step, Source: "held"}
 	c.tasks.Spawn(func(ctx context.Context) func() {
-		var snapshot checkpoint.Snapshot
-		var err error
-		if taken != nil {
-			snapshot = *taken
-		} else {
-			err = c.tasks.AtDisk(func() (err error) {
-				snapshot, err = folder.Commits().Read(commit.Step, commit.Digest)
-				return err
-			})
-		}
-		if err == nil {
-			err = m.Publish(ctx, c.tasks, handover.Beside, network.Lend, snapshot)
-		}
+		err := c.lend(ctx, m, commit, taken, models, network)
 		return func() {
 			h.busy = false
 			s := v.state
 			switch {
 			case err != nil:
+				h.failed = commit.Digest
 				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
 			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
 				if len(h.lent) == maxLent {
@@ -105,4 +96,17 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 			store.Drop(m.Blobs...)
 		}
 	})
+}
+
+// lend lets peers fetch a commit point: from memory, or from its folder.
+func (c *commitPoints) lend(ctx context.Context, m *handover.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *handover.Models, network env.Network) error {
+	if taken != nil {
+		return m.Publish(ctx, c.tasks, handover.Beside, network.Lend, *taken)
+	}
+	dir := c.folder.Commit(commit.Step)
+	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, dir) })
+	if err == nil && m.Digest != commit.Digest {
+		err = fmt.Errorf("%w: %s is not the model that was written", checkpoint.ErrInvalid, dir)
+	}
+	return err
 }

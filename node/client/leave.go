@@ -149,7 +149,7 @@ func (l *leaving) saidInCooldown() bool {
 	if m == nil || m.Step != last {
 		return false
 	}
-	if l.saves && !points.has(last) && !l.late() {
+	if l.saves && !points.has(last) && !l.late() && m.Snapshot.Tensors != nil {
 		points.take(last, m.Snapshot, s)
 	}
 	return me.Report.Step == last && !points.busy && points.disk.write == nil

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ type restart struct {
 	lag     uint32
 	disk    bool
 	audits  bool
+	filed   bool                            // models lie on the disks of all, and not in memory
 	damage  bool                            // its own copies are damaged meanwhile
 	slow    bool                            // rounds take a second
 	signed  bool                            // it is killed when it has signed a result of the round, for which the others need longer
@@ -76,6 +78,11 @@ func TestReturnFromACommitPoint(t *testing.T) {
 		"a damaged one":                {killed: 35, lag: 1, disk: true, damage: true, source: []string{"results"}, first: fromStart},
 		"a member's":                   {killed: 35, lag: 1, source: []string{"peers"}, first: fromCommit},
 		"a member's, lag 2":            {killed: 35, lag: 2, away: time.Second, source: []string{"peers"}, first: fromCommit},
+		"its own, from files":          {killed: 35, lag: 1, disk: true, filed: true, source: ownCopy, first: fromCommit},
+		"audited, from files":          {killed: 35, lag: 1, disk: true, filed: true, audits: true, source: ownCopy, first: fromCommit},
+		"an older one, from files":     {killed: 35, lag: 1, disk: true, filed: true, away: 2 * time.Second, source: []string{"results"}, first: fromCommit},
+		"damaged, from files":          {killed: 35, lag: 1, disk: true, filed: true, damage: true, source: []string{"results"}, first: fromStart},
+		"a member's, from its file":    {killed: 35, lag: 1, filed: true, source: []string{"peers"}, first: fromCommit},
 		"in the first epoch":           {killed: 10, lag: 1, source: []string{"peers"}, first: fromCommit},
 		"one lies":                     {killed: 10, lag: 1, others: lies(1), source: []string{"peers"}, first: fromCommit},
 		"all lie":                      {killed: 5, lag: 1, slow: true, others: lies(2), source: []string{"initial"}, first: fromStart},
@@ -113,6 +120,12 @@ func (test restart) check(t *testing.T) {
 			}
 			if test.others != nil {
 				test.others(i, o)
+			}
+			if test.filed {
+				filed(o)
+				if i < 2 {
+					o.CheckpointDir = filepath.Join(w.dir, fmt.Sprint("disk", i))
+				}
 			}
 			if i == 2 && test.disk {
 				o.CheckpointDir = saved

@@ -88,9 +88,14 @@ func New(o Options) (*Node, error) {
 		models: n.models, store: n.store, blobs: o.Network, report: n.report,
 	}
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report}
+	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report, large: n.models.Large}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
+		InPlace: func(digest [32]byte, dir string) {
+			if n.run.state.RunState != coordinator.Finished { // then nothing is trained that would need the memory
+				n.models.InFolder(digest, dir)
+			}
+		},
 	})
 	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
 	return n, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
@@ -126,7 +125,10 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	own := l.isOwn(o)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
 	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
-	commits := !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step)
+	var commit *taking // nil: no commit point is due
+	if !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
+		commit = n.rounds.points.begin(n.run.state, trainer, step)
+	}
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
@@ -135,10 +137,12 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 			err = trainer.Apply(ctx, step, payloads, own)
 		}
 		took := n.tasks.Now().Sub(begun)
-		var taken checkpoint.Snapshot
-		var failed error
-		if err == nil && commits { // before anything else changes the weights
-			taken, failed = copyAfter(ctx, trainer, step)
+		switch {
+		case commit == nil:
+		case err == nil:
+			commit.take(ctx, n.tasks, trainer)
+		default:
+			commit.abandon()
 		}
 		if err == nil {
 			kept.Read(ctx, n.Network, payloads)
@@ -153,10 +157,11 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 			default:
 				n.engine.outlook.took = took
 				n.rounds.applier.applied(l, o, kept, took.Seconds())
-				if failed != nil {
-					n.report.log.Warn("this commit point is left out", "step", step, "err", failed)
-				} else if commits {
-					n.rounds.points.take(step, taken, n.run.state)
+				if commit == nil {
+					return
+				}
+				if err := n.rounds.points.taken(commit, n.run.state); err != nil {
+					n.report.log.Warn("this commit point is left out", "step", step, "err", err)
 				}
 			}
 		}

@@ -73,6 +73,7 @@ func (n *Node) enterEpoch() bool {
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
+	n.rounds.points.model = m.Size
 	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, has: m.Step, coldSteps: n.engine.prepared.coldSteps, from: beganWith(key, m)}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
@@ -177,6 +178,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
+	defer n.models.PutDown(a.Model, a.Model.Dir)
 	if a.Running {
 		n.seat.rejoin.obtained(a.Model, &n.rounds.points, err, cancelled)
 		return

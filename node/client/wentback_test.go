@@ -33,65 +33,71 @@ func (w *world) goBack(to coordinator.State) {
 // that come back say what is lost, take no copy of what it forgot for the run's, and keep none, and the run comes
 // to its end.
 func TestHostThatWentBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := epochs(3)
-		config.TotalSteps = 36
-		w := newWorld(t, config, []byte(everyThird)...)
-		logs := make([]journal, 3)
-		folder := func(i int) keep.Folder {
-			return keep.Folder{Dir: filepath.Join(w.dir, fmt.Sprint("disk", i)), RunID: clienttest.RunID}
-		}
-		change := func(i int) func(o *options) {
-			return func(o *options) {
-				o.CheckpointDir = folder(i).Dir
-				logs[i].keeps(o)
+	t.Run("in memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, nil) }) })
+	t.Run("from files", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, filed) }) })
+}
+
+func testHostThatWentBack(t *testing.T, also func(o *options)) {
+	config := epochs(3)
+	config.TotalSteps = 36
+	w := newWorld(t, config, []byte(everyThird)...)
+	logs := make([]journal, 3)
+	folder := func(i int) keep.Folder {
+		return keep.Folder{Dir: filepath.Join(w.dir, fmt.Sprint("disk", i)), RunID: clienttest.RunID}
+	}
+	change := func(i int) func(o *options) {
+		return func(o *options) {
+			o.CheckpointDir = folder(i).Dir
+			logs[i].keeps(o)
+			if also != nil {
+				also(o)
 			}
 		}
-		var members []*member
-		for i := range 3 {
-			members = append(members, w.launch(i, change(i)))
-		}
-		w.reach(5, coordinator.RoundTrain)
-		old := w.host.State()
-		w.reach(20, coordinator.RoundTrain)
-		var lost coordinator.Recorded
-		w.until("all have the commit point on their disks", func(s *coordinator.State) bool {
-			lost = s.Epoch.Commit
-			for i := range members {
-				if _, err := folder(i).FindCommit(lost.Step, lost.Digest); err != nil {
-					return false
-				}
-			}
-			return true
-		})
-		for _, m := range members {
-			m.crash()
-		}
-		w.goBack(old)
+	}
+	var members []*member
+	for i := range 3 {
+		members = append(members, w.launch(i, change(i)))
+	}
+	w.reach(5, coordinator.RoundTrain)
+	old := w.host.State()
+	w.reach(20, coordinator.RoundTrain)
+	var lost coordinator.Recorded
+	w.until("all have the commit point on their disks", func(s *coordinator.State) bool {
+		lost = s.Epoch.Commit
 		for i := range members {
-			members[i] = w.launch(i, change(i))
-		}
-		w.reach(21, coordinator.RoundTrain)
-		for i := range logs {
-			if said := logs[i].lines("level=WARN", "before step 5", "what was done in steps 5 to", "is lost to the run", "stays"); len(said) != 1 {
-				t.Errorf("client %d says %q of what is lost: %q", i, said, logs[i].lines("level=WARN"))
-			}
-			if len(logs[i].lines("level=WARN", "signs none again until then")) != 1 {
-				t.Errorf("client %d does not say that it signs nothing yet", i)
+			if _, err := folder(i).FindCommit(lost.Step, lost.Digest); err != nil {
+				return false
 			}
 		}
-		if s := w.host.State(); isRecorded(&s, lost) {
-			t.Errorf("the run took a model of step %d that its host forgot", lost.Step)
-		}
-		finishEqual(w, members...)
-		checkNobodyAccused(t, w, members)
-		for i := range 3 {
-			copies, err := filepath.Glob(filepath.Join(folder(i).Dir, "*-commit*"))
-			if len(copies) > 0 || err != nil {
-				t.Errorf("left are %v, %v", copies, err)
-			}
-		}
+		return true
 	})
+	for _, m := range members {
+		m.crash()
+	}
+	w.goBack(old)
+	for i := range members {
+		members[i] = w.launch(i, change(i))
+	}
+	w.reach(21, coordinator.RoundTrain)
+	for i := range logs {
+		if said := logs[i].lines("level=WARN", "before step 5", "what was done in steps 5 to", "is lost to the run", "stays"); len(said) != 1 {
+			t.Errorf("client %d says %q of what is lost: %q", i, said, logs[i].lines("level=WARN"))
+		}
+		if len(logs[i].lines("level=WARN", "signs none again until then")) != 1 {
+			t.Errorf("client %d does not say that it signs nothing yet", i)
+		}
+	}
+	if s := w.host.State(); isRecorded(&s, lost) {
+		t.Errorf("the run took a model of step %d that its host forgot", lost.Step)
+	}
+	finishEqual(w, members...)
+	checkNobodyAccused(t, w, members)
+	for i := range 3 {
+		copies, err := filepath.Glob(filepath.Join(folder(i).Dir, "*-commit*"))
+		if len(copies) > 0 || err != nil {
+			t.Errorf("left are %v, %v", copies, err)
+		}
+	}
 }
 
 // TestCopiesOfAForgottenFuture in memory are given up: they are not reported when the run comes to their step again.

@@ -245,6 +245,19 @@ func (f *Trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 	return Bulky(Snapshot(f.weights), f.Bulk), nil
 }
 
+// Lend implements env.Lender. What was lent is overwritten afterwards.
+func (f *Trainer) Lend(_ context.Context, use func(s checkpoint.Snapshot) error) error {
+	defer f.exclusive()()
+	f.decide()
+	s := Bulky(Snapshot(f.weights), f.Bulk)
+	defer func() {
+		for _, tensor := range s.Tensors {
+			clear(tensor.Data)
+		}
+	}()
+	return use(s)
+}
+
 // Load implements env.Trainer.
 func (f *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
 	defer f.exclusive()()

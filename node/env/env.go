@@ -3,6 +3,7 @@ package env
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -68,6 +69,9 @@ type Blobs interface {
 	Put(data []byte) ([32]byte, error)
 	// Lend is Put for data that the caller keeps in memory anyway until Drop.
 	Lend(data []byte) ([32]byte, error)
+	// LendFrom is Lend for data in a file that stays open until the collector finds that nobody has hold of it. What is
+	// not the same any more, or cannot be read, is dropped, and lost is told why, once, from any goroutine.
+	LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error)
 	Drop(hash [32]byte)
 	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it
 	// as Put does. The error is ErrNoRoom when there is no memory to keep it in.
@@ -150,6 +154,12 @@ type Foreseer interface {
 	// Confirm stands for Apply of what was foreseen. It returns false if that was taken back. It may be called at any
 	// time, also while Train waits in begun.
 	Confirm(step uint32) bool
+}
+
+// Lender is a Trainer whose model can be read where it is.
+type Lender interface {
+	// Lend hands the model to use, without a copy, and changes nothing of it until that returns.
+	Lend(ctx context.Context, use func(s checkpoint.Snapshot) error) error
 }
 
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ var (
 type Network interface {
 	exchange.Requests
 	Lend(data []byte) ([32]byte, error)
+	LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error)
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
 }
 
@@ -121,12 +123,14 @@ func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 // sources lists where the model can come from, the cheapest first.
 func (a *Attempt) sources() []source {
 	switch {
-	case a.known != nil:
-		return []source{memory{}}
 	case !a.checkpoint().FromPeers():
 		return []source{initial{}}
 	}
-	sources := []source{copied{}, disk{}}
+	var sources []source
+	if a.known != nil {
+		sources = append(sources, memory{})
+	}
+	sources = append(sources, copied{}, disk{})
 	if !a.noReplay {
 		sources = append(sources, results{})
 	}
@@ -138,14 +142,21 @@ func (a *Attempt) sources() []source {
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
 
-// memory is the model itself, which this client shares already.
+// memory is the model itself, which this client shares already: in memory or, if it is large, from its disk.
 type memory struct{}
 
-func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := a.read(ctx, a.known)
+	if err != nil {
+		a.Log.Warn("the model that is handed out cannot be read", "step", a.known.Step, "err", err)
+		a.known = nil
+		return snapshot, true, err
+	}
 	copied := *a.known
+	copied.Snapshot = snapshot
 	copied.Origin, copied.Fresh, copied.Source, copied.Fetched = *a.checkpoint(), true, "held", 0
 	a.Model = &copied
-	return copied.Snapshot, false, nil
+	return snapshot, false, nil
 }
 
 // copied is a copy of the model in memory, which was taken while its epoch ran.

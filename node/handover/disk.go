@@ -42,5 +42,6 @@ func (disk) read(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
 	if err := a.adopt(ctx, snapshot, FromDisk); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", dir, err)
 	}
+	a.Model.Dir = dir
 	return a.Model.Snapshot, nil
 }

@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -18,12 +19,15 @@ type Model struct {
 	Fresh    bool                   // the optimizer has no momentum
 	Source   string                 // as event.Ready says it
 	Fetched  uint64                 // bytes from peers
-	Size     uint64                 // bytes of all parts; 0 when it was trained here
+	Size     uint64                 // bytes of all parts
 	Seconds  float64                // to load it
-	Snapshot checkpoint.Snapshot    // only of models that peers may ask for
+	Snapshot checkpoint.Snapshot    // only of models that peers may ask for; without tensors when they have to be read (PutDown)
 	Manifest []byte                 // encoded
 	Blobs    [][32]byte             // that are shared for it
 	Lent     bool                   // it stays shared until Unshare, though a newer one is
+	Dir      string                 // folder that it was read from; empty: it came otherwise
+
+	lost *atomic.Bool // a part that lay on the disk cannot be used any more; nil: none lies there
 }
 
 // How many parts of a model are hashed at once: while nothing is trained, and beside a training.
@@ -44,7 +48,7 @@ func (m *Model) Publish(ctx context.Context, tasks *env.Tasks, atOnce int, lend 
 		return fmt.Errorf("share the model: %w", err)
 	}
 	m.Snapshot, m.Manifest = snapshot, snapshot.ManifestOf(m.Blobs).Encode()
-	m.Digest = blake3.Sum256(m.Manifest)
+	m.Digest, m.Size = blake3.Sum256(m.Manifest), sizeOf(snapshot)
 	return nil
 }
 

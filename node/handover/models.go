@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of Warmup has to be
@@ -21,6 +23,8 @@ const replayShare = 3
 type Models struct {
 	// Held is the model that the trainer holds; nil while it differs from any manifest.
 	Held *Model
+	// Large is how many bytes a model has at most of which copies are kept in memory.
+	Large uint64
 
 	options *Options
 	store   *exchange.Store
@@ -39,7 +43,7 @@ type partial struct {
 
 // NewModels returns the models of a client that holds none yet.
 func NewModels(store *exchange.Store, o *Options) *Models {
-	m := &Models{store: store, options: o}
+	m := &Models{Large: required.MaxCopied, store: store, options: o}
 	store.NeededBy(m.eachBlob)
 	return m
 }
@@ -88,6 +92,7 @@ func (m *Models) Shared(digest [32]byte) *Model {
 // Renew takes note of which models the run recorded, and stops sharing what nobody can need any more.
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
+	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })
 	m.DropOld(s.Model.Checkpoint.Digest)
 }
 
@@ -160,7 +165,11 @@ func (m *Models) Begin(w Request) *Attempt {
 	m.keepPartial(c.Digest)
 	a := &Attempt{
 		Options: m.options, Request: w, Model: &Model{Origin: c, Fresh: true},
-		known: m.Shared(c.Digest), base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
+		base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
+	}
+	if shared := m.Shared(c.Digest); shared != nil {
+		known := *shared // PutDown may change that one meanwhile
+		a.known = &known
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)
 	m.partial.attempts++
@@ -217,10 +226,10 @@ func (m *Models) keepPartial(digest [32]byte) {
 type base struct {
 	step   uint32
 	digest [32]byte
-	load   func() (checkpoint.Snapshot, error)
+	load   func(ctx context.Context) (checkpoint.Snapshot, error)
 }
 
-// baseBefore returns the newest of the models in memory that is older than a step, or nil.
+// baseBefore returns the newest of the shared models that is older than a step, or nil.
 func (m *Models) baseBefore(step uint32) *base {
 	var newest *Model
 	for _, model := range m.shares {
@@ -231,6 +240,6 @@ func (m *Models) baseBefore(step uint32) *base {
 	if newest == nil {
 		return nil
 	}
-	snapshot := newest.Snapshot
-	return &base{newest.Step, newest.Digest, func() (checkpoint.Snapshot, error) { return snapshot, nil }}
+	from := *newest
+	return &base{from.Step, from.Digest, func(ctx context.Context) (checkpoint.Snapshot, error) { return m.options.read(ctx, &from) }}
 }

@@ -60,7 +60,7 @@ func (results) onDisk(a *Attempt) *base {
 		a.Log.Warn("a saved checkpoint cannot be used", "step", newest, "err", err)
 		return nil
 	}
-	return &base{newest, digest, func() (checkpoint.Snapshot, error) { return folder.Read(newest, digest) }}
+	return &base{newest, digest, func(context.Context) (checkpoint.Snapshot, error) { return folder.Read(newest, digest) }}
 }
 
 func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
@@ -78,7 +78,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
-	snapshot, err := from.load()
+	snapshot, err := from.load(ctx)
 	if err != nil {
 		return snapshot, fmt.Errorf("the model of step %d cannot be used: %w", from.step, err)
 	}

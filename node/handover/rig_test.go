@@ -51,6 +51,8 @@ type rig struct {
 // inTurn is an env.Runtime that does one thing after the other.
 type inTurn struct{ env.Runtime }
 
+func (inTurn) Run(task func() func()) { task()() }
+
 func (inTurn) Now() time.Time { return time.Now() }
 
 func (inTurn) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -95,7 +97,7 @@ func newRig(t *testing.T) *rig {
 	c.wrong.Step = lastStep
 
 	c.options = &Options{
-		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
+		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}, Work: t.Context()}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
 		Log: slog.New(slog.DiscardHandler), ParameterRequests: 2, Downloads: 2,
 		Emit: func(body event.Body) { c.told = append(c.told, body.(event.Transfer)) },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {

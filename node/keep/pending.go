@@ -73,8 +73,9 @@ func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 			if err != nil {
 				k.Log.Warn("the model is not on the disk before it is reported", "step", m.Step, "err", err)
 			}
-			if p.then != nil {
-				k.save(p.then)
+			if then := p.then; then != nil {
+				p.then = nil // its model is not needed any longer than it takes to save
+				k.save(then)
 			}
 		}
 	})

@@ -59,6 +59,9 @@ func (k *Saver) save(a *attempt) {
 			}
 			if err == nil {
 				k.newest = max(k.newest, a.model.Step)
+				if k.InPlace != nil {
+					k.InPlace(a.model.Digest, report.Dir)
+				}
 			} else {
 				k.saveFailed(a, report.Dir, err)
 				report.Dir = ""

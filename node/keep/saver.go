@@ -31,9 +31,11 @@ type Options struct {
 	// MakeRoom frees what it can of the disk, and returns how many bytes that were. It is called from any
 	// goroutine when a checkpoint does not fit. May be nil.
 	MakeRoom func() int64
-	Tasks    *env.Tasks
-	Emit     func(body event.Body)
-	Log      *slog.Logger
+	// InPlace is told of each model that is in its folder, by the loop of the client. May be nil.
+	InPlace func(digest [32]byte, dir string)
+	Tasks   *env.Tasks
+	Emit    func(body event.Body)
+	Log     *slog.Logger
 }
 
 // Saver writes the model of each epoch to the folder. It is used by the loop of a client.

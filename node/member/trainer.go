@@ -16,6 +16,7 @@ import (
 type trainer interface {
 	env.Trainer
 	env.Foreseer
+	env.Lender
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
 	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
@@ -45,6 +46,7 @@ var (
 	_ env.Trainer        = (*Trainer)(nil)
 	_ env.Auditor        = (*Trainer)(nil)
 	_ env.OptimizerSaver = (*Trainer)(nil)
+	_ env.Lender         = (*Trainer)(nil)
 
 	_ env.Trainer        = (*Learner)(nil)
 	_ env.OptimizerSaver = (*Learner)(nil)
@@ -139,6 +141,12 @@ func (t *Learner) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 func (t *Learner) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	defer t.busy()()
 	return t.trainer.Snapshot(ctx)
+}
+
+// Lend implements env.Lender.
+func (t *Learner) Lend(ctx context.Context, use func(s checkpoint.Snapshot) error) error {
+	defer t.busy()()
+	return t.trainer.Lend(ctx, use)
 }
 
 // Load implements env.Trainer.

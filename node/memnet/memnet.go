@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -53,6 +54,7 @@ type Node struct {
 	heard    context.Context // handle is called until it is done
 	protocol map[string]protocol
 	blobs    map[[32]byte][]byte
+	files    map[[32]byte]file // of blobs that are not in memory
 	sent     uint64
 	received uint64
 }
@@ -71,7 +73,7 @@ func (h *Hub) Attach(id identity.ID) *Node {
 	}
 	n := &Node{
 		hub: h, id: id,
-		protocol: make(map[string]protocol), blobs: make(map[[32]byte][]byte),
+		protocol: make(map[string]protocol), blobs: make(map[[32]byte][]byte), files: make(map[[32]byte]file),
 	}
 	h.nodes[id] = n
 	return n
@@ -194,17 +196,60 @@ func (n *Node) Put(data []byte) ([32]byte, error) {
 	defer n.mu.Unlock()
 	hash := blake3.Sum256(data)
 	n.blobs[hash] = data
+	delete(n.files, hash)
 	return hash, nil
 }
 
 // Lend implements env.Blobs.
 func (n *Node) Lend(data []byte) ([32]byte, error) { return n.Put(data) }
 
+// LendFrom implements env.Blobs.
+func (n *Node) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error) {
+	hash, err := hashOf(data)
+	if err != nil {
+		return hash, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.blobs[hash] = nil
+	n.files[hash] = file{data, lost}
+	return hash, nil
+}
+
+// file is where a blob lies, on the disk.
+type file struct {
+	*io.SectionReader
+	lost func(error)
+}
+
+// read returns the blob that lies in a file, if it is what it was.
+func (f file) read(hash [32]byte) (data []byte, err error) {
+	data = make([]byte, f.Size())
+	if _, err = f.ReadAt(data, 0); err == nil && blake3.Sum256(data) != hash {
+		err = errors.New("the file was changed")
+	}
+	return data, err
+}
+
+func hashOf(data *io.SectionReader) ([32]byte, error) {
+	h := blake3.New(32, nil)
+	_, err := io.Copy(h, io.NewSectionReader(data, 0, data.Size()))
+	return [32]byte(h.Sum(nil)), err
+}
+
+// InFiles returns how many blobs lie in files, and not in memory.
+func (n *Node) InFiles() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.files)
+}
+
 // Drop implements env.Blobs.
 func (n *Node) Drop(hash [32]byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.blobs, hash)
+	delete(n.files, hash)
 }
 
 // Fetch implements env.Blobs.
@@ -249,9 +294,25 @@ func (n *Node) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64
 
 func (n *Node) get(hash [32]byte) ([]byte, bool) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	data, held := n.blobs[hash]
-	return data, held
+	from, inFile := n.files[hash]
+	n.mu.Unlock()
+	if !inFile {
+		return data, held
+	}
+	data, err := from.read(hash)
+	if err == nil {
+		return data, true
+	}
+	n.mu.Lock()
+	_, inFile = n.files[hash]
+	delete(n.blobs, hash)
+	delete(n.files, hash)
+	n.mu.Unlock()
+	if inFile {
+		from.lost(err)
+	}
+	return nil, false
 }
 
 func (n *Node) count(sent, received int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -101,6 +102,11 @@ func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data),
 
 // Lend is Put for data that the caller keeps in memory anyway until Drop.
 func (n *Network) Lend(data []byte) ([32]byte, error) { return n.store.Lend(data), nil }
+
+// LendFrom is Lend for data in a file of the caller.
+func (n *Network) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error) {
+	return n.store.LendFrom(data, lost)
+}
 
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }

@@ -11,9 +11,9 @@ const (
 	// Value is the size of a parameter, a gradient and a momentum in bytes.
 	Value = 4
 
-	// MaxForeseen bounds the weights of which members keep a copy, to go on before a round is decided, in
-	// bytes.
-	MaxForeseen = 1 << 30
+	// MaxCopied bounds the weights of which members keep copies beside those that they train, in bytes: to go on before a
+	// round is decided, to hand them out, and until they are on the disk.
+	MaxCopied = 1 << 30
 
 	// Kept is how many checkpoints a member keeps if it says nothing else.
 	Kept = 3
@@ -22,7 +22,7 @@ const (
 // Bytes is what taking part takes, in bytes, as far as the definition of a run says it.
 type Bytes struct {
 	Model  uint64 `json:"model"`  // the weights, as they are sent and stored
-	Memory uint64 `json:"memory"` // weights, gradient, what the optimizer keeps and a model for others, without what a micro batch takes
+	Memory uint64 `json:"memory"` // weights, gradient, what the optimizer keeps and, unless it is on the disk, a model for others, without what a micro batch takes
 	Disk   uint64 `json:"disk"`   // checkpoints that are kept, one that is written, and the optimizer's state
 	Result uint64 `json:"result"` // of a member in a round, about; 0: not known
 }
@@ -31,7 +31,10 @@ type Bytes struct {
 // one is counted; −1: none is saved.
 func Of(run config.Model, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
-	b := Bytes{Model: weights, Memory: 4 * weights} // weights, gradient, momentum, and the newest model that others can ask for
+	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum
+	if weights <= MaxCopied || keep < 0 {
+		b.Memory += weights // the newest model that others can ask for; of a large one the disk has it
+	}
 	if l := run.Optimizer.LocalSteps; l != nil {
 		b.Memory += 3 * weights // a copy of the weights, two running means and what was not sent, in place of a momentum
 		if l.OuterMomentum > 0 {
@@ -39,7 +42,7 @@ func Of(run config.Model, parameters uint64, keep int) Bytes {
 		}
 	}
 	if d := run.Optimizer.Distro; d != nil {
-		if d.Lag() == 1 && weights <= MaxForeseen {
+		if d.Lag() == 1 && weights <= MaxCopied {
 			b.Memory += weights
 		}
 		b.Result = resultSize(*d, parameters)

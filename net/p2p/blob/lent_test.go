@@ -3,7 +3,11 @@ package blob
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -22,9 +26,11 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 	Serve(nodes[0], store)
 	var parts [][]byte
 	var hashes []Hash
+	var files []*io.SectionReader
 	for _, size := range []int{0, 1, groupSize, 3*groupSize + 5, spillSize - 1, spillSize + 3, 2*maxRange + 9} {
 		parts = append(parts, payload(size))
 		hashes = append(hashes, blake3.Sum256(parts[len(parts)-1]))
+		files = append(files, fileOf(t, parts[len(parts)-1]))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -35,8 +41,12 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 			for ctx.Err() == nil {
 				i := r.IntN(len(parts))
 				switch r.IntN(6) {
-				case 0, 1, 2:
+				case 0, 1:
 					store.Lend(parts[i])
+				case 2:
+					if h, err := store.LendFrom(files[i], func(err error) { t.Error(err) }); err != nil || h != hashes[i] {
+						t.Errorf("payload %d cannot be lent from a file: %v, %v", i, h, err)
+					}
 				case 3:
 					store.Put(parts[i])
 				case 4:
@@ -82,5 +92,137 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 	}
 	if usage := store.Usage(); usage != (Usage{}) {
 		t.Errorf("left behind %+v", usage)
+	}
+}
+
+// fileOf puts data into the middle of a file that is open.
+func fileOf(t *testing.T, data []byte) *io.SectionReader {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model")
+	if err := os.WriteFile(path, append(append([]byte("head"), data...), "tail"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return io.NewSectionReader(file, int64(len("head")), int64(len(data)))
+}
+
+// TestLentFromFile: data in a file are served as those in memory are, take no room, and stay when the file's name is gone.
+// What was in memory is not any more.
+func TestLentFromFile(t *testing.T) {
+	for _, size := range []int{0, 1, groupSize, groupSize + 1, oneWrite, 3*groupSize + 5, writeBuffer, 2*maxRange + 9} {
+		nodes := p2ptest.New(t, "holder", "a")
+		store := NewStore(1 << 30)
+		Serve(nodes[0], store)
+		data := payload(size)
+		store.Lend(data)
+		file := fileOf(t, data)
+		h, err := store.LendFrom(file, func(err error) { t.Error(err) })
+		if err != nil || h != Hash(blake3.Sum256(data)) {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if e := store.blobs[h]; e.data != nil || store.Usage() != (Usage{Blobs: 1}) {
+			t.Errorf("%d bytes: usage %+v, in memory: %v", size, store.Usage(), e.data != nil)
+		}
+		outer, _, _ := file.Outer()
+		if err := os.Remove(outer.(*os.File).Name()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Fetch(t.Context(), nodes[1], NewStore(1<<30), h, uint64(size), p2ptest.IDs(nodes[0]))
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: what came has %d, %v", size, len(got), err)
+		}
+		if got, held := store.Get(h); !held || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: it is not what it was", size)
+		}
+		store.Lend(data)
+		if store.blobs[h].data == nil {
+			t.Errorf("%d bytes: a copy in memory is not preferred to a file", size)
+		}
+		store.Drop(h)
+		if usage := store.Usage(); usage != (Usage{}) {
+			t.Errorf("%d bytes: left behind %+v", size, usage)
+		}
+	}
+}
+
+// TestLentFileOfTheFolder: what lies in the store's own folder stays there.
+func TestLentFileOfTheFolder(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	data := payload(spillSize + 5)
+	h := s.Put(data)
+	if _, err := s.LendFrom(fileOf(t, data), nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.blobs[h]; !e.inFolder() || s.Usage().Disk == 0 {
+		t.Errorf("usage %+v", s.Usage())
+	}
+}
+
+// TestLentFileThatChanges: a file that is changed, cut or closed behind our back, at its beginning or later, is not held any
+// more, its owner is told once, whoever fetches it gets it from others, and nobody is blamed.
+func TestLentFileThatChanges(t *testing.T) {
+	const size = 2*maxRange + 9
+	changed := func(at int64) func(file *os.File) error {
+		return func(file *os.File) error {
+			_, err := file.WriteAt([]byte("another"), at)
+			return err
+		}
+	}
+	for name, spoil := range map[string]func(file *os.File) error{
+		"at its beginning":     changed(4),
+		"in the middle":        changed(maxRange + 3*writeBuffer),
+		"at its end":           changed(size),
+		"cut":                  func(file *os.File) error { return file.Truncate(maxRange + 5) },
+		"cut to nothing":       func(file *os.File) error { return file.Truncate(0) },
+		"one that is not open": func(file *os.File) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := p2ptest.New(t, "holder", "honest", "a")
+			store, honest := NewStore(1<<30), NewStore(1<<30)
+			Serve(nodes[0], store)
+			Serve(nodes[1], honest)
+			data := payload(size)
+			honest.Put(data)
+			lost := make(chan error, 100)
+			file := fileOf(t, data)
+			h, err := store.LendFrom(file, func(err error) { lost <- err })
+			if err != nil {
+				t.Fatal(err)
+			}
+			reader, _, _ := file.Outer()
+			writable, err := os.OpenFile(reader.(*os.File).Name(), os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(spoil(writable), writable.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if name == "one that is not open" {
+				_ = reader.(*os.File).Close()
+			}
+			if got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[0])); err == nil {
+				t.Errorf("%d bytes came from the file", len(got))
+			}
+			if len(lost) != 1 {
+				t.Fatalf("the owner was told %d times", len(lost))
+			}
+			t.Log(<-lost)
+			if _, held := store.Get(h); held {
+				t.Error("it is held still")
+			}
+			got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[:2]...))
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("what came from both has %d bytes, %v", len(got), err)
+			}
+			for _, node := range nodes[:2] {
+				if score := nodes[2].Score(node.ID()); score != 0 {
+					t.Errorf("a holder is blamed: %v", score)
+				}
+			}
+		})
 	}
 }

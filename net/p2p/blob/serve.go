@@ -129,7 +129,12 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		_, err := w.Write([]byte{statusRange})
 		return err
 	}
-	if err := sendSlice(w, statusOK, held.data, held.outboard, part); err != nil {
+	err = sendSlice(w, statusOK, held.data, held.outboard, part)
+	if errors.Is(err, errUnread) { // others may have it
+		_, err := w.Write([]byte{statusNotHeld})
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("send blob %s: %w", asked.hash.Short(), err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -16,6 +17,9 @@ const (
 	groupSize = 1024 << group
 	pairSize  = 64 // bytes of a parent: the hashes of its two subtrees
 )
+
+// errUnread says that nothing of a range could be read.
+var errUnread = errors.New("nothing of the range can be read")
 
 // span is a range of a payload: a multiple of 16 KiB, then at most 4 MiB.
 type span struct{ offset, length uint64 }
@@ -66,7 +70,7 @@ func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byt
 }
 
 // sendSlice writes prefix and the slice of a range. outboard is the payload's size and its
-// parents in pre-order. Nothing has been written when the payload cannot be read at once.
+// parents in pre-order. The error is errUnread when the payload cannot be read and nothing has been written.
 func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part span) error {
 	size := binary.LittleEndian.Uint64(outboard)
 	head := make([]byte, 0, 1+8+pairSize*parentsOf(part, 0, size)+oneWrite)
@@ -75,7 +79,7 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 	if part.length <= oneWrite {
 		bytes := head[len(head) : len(head)+int(part.length)]
 		if err := readFull(data, bytes, part.offset); err != nil {
-			return err
+			return errors.Join(errUnread, err)
 		}
 		_, err := w.Write(head[:len(head)+len(bytes)])
 		return err
@@ -91,6 +95,9 @@ func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part
 	for pos := part.offset; pos < part.end(); pos += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), part.end()-pos)]
 		if err := readFull(data, buf, pos); err != nil {
+			if pos == part.offset {
+				err = errors.Join(errUnread, err)
+			}
 			return err
 		}
 		if pos == part.offset {

@@ -68,11 +68,15 @@ type Store struct {
 type entry struct {
 	hash     Hash
 	size     uint64
-	data     memory                 // nil: it is in the folder
+	data     memory                 // nil: it is in a file
+	from     *lentFile              // the caller's; nil: the file is in the folder
 	room     *room                  // nil: data is the caller's, and takes no room
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // tree of hashes, made at the first call
 }
+
+// inFolder reports whether the payload is in the store's own folder.
+func (e *entry) inFolder() bool { return e.data == nil && e.from == nil }
 
 // NewStore makes an empty store for at most maxBytes bytes in memory.
 func NewStore(maxBytes int64) *Store {
@@ -139,31 +143,13 @@ func (s *Store) Put(data []byte) Hash {
 			s.insert(e)
 		} else { // it came while it was written
 			e.room.used -= cost(e.size)
-			if e.data == nil && s.blobs[e.hash].data != nil {
+			if e.inFolder() && !s.blobs[e.hash].inFolder() {
 				s.folder.remove(e.hash)
 			}
 		}
 	}
 	s.retain(e.hash)
 	return e.hash
-}
-
-// Lend is Put for data that the caller keeps in memory until Drop whatever the store does: it takes no room here and is
-// never written to the folder. The tree of its hashes is made with its hash, so that nobody who asks for a part of it waits
-// for that: of data of a gigabyte it takes a second and more, after which a holder counts as silent.
-func (s *Store) Lend(data []byte) Hash {
-	if data == nil { // which would say that it is in the folder
-		data = []byte{}
-	}
-	outboard, sum := bao.EncodeBuf(data, group, true)
-	h := Hash(sum)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.blobs[h] == nil {
-		s.blobs[h] = &entry{hash: h, size: uint64(len(data)), data: data, outboard: made(outboard)}
-	}
-	s.retain(h)
-	return h
 }
 
 // write moves a new payload from memory into its file. What cannot be written stays in
@@ -223,7 +209,7 @@ func (s *Store) Get(h Hash) ([]byte, bool) {
 	if e.data != nil {
 		return e.data, true
 	}
-	data, err := s.folder.read(h, e.size)
+	data, err := s.read(e)
 	if err != nil {
 		s.lost(e, err)
 		return nil, false
@@ -235,9 +221,13 @@ func (s *Store) Get(h Hash) ([]byte, bool) {
 func (s *Store) lost(e *entry, err error) {
 	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.blobs[e.hash] == e {
+	current := s.blobs[e.hash] == e
+	if current {
 		s.drop(e.hash)
+	}
+	s.mu.Unlock()
+	if current && e.from != nil {
+		e.from.lost(err)
 	}
 }
 
@@ -280,7 +270,7 @@ func (s *Store) drop(h Hash) {
 		e.room.used -= cost(e.size)
 	}
 	delete(s.blobs, h)
-	if e.data == nil {
+	if e.inFolder() {
 		s.folder.remove(h)
 	}
 }
@@ -320,6 +310,9 @@ func (s *Store) open(h Hash) (held, error) {
 		return held{}, ErrNotHeld
 	}
 	outboard, err := e.outboard()
+	if err == nil && e.from != nil {
+		return held{checked{s, e, outboard}, e.size, outboard}, nil
+	}
 	if err == nil && e.data == nil {
 		var data readerAt
 		if data, err = s.folder.open(h); err == nil {

@@ -1,0 +1,42 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// Opened is the model of a folder whose tensors stay on the disk. They can be read as long as somebody has hold of it,
+// also when the folder was moved or removed: the collector closes its files. Nothing says that they are what
+// they were when they were written.
+type Opened struct {
+	Snapshot                     // its tensors have no data
+	Data     []*io.SectionReader // of the tensors, in their order
+}
+
+// OpenDir is ReadDir of all but the tensors' data.
+func OpenDir(dir string) (*Opened, error) {
+	data := make(map[string]*io.SectionReader)
+	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {
+		file, err := openTensors(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range file.Tensors {
+			data[e.Name] = file.data(e)
+		}
+		return file.tensors(), file.Metadata, nil
+	})
+	if err == nil {
+		err = s.manifestWithout().Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint %s: %w", dir, err)
+	}
+	o := &Opened{Snapshot: s}
+	for _, tensor := range s.Tensors {
+		o.Data = append(o.Data, data[tensor.Name])
+	}
+	return o, nil
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// How long a trainer waits at most while a large model is taken from its memory: this part of the time that members have to
+// train a round, and no more than so long.
+const (
+	lentPart = 10
+	lentTime = 10 * time.Second
+)
+
+// lentLimit is how long a trainer waits for that in a run.
+func lentLimit(s *coordinator.State) time.Duration {
+	return min(time.Duration(s.Config.MaxRoundTrainTime)*time.Millisecond/lentPart, lentTime)
+}
+
+// taking is the model after a step that is about to be taken for a commit point.
+type taking struct {
+	step  uint32
+	lent  *keep.Lent    // nil: it is copied
+	limit time.Duration // of lending it
+
+	copy checkpoint.Snapshot
+	took time.Duration
+	err  error
+}
+
+// begin says how the model after a step is taken: of a large one no copy is made where there is a folder. It is written
+// from the trainer's memory, while that waits, and hashed from there. One that the disk did not take in time, or not
+// at all, is left out, and later ones of the epoch are copied.
+func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
+	t := &taking{step: step, limit: lentLimit(s)}
+	_, lends := trainer.(env.Lender)
+	if !lends || c.folder.Dir == "" || c.model <= c.large || c.copies == s.Epoch.StartStep || c.leaving || c.disk.write != nil || len(c.disk.hung) > 0 {
+		return t
+	}
+	t.lent = keep.NewLent()
+	c.note(step, s)
+	c.busy = true
+	lent, life, facts, folder, needed := t.lent, c.life, keep.FactsAfter(s, step), c.folder, c.needed(s)
+	w := &diskWrite{point: commitPoint{Recorded: coordinator.Recorded{Step: step}}, until: c.tasks.Now().Add(diskTime(int(c.model))), awaited: true, lent: true}
+	c.disk.write = w
+	c.tasks.Spawn(func(ctx context.Context) func() {
+		begun := c.tasks.Now()
+		var old error
+		err := c.tasks.AtDisk(func() error {
+			return recovered(func() (err error) {
+				old = folder.DropCommits(needed)
+				facts, err = folder.SaveLentCommit(ctx, lent, facts, quietly)
+				return err
+			})
+		})
+		took := c.tasks.Now().Sub(begun)
+		return func() {
+			if old != nil {
+				c.report.log.Warn("remove old commit points", "err", old)
+			}
+			c.disk.done(w)
+			c.settle(w)
+			switch {
+			case errors.Is(err, keep.ErrNotTaken), life != c.life:
+			case err != nil:
+				c.report.log.Error("this commit point is left out, training goes on", "step", step, "err", err)
+			default:
+				point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: facts}
+				_, _ = hex.Decode(point.Digest[:], []byte(facts.Digest))
+				c.report.log.Debug("wrote a commit point", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds())
+				c.enter(point)
+			}
+		}
+	})
+	return t
+}
+
+// take takes the model, in the task that applied the step: before anything else changes the weights.
+func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer) {
+	begun := tasks.Now()
+	defer func() { t.took = tasks.Now().Sub(begun) }()
+	if t.lent == nil {
+		t.copy, t.err = copyAfter(ctx, trainer, t.step)
+		return
+	}
+	defer t.lent.End()
+	t.err = recovered(func() error {
+		return trainer.(env.Lender).Lend(ctx, func(s checkpoint.Snapshot) error {
+			limited, cancel := tasks.WithTimeout(ctx, t.limit)
+			defer cancel()
+			s.Step = t.step
+			return t.lent.Offer(limited, s)
+		})
+	})
+	if t.err != nil && ctx.Err() != nil {
+		t.err = ctx.Err()
+	}
+}
+
+// abandon takes no model after all.
+func (t *taking) abandon() {
+	if t != nil && t.lent != nil {
+		t.lent.End()
+	}
+}
+
+// taken takes note of what became of it. An error means that there is no commit point after this step.
+func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
+	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
+	switch {
+	case t.err != nil && t.lent != nil && !errors.Is(t.err, context.Canceled):
+		c.copies = s.Epoch.StartStep
+	case t.err != nil:
+	case t.lent == nil:
+		c.take(t.step, t.copy, s)
+	}
+	return t.err
+}

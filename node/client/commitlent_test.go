@@ -1,0 +1,50 @@
+package client
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// TestLentCommitPoints are written where the model is, and not copied: the run agrees on them as on those that others
+// copied. With a disk that does not take one this is left out, which is said, and later ones are copied.
+func TestLentCommitPoints(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := longEpoch(t, "3")
+			f := keep.Folder{Dir: filepath.Join(w.dir, "disk"), RunID: clienttest.RunID}
+			if bad { // somebody else's folder is in the way of the first
+				if err := os.MkdirAll(filepath.Join(f.Commit(3), "mine"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log journal
+			lends := w.launch(0, func(o *options) {
+				filed(o)
+				o.CheckpointDir = f.Dir
+				o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			})
+			others := []*member{w.launch(1, nil), w.launch(2, nil)}
+			w.until("two commit points", func(s *coordinator.State) bool {
+				_, err := f.FindCommit(s.Epoch.Commit.Step, s.Epoch.Commit.Digest)
+				return s.Epoch.Commit.Step >= 6 && err == nil
+			})
+			s := w.host.State()
+			if reportOf(&s, lends) < 6 {
+				t.Errorf("in step %d the newest that it said to hold is of step %d", s.Progress.Step, reportOf(&s, lends))
+			}
+			wrote, copied, leftOut := len(log.lines("wrote a commit point")), len(log.lines("took a commit point")), len(log.lines("commit point is left out"))
+			if bad != (copied > 0) || bad != (leftOut > 0) || bad == (wrote > 0) {
+				t.Errorf("bad disk: %v; %d were written where they are, %d copied, %d left out", bad, wrote, copied, leftOut)
+			}
+			finishEqual(w, append(others, lends)...)
+			checkNobodyAccused(t, w, append(others, lends))
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package handover
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"lukechampine.com/blake3"
+)
+
+// PutDown keeps no copy of a shared model in memory, if it is large: the blob store has its parts, on its own disk or, if
+// dir is a folder of this client that has the model, in there. Where they are in memory otherwise they stay.
+func (m *Models) PutDown(model *Model, dir string) {
+	if model.Size <= m.Large {
+		return
+	}
+	shared := m.Shared(model.Digest) == model
+	if shared {
+		model.Snapshot.Tensors = nil
+	}
+	if !shared || dir == "" || model.lost != nil {
+		m.options.Tasks.Spawn(GiveBack)
+		return
+	}
+	lies := &Model{lost: new(atomic.Bool)}
+	model.lost = lies.lost // of a part at least that lies there by then
+	m.options.Tasks.Spawn(func(ctx context.Context) func() {
+		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, dir) })
+		return func() {
+			switch {
+			case err == nil && lies.Digest != model.Digest:
+				err = fmt.Errorf("%w: %s has another model", checkpoint.ErrInvalid, dir)
+				fallthrough
+			case err != nil:
+				m.options.Log.Warn("the model is not handed out from its folder", "dir", dir, "step", model.Step, "err", err)
+			}
+			m.store.Drop(lies.Blobs...) // but those of models that are shared
+			m.options.Tasks.Spawn(GiveBack)
+		}
+	})
+}
+
+// InFolder takes note of a folder of this client that has a model now.
+func (m *Models) InFolder(digest [32]byte, dir string) {
+	if model := m.Shared(digest); model != nil {
+		m.PutDown(model, dir)
+	}
+}
+
+// PublishFrom is Publish of the model in a folder. The tensors of a large one stay there, and can be had as long as they are
+// lent, also when the folder was removed. If the disk gives others later, that is logged, and the model is not shared any more.
+func (m *Models) PublishFrom(ctx context.Context, model *Model, dir string) error {
+	opened, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	model.Size = 0
+	for _, file := range opened.Files {
+		model.Size += uint64(len(file.Data))
+	}
+	for _, data := range opened.Data {
+		model.Size += uint64(data.Size())
+	}
+	if model.Size <= m.Large {
+		snapshot, err := checkpoint.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		return model.Publish(ctx, m.options.Tasks, Beside, m.options.Network.Lend, snapshot)
+	}
+	if model.lost == nil {
+		model.lost = new(atomic.Bool)
+	}
+	network, files := m.options.Network, len(opened.Files)
+	lost := model.lost
+	lend := func(data *io.SectionReader) ([32]byte, error) {
+		return network.LendFrom(data, func(err error) {
+			if !lost.Swap(true) {
+				m.options.Log.Error("a model is not handed out any more: its file was changed, or the disk cannot read it", "dir", dir, "step", opened.Step, "err", err)
+			}
+		})
+	}
+	model.Blobs = make([][32]byte, files+len(opened.Data))
+	err = m.options.Tasks.Each(ctx, Beside, len(model.Blobs), func(_ context.Context, i int) (err error) {
+		if i < files {
+			model.Blobs[i], err = network.Lend(opened.Files[i].Data)
+		} else {
+			model.Blobs[i], err = lend(opened.Data[i-files])
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("share the model: %w", err)
+	}
+	model.Snapshot = checkpoint.Snapshot{Step: opened.Step, Files: opened.Files}
+	model.Manifest = opened.ManifestOf(model.Blobs).Encode()
+	model.Digest = blake3.Sum256(model.Manifest)
+	return nil
+}
+
+// read returns a shared model with its tensors.
+func (o *Options) read(ctx context.Context, m *Model) (checkpoint.Snapshot, error) {
+	if len(m.Snapshot.Tensors) > 0 {
+		return m.Snapshot, nil
+	}
+	manifest, err := checkpoint.DecodeManifest(m.Manifest)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return manifest.Assemble(func(hash [32]byte, size uint64) ([]byte, error) { return o.Network.Fetch(ctx, hash, size, nil) })
+}
+
+// GiveBack is a task that gives the memory of a large copy which nobody needs any more back to the system: gradients are not
+// in the memory that Go would use again.
+func GiveBack(context.Context) func() {
+	debug.FreeOSMemory()
+	return func() {}
+}

@@ -1,0 +1,123 @@
+package keep
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// ErrNotTaken says that a model that was lent was not written, because its owner could not wait any longer.
+var ErrNotTaken = errors.New("the disk did not take the model in time")
+
+// lentPiece is how many bytes of a lent model are copied at once.
+const lentPiece = 1 << 20
+
+// Lent is a model that is written to the disk from its owner's memory, while the owner waits. The owner does not wait for the
+// disk itself: what is written is copied a piece at a time, and the owner can take back what was not copied at any moment.
+type Lent struct {
+	offered chan checkpoint.Snapshot
+	ended   chan struct{} // closed when it is not lent any more
+	written chan error    // what became of the writing, or nil when everything was copied
+
+	mu    sync.Mutex
+	over  bool
+	left  int // bytes that were not copied
+	piece []byte
+}
+
+// NewLent returns a model that is not there yet.
+func NewLent() *Lent {
+	return &Lent{offered: make(chan checkpoint.Snapshot, 1), ended: make(chan struct{}), written: make(chan error, 2)}
+}
+
+// Offer hands over the model and returns when it was copied, or cannot be, or when ctx is done. Then it is not read any more.
+func (l *Lent) Offer(ctx context.Context, s checkpoint.Snapshot) error {
+	defer l.End()
+	for _, tensor := range s.Tensors {
+		l.left += len(tensor.Data)
+	}
+	l.offered <- s
+	select {
+	case err := <-l.written:
+		return err
+	case <-ctx.Done():
+		return ErrNotTaken
+	}
+}
+
+// End takes the model back.
+func (l *Lent) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.over = true
+		close(l.ended)
+	}
+}
+
+// through copies the data of a tensor to a file, as long as they are lent.
+func (l *Lent) through(w io.Writer, data []byte) error {
+	if l.piece == nil {
+		l.piece = make([]byte, lentPiece)
+	}
+	for len(data) > 0 {
+		l.mu.Lock()
+		if l.over {
+			l.mu.Unlock()
+			return ErrNotTaken
+		}
+		n := copy(l.piece, data)
+		l.left -= n
+		all := l.left == 0
+		l.mu.Unlock()
+		if _, err := w.Write(l.piece[:n]); err != nil {
+			return err
+		}
+		if all {
+			l.written <- nil
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// SaveLentCommit is SaveCommit of a model that is lent. It is hashed when it is in its file, by quiet, and returned are the facts with the
+// digest. The error is ErrNotTaken when the owner took it back.
+func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, quiet func(s checkpoint.Snapshot, do func() error) error) (checkpoint.Facts, error) {
+	var s checkpoint.Snapshot
+	select {
+	case s = <-l.offered:
+	case <-l.ended:
+		return facts, ErrNotTaken
+	case <-ctx.Done():
+		return facts, ErrNotTaken
+	}
+	noted := checkpoint.Extra{Name: checkpoint.FactsFile, Write: func(path string) error {
+		var digest [32]byte
+		err := quiet(s, func() (err error) {
+			digest, err = checkpoint.DigestDir(ctx, filepath.Dir(path), nil)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		facts.Digest = hex.EncodeToString(digest[:])
+		return facts.Extra().Write(path)
+	}}
+	err := os.MkdirAll(f.Dir, 0o755)
+	if err == nil {
+		err = checkpoint.WriteDirThrough(f.Commit(facts.Step), s, l.through, noted)
+	}
+	if err != nil {
+		err = fmt.Errorf("save the commit point: %w", err)
+		l.written <- err
+	}
+	return facts, err
+}

@@ -1,0 +1,112 @@
+package keep
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// lentModel returns a model with a tensor of several pieces, and one that is small.
+func lentModel(step uint32) checkpoint.Snapshot {
+	data := make([]byte, 3*lentPiece+4)
+	for i := range data {
+		data[i] = byte(i*i + int(step))
+	}
+	return checkpoint.Snapshot{
+		Step:  step,
+		Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(`{"architectures":["Fake"]}`)}},
+		Tensors: []safetensors.Tensor{
+			{Name: "a", DType: "F32", Shape: []int64{int64(len(data) / 4)}, Data: data},
+			{Name: "b", DType: "F32", Shape: []int64{1}, Data: []byte{1, 2, 3, byte(step)}},
+		},
+	}
+}
+
+func atOnce(_ checkpoint.Snapshot, do func() error) error { return do() }
+
+// offer lends a model and overwrites it when that is over.
+func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error) {
+	done = make(chan error, 1)
+	go func() {
+		err := l.Offer(ctx, s)
+		for _, tensor := range s.Tensors {
+			clear(tensor.Data)
+		}
+		done <- err
+	}()
+	return done
+}
+
+// TestLentCommit: what is in the folder is the model as it was lent, also where another one of that step was.
+func TestLentCommit(t *testing.T) {
+	f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
+	other := lentModel(9)
+	other.Tensors[1].Data[0]++
+	facts := checkpoint.Facts{RunID: "run", Step: 9}
+	if err := f.SaveCommit(other, checkpoint.Facts{RunID: "run", Step: 9, Digest: hexDigest(other)}); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLent()
+	done := offer(t.Context(), l, lentModel(9))
+	got, err := f.SaveLentCommit(t.Context(), l, facts, atOnce)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	want := lentModel(9)
+	if got.Digest != hexDigest(want) || got.Step != 9 {
+		t.Errorf("facts %+v", got)
+	}
+	if _, err := f.FindCommit(9, want.Manifest().Digest()); err != nil {
+		t.Error(err)
+	}
+	if read, err := f.Commits().Read(9, want.Manifest().Digest()); err != nil || len(read.Tensors) != 2 {
+		t.Errorf("%d tensors, %v", len(read.Tensors), err)
+	}
+}
+
+// TestLentTooLong: a model that was taken back is not read any more, and none is left behind.
+func TestLentTooLong(t *testing.T) {
+	for _, offered := range []bool{true, false} {
+		f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
+		l := NewLent()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if offered {
+			if err := <-offer(over, l, lentModel(9)); !errors.Is(err, ErrNotTaken) {
+				t.Errorf("lending ended with %v", err)
+			}
+		}
+		l.End()
+		if _, err := f.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, atOnce); !errors.Is(err, ErrNotTaken) {
+			t.Errorf("saving ended with %v", err)
+		}
+		if entries, err := os.ReadDir(f.Dir); len(entries) > 0 {
+			t.Errorf("left are %v, %v", entries, err)
+		}
+	}
+}
+
+// TestLentToABadDisk: an owner does not wait for a disk that fails.
+func TestLentToABadDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLent()
+	done := offer(t.Context(), l, lentModel(9))
+	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, atOnce)
+	if lent := <-done; err == nil || !errors.Is(err, lent) {
+		t.Errorf("lending ended with %v, saving with %v", lent, err)
+	}
+}
+
+func hexDigest(s checkpoint.Snapshot) string {
+	digest := s.Manifest().Digest()
+	return hex.EncodeToString(digest[:])
+}
