@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 // auditing is what audits need of an optimizer.
@@ -105,7 +106,13 @@ func (m *member) lookBack(x audit.Recomputation, unapply func(step uint32, resul
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
 		return back, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
 	}
-	back = m.keepWeights()
+	kept := m.keepWeights()
+	back = func() {
+		kept()
+		if m.by.foresees() && 4*m.Elements() > required.MaxCopied { // training has no use for the copy, nor foresight room
+			m.canonical = nil
+		}
+	}
 	for i, results := range undone {
 		if err := unapply(x.Applied[i].Step, results); err != nil {
 			return back, err

@@ -92,9 +92,11 @@ type attempt struct {
 	started time.Time
 	streams bool // asked on a stream, whatever the length
 	cancel  context.CancelCauseFunc
+	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
 	done    atomic.Uint64 // bytes verified
 	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
 	moved   time.Time     // when done was last seen to grow; the download's
+	first   time.Time     // when it was first seen to have grown; the download's
 	seen    uint64
 	err     error // valid when the attempt is in results
 }
@@ -234,7 +236,10 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 		written = done
 	}
 	defer note()
-	from := source{node: d.node, holder: a.holder.id, hash: p.key.hash, streams: a.streams}
+	from := source{
+		node: d.node, holder: a.holder.id, hash: p.key.hash, streams: a.streams,
+		asked: func() { a.asked.Store(max(int64(time.Since(a.started)), 1)) },
+	}
 	return from.read(ctx, p.key.size, a.span,
 		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
 		func(n int) error {
@@ -343,6 +348,9 @@ func (d *download) watch() {
 	now := time.Now()
 	for a := range d.active {
 		if done := a.done.Load(); done > a.seen {
+			if a.seen == 0 {
+				a.first = now
+			}
 			a.seen, a.moved = done, now
 		}
 	}
@@ -355,28 +363,29 @@ func (d *download) watch() {
 		if age < slowGrace {
 			continue
 		}
-		rate := float64(a.seen) / age.Seconds()
 		other := d.fastest(a.holder)
 		switch {
 		case other != nil && other.later && still >= slowGrace:
 			a.cancel(errPreempted) // it may send to many
-		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
+		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
 			if d.node.Reaches(a.holder.id) { // else it may be the relay that stands still, or the member has gone
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			}
 			a.holder.slow = true
 			a.cancel(ErrSlow)
-		case other != nil && d.gains(a, rate, other):
+		case other != nil && d.gains(a, now.Sub(a.first), other):
 			a.cancel(errPreempted)
 		}
 	}
 }
 
-// isSilent reports whether nothing of a range has come for longer than holders take as a rule, and there is
-// another one that was not slow and could be asked in its place. The one that was silent is asked again when nobody
+// isSilent reports whether nothing of a range has come for longer than holders take as a rule, since it was asked for, and there is
+// another one that was not slow and could be asked in its place. A connection of its own takes four ways through the line
+// before anything can be asked: that is no silence. The one that was silent is asked again when nobody
 // else is left, and then may take its time.
 func (d *download) isSilent(a *attempt, age time.Duration) bool {
-	return a.seen == 0 && !a.holder.slow && age >= d.s.holders.answerTimeout() && d.fastest(a.holder) != nil
+	asked := time.Duration(a.asked.Load())
+	return a.seen == 0 && !a.holder.slow && asked > 0 && age-asked >= d.s.holders.answerTimeout() && d.fastest(a.holder) != nil
 }
 
 // fastest returns the best other holder that could take a range, now or after its own.
@@ -395,11 +404,12 @@ func (d *download) fastest(but *holderState) *holderState {
 
 // gains reports whether the rest of a range would be here much sooner from another holder:
 // one known to be many times faster, or, when no ranges are left to give out, one that is
-// idle.
-func (d *download) gains(a *attempt, rate float64, other *holderState) bool {
-	if a.seen == 0 {
+// idle. Bytes have been coming for so long: the time before is that of the line, and of a connection's handshake.
+func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {
+	if a.seen == 0 || coming < slowGrace {
 		return false // it may only be far away, or busy; watch ends it when it takes too long
 	}
+	rate := float64(a.seen) / coming.Seconds()
 	theirs := d.s.holders.rate(other.id)
 	if theirs > 0 {
 		if rate*slowShare < theirs {

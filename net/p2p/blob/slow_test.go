@@ -56,3 +56,19 @@ func TestSlowHolderBesideABusyOne(t *testing.T) {
 	}
 	t.Log(time.Since(begun))
 }
+
+// TestWhoIsFarIsNotSlow: what came of a range is measured from its first bytes on. At the end of a long line, to which a
+// connection is made first, they come after a second, and the rest soon after them: asking somebody else in
+// between would begin all of it anew, each time.
+func TestWhoIsFarIsNotSlow(t *testing.T) {
+	d := &download{s: NewStore(1 << 20)}
+	a, other := &attempt{seen: groupSize, span: span{length: 1 << 20}}, &holderState{}
+	for _, test := range []struct {
+		coming time.Duration
+		want   bool
+	}{{100 * time.Millisecond, false}, {slowGrace - 1, false}, {slowGrace, true}} {
+		if got := d.gains(a, test.coming, other); got != test.want {
+			t.Errorf("%d bytes in %v: %v", a.seen, test.coming, got)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type source struct {
 	hash   Hash
 	// streams says that no connection of its own is used, however long the range is.
 	streams bool
+	asked   func() // is called when a request is on its way; may be nil
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -122,6 +123,9 @@ func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader
 	}
 	if err := stream.CloseWrite(); err != nil {
 		return err
+	}
+	if s.asked != nil {
+		s.asked()
 	}
 	var head [1 + 8]byte
 	if _, err := io.ReadFull(stream, head[:1]); err != nil {
