@@ -336,7 +336,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
-	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory16 GiBat least, and what a batch takesDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
+	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory12 GiBat least, and what a batch takesDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
 		t.Errorf("of what taking part takes it says %q", got)
 	}
 	if *pictures != "" {
