@@ -36,7 +36,7 @@ type taking struct {
 }
 
 // begin says how the model after a step is taken: of a large one no copy is made where there is a folder. It is written
-// from the trainer's memory, while that waits, and hashed from there. One that the disk did not take in time, or not
+// from the trainer's memory, while that waits, and hashed in the file afterwards. One that the disk did not take in time, or not
 // at all, is left out, and later ones of the epoch are copied.
 func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	t := &taking{step: step, limit: lentLimit(s)}

@@ -7,7 +7,7 @@
 // again from another, nor after a restart, and a holder that sent wrong bytes is known by
 // name.
 //
-// What a member has anyway it lends, from its memory or from a file of its own.
+// A member lends the data that it has anyway, from its memory or from a file of its own.
 //
 // Order of calls: NewStore or OpenStore; Serve; then any number of Put, Fetch, FetchUpTo,
 // Get; Retain what must stay and Drop what is over; Close. All may be called from several
