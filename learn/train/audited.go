@@ -8,7 +8,6 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // auditing is what audits need of an optimizer.
@@ -84,42 +83,27 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 	return reference, nil
 }
 
-// lookBack moves the model back to what it was before the results were applied, newest first, by what undoes
-// those of a step, and returns what puts it back.
-func (m *member) lookBack(x audit.Recomputation, unapply func(step uint32, results [][]codec.TensorResult) error) (back func(), err error) {
-	back = func() {}
+// readApplied reads the results that were applied since the step that is recomputed, newest first, as they are undone.
+func (m *member) readApplied(x audit.Recomputation) (results [][][]codec.TensorResult, err error) {
 	if len(x.Applied) == 0 {
 		if m.step != x.Weights {
 			err = fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, m.step, x.Weights)
 		}
-		return back, err
+		return nil, err
 	}
-	undone := make([][][]codec.TensorResult, len(x.Applied))
+	results = make([][][]codec.TensorResult, len(x.Applied))
 	for i, a := range x.Applied {
 		if want := m.step - uint32(i); a.Step != want || a.Step <= x.Weights {
-			return back, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+			return nil, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
 		}
-		if undone[i], err = m.by.decodeAll(a.Step, a.Payloads); err != nil {
-			return back, fmt.Errorf("applied in step %d: %w", a.Step, err)
+		if results[i], err = m.by.decodeAll(a.Step, a.Payloads); err != nil {
+			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
 	}
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
-		return back, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+		return nil, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
 	}
-	kept := m.keepWeights()
-	back = func() {
-		kept()
-		if m.by.foresees() && 4*m.Elements() > required.MaxCopied { // training has no use for the copy, nor foresight room
-			m.canonical = nil
-		}
-	}
-	for i, results := range undone {
-		if err := unapply(x.Applied[i].Step, results); err != nil {
-			return back, err
-		}
-	}
-	m.changed()
-	return back, nil
+	return results, nil
 }
 
 // checkChunks refuses chunks that the model has not.

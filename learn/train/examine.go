@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -34,12 +35,12 @@ func (t *Trainer) tookBack(step uint32) {
 }
 
 // recompute computes the gradient of a step.
-func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
+func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) (err error) {
 	if t.optimizer.config.Lookahead {
 		return fmt.Errorf("%w: lookahead", ErrUnsupported)
 	}
-	back, err := t.lookBack(x, t.unapply)
-	defer back()
+	back, err := t.lookBack(x)
+	defer func() { err = errors.Join(err, back()) }()
 	if err != nil {
 		return err
 	}
@@ -102,21 +103,4 @@ func (t *Trainer) longest(step uint32) float64 {
 		factor *= c.CompressionDecay
 	}
 	return sum
-}
-
-// unapply moves every weight back by what apply moved it.
-func (t *Trainer) unapply(step uint32, results [][]codec.TensorResult) error {
-	weights := t.weights()
-	return t.optimizer.move(results, t.lr(step), func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
-		moved := make([]float32, len(weights[i])) // by −lr·sign
-		factor := p.WeightFactor
-		p.WeightFactor = 1
-		if err := t.optimizer.kernel.DecodeApply(t.optimizer.layouts[i], ofTensor, moved, p); err != nil {
-			return err
-		}
-		for j, w := range weights[i] {
-			weights[i][j] = (w - moved[j]) / factor
-		}
-		return nil
-	})
 }

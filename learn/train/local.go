@@ -332,12 +332,8 @@ func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.Te
 // moveEach lets f apply to each tensor what the results of a step have for it.
 func (t *LocalTrainer) moveEach(step uint32, results [][]codec.TensorResult, f func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error) error {
 	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
-	ofTensor := make([]codec.TensorResult, len(results))
 	for i := range t.layouts {
-		for j := range results {
-			ofTensor[j] = results[j][i]
-		}
-		if err := f(i, ofTensor, p); err != nil {
+		if err := f(i, ofTensor(results, i), p); err != nil {
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}

@@ -274,24 +274,42 @@ func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, l
 	})
 }
 
+// applyTensor is apply for the weights of one tensor.
+func (o *optimizer) applyTensor(tensor int, results [][]codec.TensorResult, weights []float32, p distro.ApplyParams) error {
+	return o.kernel.DecodeApply(o.layouts[tensor], ofTensor(results, tensor), weights, p)
+}
+
+// applyParams returns what apply does at a learning rate.
+func (o *optimizer) applyParams(lr float32) (distro.ApplyParams, error) {
+	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
+	if !(factor > 0) {
+		return distro.ApplyParams{}, fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
+	}
+	return distro.ApplyParams{LR: lr, WeightFactor: factor}, nil
+}
+
 // move lets f apply to each tensor what results have for it. It may be called concurrently
 // with itself.
 func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
-	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
-	if !(factor > 0) {
-		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
+	params, err := o.applyParams(lr)
+	if err != nil {
+		return err
 	}
-	params := distro.ApplyParams{LR: lr, WeightFactor: factor}
-	ofTensor := make([]codec.TensorResult, len(results))
 	for i := range o.layouts {
-		for j := range results {
-			ofTensor[j] = results[j][i]
-		}
-		if err := f(i, ofTensor, params); err != nil {
+		if err := f(i, ofTensor(results, i), params); err != nil {
 			return fmt.Errorf("apply tensor %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// ofTensor returns what results have for a tensor.
+func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
+	of := make([]codec.TensorResult, len(results))
+	for i, r := range results {
+		of[i] = r[tensor]
+	}
+	return of
 }
 
 // norm returns the L2 norm of all slices together, in double precision so that it is

@@ -109,21 +109,25 @@ type replay struct {
 // again makes the model what it was when a round began, or, where the same was stopped, what it was then. What
 // is returned puts it back.
 func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte) (r *replay, back func(), err error) {
+	back = t.keepWeights()
 	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.batch == batch && r.shaken == x.Shaken {
 		t.paused = nil
-		back = t.keepWeights()
 		copyAll(t.weights(), r.weights)
 		copyAll(t.inner.all(), r.means)
 		t.inner.updates = r.updates
 		t.changed()
 		return r, back, nil
 	}
-	if back, err = t.lookBack(x, t.unapply); err != nil {
+	applied, err := t.readApplied(x)
+	if err != nil {
 		return nil, back, err
 	}
-	if len(x.Applied) == 0 {
-		back = t.keepWeights()
+	for i, results := range applied {
+		if err := t.unapply(x.Applied[i].Step, results); err != nil {
+			return nil, back, err
+		}
 	}
+	t.changed()
 	t.inner.forget()
 	return &replay{step: x.Step, trainer: x.Trainer, batch: batch, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
 }

@@ -218,6 +218,7 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 // shake makes a handshake and returns the connection, with the deadline of ctx still set.
 // An empty remote is anybody who is a member.
 func (b *bulk) shake(ctx context.Context, raw net.Conn, scope network.ConnManagementScope, remote peer.ID, names []string, side func(net.Conn, *tls.Config) *tls.Conn) (*bulkConn, error) {
+	pace(raw)
 	config, keys := b.identity.ConfigForPeer(remote)
 	config.NextProtos = names
 	secure := side(raw, config)

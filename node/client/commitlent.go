@@ -56,7 +56,13 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 		err := c.tasks.AtDisk(func() error {
 			return recovered(func() (err error) {
 				old = folder.DropCommits(needed)
-				facts, err = folder.SaveLentCommit(ctx, lent, facts, quietly)
+				facts, err = folder.SaveLentCommit(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
+					err = quietly(s, func() error {
+						digest, err = checkpoint.DigestDir(ctx, dir, nil)
+						return err
+					})
+					return digest, err
+				})
 				return err
 			})
 		})

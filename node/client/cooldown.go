@@ -57,7 +57,7 @@ func (n *Node) closeEpoch() bool {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {
-		if n.engine.op == nil {
+		if n.engine.op == nil && !n.putsDown() {
 			n.takeSnapshot()
 		}
 		return false
@@ -84,7 +84,7 @@ func (v *view) recordedOf(r *replica) (known bool, step uint32) {
 
 // takeSnapshot makes the epoch's model available to peers, and to the disk.
 func (n *Node) takeSnapshot() {
-	replica, trainer, step := n.rounds.replica, n.engine.trainer, n.rounds.replica.step
+	trainer, step, took := n.engine.trainer, n.rounds.replica.step, n.tookModel()
 	m := &handover.Model{Step: step, Source: "held"}
 	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
 		snapshot, err := trainer.Snapshot(ctx)
@@ -95,20 +95,26 @@ func (n *Node) takeSnapshot() {
 		if err == nil {
 			err = m.Publish(ctx, n.tasks, handover.Idle, n.Network.Lend, snapshot)
 		}
-		return func() {
-			switch {
-			case n.rounds.replica != replica:
-				n.store.Drop(m.Blobs...)
-			case err != nil:
-				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))
-			default:
-				n.models.Held = m
-				n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
-				n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
-				if n.run.state.Progress.Step <= n.run.state.Config.TotalSteps {
-					n.engine.keepOptimizer(n.folder(), m, n.report.log)
-				}
+		return func() { took(m, false, err) }
+	})
+}
+
+// tookModel returns what follows when the model of the epoch that ends was taken, and whether it lies on the disk.
+func (n *Node) tookModel() func(m *handover.Model, lies bool, err error) {
+	replica := n.rounds.replica
+	return func(m *handover.Model, lies bool, err error) {
+		switch {
+		case n.rounds.replica != replica:
+			n.store.Drop(m.Blobs...)
+		case err != nil:
+			n.applyFailed(m.Step, fmt.Errorf("take a snapshot: %w", err))
+		default:
+			n.models.Held = m
+			n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
+			n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
+			if n.run.state.Progress.Step <= n.run.state.Config.TotalSteps {
+				n.engine.keepOptimizer(n.folder(), m, n.report.log)
 			}
 		}
-	})
+	}
 }

@@ -104,7 +104,7 @@ func (c *commitPoints) lend(ctx context.Context, m *handover.Model, commit coord
 		return m.Publish(ctx, c.tasks, handover.Beside, network.Lend, *taken)
 	}
 	dir := c.folder.Commit(commit.Step)
-	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, dir) })
+	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, handover.Beside, dir) })
 	if err == nil && m.Digest != commit.Digest {
 		err = fmt.Errorf("%w: %s is not the model that was written", checkpoint.ErrInvalid, dir)
 	}

@@ -33,6 +33,7 @@ type Node struct {
 	models  *handover.Models // the model, and the ways of getting it
 	auditor *auditor.Auditor // what it does so that all can rely on results
 	saver   *keep.Saver      // what is on the disk
+	down    putDown          // how the model of an epoch gets there
 	gossip  *gossipReader    // what peers say
 	store   *exchange.Store  // what peers may ask for
 	report  *reporter

@@ -28,7 +28,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 	lies := &Model{lost: new(atomic.Bool)}
 	model.lost = lies.lost // of a part at least that lies there by then
 	m.options.Tasks.Spawn(func(ctx context.Context) func() {
-		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, dir) })
+		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, Beside, dir) })
 		return func() {
 			switch {
 			case err == nil && lies.Digest != model.Digest:
@@ -52,7 +52,7 @@ func (m *Models) InFolder(digest [32]byte, dir string) {
 
 // PublishFrom is Publish of the model in a folder. The tensors of a large one stay there, and can be had as long as they are
 // lent, also when the folder was removed. If the disk gives others later, that is logged, and the model is not shared any more.
-func (m *Models) PublishFrom(ctx context.Context, model *Model, dir string) error {
+func (m *Models) PublishFrom(ctx context.Context, model *Model, atOnce int, dir string) error {
 	opened, err := checkpoint.OpenDir(dir)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (m *Models) PublishFrom(ctx context.Context, model *Model, dir string) erro
 		if err != nil {
 			return err
 		}
-		return model.Publish(ctx, m.options.Tasks, Beside, m.options.Network.Lend, snapshot)
+		return model.Publish(ctx, m.options.Tasks, atOnce, m.options.Network.Lend, snapshot)
 	}
 	if model.lost == nil {
 		model.lost = new(atomic.Bool)
@@ -84,7 +84,7 @@ func (m *Models) PublishFrom(ctx context.Context, model *Model, dir string) erro
 		})
 	}
 	model.Blobs = make([][32]byte, files+len(opened.Data))
-	err = m.options.Tasks.Each(ctx, Beside, len(model.Blobs), func(_ context.Context, i int) (err error) {
+	err = m.options.Tasks.Each(ctx, atOnce, len(model.Blobs), func(_ context.Context, i int) (err error) {
 		if i < files {
 			model.Blobs[i], err = network.Lend(opened.Files[i].Data)
 		} else {

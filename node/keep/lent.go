@@ -88,9 +88,24 @@ func (l *Lent) through(w io.Writer, data []byte) error {
 	return nil
 }
 
-// SaveLentCommit is SaveCommit of a model that is lent. It is hashed when it is in its file, by quiet, and returned are the facts with the
-// digest. The error is ErrNotTaken when the owner took it back.
-func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, quiet func(s checkpoint.Snapshot, do func() error) error) (checkpoint.Facts, error) {
+// SaveLentCommit is SaveCommit of a model that is lent. It has the digest that hash returns of its files once they are there, as the
+// facts that are returned. The error is ErrNotTaken when the owner took the model back.
+func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
+	facts, err := l.save(ctx, f.Commit(facts.Step), facts, hash)
+	if err != nil && !errors.Is(err, ErrNotTaken) {
+		err = fmt.Errorf("save the commit point: %w", err)
+	}
+	return facts, err
+}
+
+// SaveLent is SaveLentCommit of a model that an epoch ended with. It gets its place when it is clear that it is the run's: Saver.Take.
+func (f Folder) SaveLent(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) error {
+	_, err := l.save(ctx, f.pending(facts.Step), facts, hash)
+	return err
+}
+
+// save writes the model to a folder when it is offered.
+func (l *Lent) save(ctx context.Context, dir string, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
 	var s checkpoint.Snapshot
 	select {
 	case s = <-l.offered:
@@ -100,23 +115,18 @@ func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Fa
 		return facts, ErrNotTaken
 	}
 	noted := checkpoint.Extra{Name: checkpoint.FactsFile, Write: func(path string) error {
-		var digest [32]byte
-		err := quiet(s, func() (err error) {
-			digest, err = checkpoint.DigestDir(ctx, filepath.Dir(path), nil)
-			return err
-		})
+		digest, err := hash(s, filepath.Dir(path))
 		if err != nil {
 			return err
 		}
 		facts.Digest = hex.EncodeToString(digest[:])
 		return facts.Extra().Write(path)
 	}}
-	err := os.MkdirAll(f.Dir, 0o755)
+	err := os.MkdirAll(filepath.Dir(dir), 0o755)
 	if err == nil {
-		err = checkpoint.WriteDirThrough(f.Commit(facts.Step), s, l.through, noted)
+		err = checkpoint.WriteDirThrough(dir, s, l.through, noted)
 	}
 	if err != nil {
-		err = fmt.Errorf("save the commit point: %w", err)
 		l.written <- err
 	}
 	return facts, err

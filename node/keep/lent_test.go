@@ -28,7 +28,9 @@ func lentModel(step uint32) checkpoint.Snapshot {
 	}
 }
 
-func atOnce(_ checkpoint.Snapshot, do func() error) error { return do() }
+func hashed(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
+	return checkpoint.DigestDir(context.Background(), dir, nil)
+}
 
 // offer lends a model and overwrites it when that is over.
 func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error) {
@@ -54,7 +56,7 @@ func TestLentCommit(t *testing.T) {
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	got, err := f.SaveLentCommit(t.Context(), l, facts, atOnce)
+	got, err := f.SaveLentCommit(t.Context(), l, facts, hashed)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func TestLentTooLong(t *testing.T) {
 			}
 		}
 		l.End()
-		if _, err := f.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, atOnce); !errors.Is(err, ErrNotTaken) {
+		if _, err := f.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
 			t.Errorf("saving ended with %v", err)
 		}
 		if entries, err := os.ReadDir(f.Dir); len(entries) > 0 {
@@ -100,7 +102,7 @@ func TestLentToABadDisk(t *testing.T) {
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, atOnce)
+	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
 	if lent := <-done; err == nil || !errors.Is(err, lent) {
 		t.Errorf("lending ended with %v, saving with %v", lent, err)
 	}

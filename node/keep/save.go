@@ -114,6 +114,9 @@ func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
 	settled := k.Folder.settle(a.model.Step, a.model.Digest)
+	if a.model.Lies && !settled {
+		return fmt.Errorf("the model that was put there is gone: %s", k.Folder.pending(a.model.Step))
+	}
 	k.clean()
 	var beside []checkpoint.Extra
 	if a.known {

@@ -18,6 +18,7 @@ type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
+	Lies     bool             // it is on the disk already (Folder.SaveLent): the snapshot has no tensors
 	Facts    checkpoint.Facts // noted when it was taken while the epoch ran; zero: the state tells them
 }
 
@@ -72,6 +73,9 @@ func NewSaver(o Options) *Saver {
 func (k *Saver) Take(m Model) {
 	now := k.Tasks.Now()
 	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
+	if m.Lies {
+		k.pending = &pending{step: m.Step, since: now, begun: true, done: true}
+	}
 }
 
 // Busy reports whether a model is yet to be saved.

@@ -90,7 +90,7 @@ type attempt struct {
 	holder  *holderState
 	span    span
 	started time.Time
-	streams bool // asked on a stream, whatever the length
+	bulk    bool // asked on a connection of its own
 	cancel  context.CancelCauseFunc
 	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
 	done    atomic.Uint64 // bytes verified
@@ -213,7 +213,8 @@ func (d *download) choose() *holderState {
 func (d *download) start(ctx context.Context, h *holderState, part span) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
-	a := &attempt{holder: h, span: part, started: now, moved: now, streams: h.hangUps >= maxHangUps, cancel: cancel}
+	a := &attempt{holder: h, span: part, started: now, moved: now, cancel: cancel}
+	a.bulk = h.hangUps < maxHangUps && (part.length >= bulkSize || part.length >= slowSize && d.s.holders.slow(h.id, part.length))
 	d.active[a] = struct{}{}
 	h.active++
 	d.attempts.Go(func() {
@@ -237,7 +238,7 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 	}
 	defer note()
 	from := source{
-		node: d.node, holder: a.holder.id, hash: p.key.hash, streams: a.streams,
+		node: d.node, holder: a.holder.id, hash: p.key.hash, bulk: a.bulk,
 		asked: func() { a.asked.Store(max(int64(time.Since(a.started)), 1)) },
 	}
 	return from.read(ctx, p.key.size, a.span,

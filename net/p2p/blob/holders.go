@@ -42,6 +42,7 @@ type account struct {
 	rate     float64 // bytes per second of one stream; 0: not measured
 	measured time.Time
 	load     int       // streams that are open to it
+	bulk     time.Time // since when its streams are known to be slow; zero: they are not
 	silent   time.Time // when an attempt was ended since nothing came; zero: it has delivered since
 }
 
@@ -158,6 +159,22 @@ func (b *book) fresh(id identity.ID) float64 {
 		return a.rate
 	}
 	return 0
+}
+
+// slow reports whether a holder's streams are: a range would take one slowTime. They stay so for rateMemory, as what is measured
+// meanwhile is of other connections.
+func (b *book) slow(id identity.ID, length uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rate := b.fresh(id)
+	if rate == 0 {
+		return false
+	}
+	a := b.known[id]
+	if time.Since(a.bulk) >= rateMemory && float64(length) > rate*slowTime.Seconds() {
+		a.bulk = time.Now()
+	}
+	return time.Since(a.bulk) < rateMemory
 }
 
 func (b *book) rank(n *p2p.Node, id identity.ID, best float64) rank {

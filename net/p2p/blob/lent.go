@@ -15,7 +15,7 @@ import (
 var errChanged = errors.New("the file was changed")
 
 // readAtOnce is how many bytes of a lent file are read at once for its hash.
-const readAtOnce = 1 << 20
+const readAtOnce = 128 << 10
 
 // lentFile is where data of the caller lie, on its disk.
 type lentFile struct {

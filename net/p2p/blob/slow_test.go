@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lukechampine.com/blake3"
@@ -71,4 +72,33 @@ func TestWhoIsFarIsNotSlow(t *testing.T) {
 			t.Errorf("%d bytes in %v: %v", a.seen, test.coming, got)
 		}
 	}
+}
+
+// TestSlowStreams: a holder whose streams are slow is asked on connections of their own from then on, whatever these bring, and
+// on streams again when that was long ago.
+func TestSlowStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		id, now := identity.ID{1}, func(rate float64) *account { return &account{rate: rate, measured: time.Now()} }
+		b := &book{known: map[identity.ID]*account{}}
+		expect := func(length uint64, want bool) {
+			t.Helper()
+			if got := b.slow(id, length); got != want {
+				t.Errorf("%d bytes: slow %v", length, got)
+			}
+		}
+		expect(1<<30, false) // nothing is known
+		b.known[id] = now(200 << 10)
+		expect(600<<10, false)
+		expect(601<<10, true)
+		expect(slowSize, true)
+		time.Sleep(rateMemory / 2)
+		b.known[id].rate, b.known[id].measured = 10<<20, time.Now()
+		expect(slowSize, true)
+		time.Sleep(rateMemory / 2)
+		expect(slowSize, false)
+		b.known[id].rate = 1
+		expect(slowSize, true)
+		time.Sleep(rateMemory)
+		expect(1<<30, false) // what was measured is too old
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/net/p2p"
@@ -25,19 +26,23 @@ var (
 	ErrSlow = errors.New("holder is too slow")
 )
 
-// bulkSize is the least length of a range for which a connection of its own is worth its
-// handshake and its slow start: over 20 Mbit/s and 100 ms a round whose results have 674 KB took 20.5 s with one, and
-// 15.6 s on the connection that is there.
-const bulkSize = 1 << 20
+// A connection of its own costs a range a handshake and a slow start: over 20 Mbit/s and 100 ms a round whose results have
+// 674 KB took 20.5 s with one, and 15.6 s on the connection that is there. It pays from bulkSize on, and from slowSize on where
+// that connection is slow: over 5 Mbit/s and 100 ms, with 1 % of packets lost, such results took 5.0 s on it, and 1.6 s on one
+// of their own.
+const (
+	bulkSize = 1 << 20
+	slowSize = 128 << 10
+	slowTime = 3 * time.Second // that a range would take
+)
 
 // source is one holder as a transfer sees it.
 type source struct {
 	node   *p2p.Node
 	holder identity.ID
 	hash   Hash
-	// streams says that no connection of its own is used, however long the range is.
-	streams bool
-	asked   func() // is called when a request is on its way; may be nil
+	bulk   bool   // the range gets a connection of its own, where there can be one
+	asked  func() // is called when a request is on its way; may be nil
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -81,7 +86,7 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
 	defer cancel()
 	open := s.node.OpenStream
-	if r.length >= bulkSize && !s.streams {
+	if s.bulk {
 		open = s.node.OpenBulk
 	}
 	stream, err := open(ctx, s.holder, Protocol)

@@ -1,0 +1,141 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/record/required"
+)
+
+// lookBack makes the weights what they were before results were applied, and returns what puts them back, to the
+// bit. There is no copy of them meanwhile: what was undone is done again, which is off by a few units in the last
+// place, and these are kept, a byte for each weight. back works as often as it is called for what lookBack has
+// changed, also after an error.
+func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error) {
+	var kept []corrections
+	var steps []appliedStep
+	back = func() error {
+		for i, c := range kept {
+			if err := t.redo(i, steps, t.parameters[i].weights); err != nil {
+				return err
+			}
+			c.correct(t.parameters[i].weights)
+		}
+		t.changed()
+		return nil
+	}
+	if steps, err = t.appliedSteps(x); err != nil || len(steps) == 0 {
+		return back, err
+	}
+	largest := 0
+	for _, p := range t.parameters {
+		largest = max(largest, len(p.weights))
+	}
+	was, again := make([]float32, largest), make([]float32, largest)
+	t.changed()
+	for i, p := range t.parameters {
+		was, again := was[:len(p.weights)], again[:len(p.weights)]
+		copy(was, p.weights)
+		err := t.undo(i, steps, p.weights, again)
+		if err == nil {
+			copy(again, p.weights)
+			err = t.redo(i, steps, again)
+		}
+		if err != nil {
+			copy(p.weights, was)
+			return back, fmt.Errorf("tensor %d: %w", i, err)
+		}
+		kept = append(kept, newCorrections(was, again))
+	}
+	if was, again = nil, nil; 4*t.Elements() > required.MaxCopied { // a gradient comes now, for which there may be no room beside them
+		debug.FreeOSMemory()
+	}
+	return back, nil
+}
+
+// appliedStep is what the results of a step moved the weights by.
+type appliedStep struct {
+	results [][]codec.TensorResult
+	params  distro.ApplyParams
+}
+
+// appliedSteps reads what was applied since the step that is recomputed, newest first.
+func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
+	results, err := t.readApplied(x)
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]appliedStep, len(results))
+	for i := range steps {
+		steps[i].results = results[i]
+		if steps[i].params, err = t.optimizer.applyParams(t.lr(x.Applied[i].Step)); err != nil {
+			return nil, err
+		}
+	}
+	return steps, nil
+}
+
+// undo moves the weights of a tensor back by what steps, newest first, moved them by. moved has room for as many.
+func (t *Trainer) undo(tensor int, steps []appliedStep, weights, moved []float32) error {
+	for _, s := range steps {
+		clear(moved)
+		factor := s.params.WeightFactor
+		s.params.WeightFactor = 1
+		if err := t.optimizer.applyTensor(tensor, s.results, moved, s.params); err != nil { // by −lr·sign
+			return err
+		}
+		for i, w := range weights {
+			weights[i] = (w - moved[i]) / factor
+		}
+	}
+	return nil
+}
+
+// redo moves the weights of a tensor as steps, newest first, moved them.
+func (t *Trainer) redo(tensor int, steps []appliedStep, weights []float32) error {
+	for _, s := range slices.Backward(steps) {
+		if err := t.optimizer.applyTensor(tensor, s.results, weights, s.params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// corrections makes of weights that are nearly right those that they were.
+type corrections struct {
+	off   []int8   // in units of the last place of each weight; other: the next of exact
+	exact []uint32 // bits of the weights that are too far off, in their order
+}
+
+const other = math.MinInt8
+
+func newCorrections(right, near []float32) (c corrections) {
+	c.off = make([]int8, len(right))
+	for i, w := range right {
+		bits := math.Float32bits(w)
+		off := int32(bits - math.Float32bits(near[i]))
+		if off <= other || off > math.MaxInt8 {
+			off = other
+			c.exact = append(c.exact, bits)
+		}
+		c.off[i] = int8(off)
+	}
+	return c
+}
+
+// correct makes the weights right.
+func (c corrections) correct(near []float32) {
+	exact := c.exact
+	for i, off := range c.off {
+		bits := math.Float32bits(near[i]) + uint32(int32(off))
+		if off == other {
+			bits, exact = exact[0], exact[1:]
+		}
+		near[i] = math.Float32frombits(bits)
+	}
+}

@@ -1,0 +1,47 @@
+package client
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// TestModelsOfEpochsArePutDown: the model of an epoch that ends is written where it is, and is the one that others copied. A disk
+// that does not take one costs a copy in memory, of that model and of later ones, and nothing else.
+func TestModelsOfEpochsArePutDown(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			config := epochs(3)
+			w := newWorld(t, config, []byte(everyThird)...)
+			f := keep.Folder{Dir: filepath.Join(w.dir, "disk"), RunID: clienttest.RunID}
+			if bad { // somebody else's folder is in the way of the first
+				if err := os.MkdirAll(filepath.Join(f.Checkpoint(12)+".pending", "mine"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log journal
+			lends := w.launch(0, func(o *options) {
+				filed(o)
+				o.CheckpointDir = f.Dir
+				o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			})
+			others := []*member{w.launch(1, nil), w.launch(2, nil)}
+			w.until("two epochs", func(s *coordinator.State) bool {
+				_, err := checkpoint.ReadFacts(f.Checkpoint(s.Model.Checkpoint.Step))
+				return s.Progress.Epoch >= 2 && err == nil
+			})
+			if put, copied := len(log.lines("put the model of the epoch down")), len(log.lines("the model of the epoch is copied")); bad != (copied == 1) || bad == (put > 1) {
+				t.Errorf("bad disk: %v; %d were put down, %d times it is said that they are copied", bad, put, copied)
+			}
+			finishEqual(w, append(others, lends)...)
+			checkNobodyAccused(t, w, append(others, lends))
+		})
+	}
+}
