@@ -20,6 +20,7 @@ type row struct {
 	TrainSeconds float64          `toml:"train_seconds"` // that training should take; chooses the batch
 	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
 	Mbits        int64            `toml:"mbits"`         // a second that every link carries, each way; 0: no limit
+	Loss         int              `toml:"loss"`          // packets of a thousand that get lost
 	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
 }
 
@@ -50,6 +51,8 @@ func (r row) check() error {
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
 	case r.Mbits < 0 || r.Mbits > 100_000 || r.Mbits > 0 && r.Delay == 0:
 		return fmt.Errorf("mbits is %d, want up to 100000, and a delay beside it", r.Mbits)
+	case r.Loss < 0 || r.Loss > 500 || r.Loss > 0 && r.Delay == 0:
+		return fmt.Errorf("loss is %d of a thousand, want up to 500, and a delay beside it", r.Loss)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (u setup) measure(ctx context.Context, r row) (_ summary, err error) {
 	defer cancel()
 	places, end := process.Loopback(clientCount+1), func() error { return nil }
 	if r.Delay > 0 {
-		if places, end, err = process.Links(process.Link{Delay: time.Duration(r.Delay), Rate: 1_000_000 * r.Mbits}, clientCount+1); err != nil {
+		if places, end, err = process.Links(process.Link{Delay: time.Duration(r.Delay), Rate: 1_000_000 * r.Mbits, LossPerMille: r.Loss}, clientCount+1); err != nil {
 			return summary{}, err
 		}
 	}
