@@ -1,12 +1,7 @@
 package client
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/handover"
-	"github.com/psyche-go/psyche/node/keep"
 )
 
 // cooldown applies what is outstanding, shares the model and reports its digest.
@@ -57,8 +52,8 @@ func (n *Node) closeEpoch() bool {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {
-		if n.engine.op == nil && !n.putsDown() {
-			n.takeSnapshot()
+		if n.engine.op == nil {
+			n.rounds.taker.take()
 		}
 		return false
 	}
@@ -80,41 +75,4 @@ func (v *view) recordedOf(r *replica) (known bool, step uint32) {
 		return true, c.Step
 	}
 	return true, s.OriginStep - 1
-}
-
-// takeSnapshot makes the epoch's model available to peers, and to the disk.
-func (n *Node) takeSnapshot() {
-	trainer, step, took := n.engine.trainer, n.rounds.replica.step, n.tookModel()
-	m := &handover.Model{Step: step, Source: "held"}
-	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
-		snapshot, err := trainer.Snapshot(ctx)
-		if err == nil {
-			snapshot.Step = step
-			err = snapshot.Validate()
-		}
-		if err == nil {
-			err = m.Publish(ctx, n.tasks, handover.Idle, n.Network.Lend, snapshot)
-		}
-		return func() { took(m, false, err) }
-	})
-}
-
-// tookModel returns what follows when the model of the epoch that ends was taken, and whether it lies on the disk.
-func (n *Node) tookModel() func(m *handover.Model, lies bool, err error) {
-	replica := n.rounds.replica
-	return func(m *handover.Model, lies bool, err error) {
-		switch {
-		case n.rounds.replica != replica:
-			n.store.Drop(m.Blobs...)
-		case err != nil:
-			n.applyFailed(m.Step, fmt.Errorf("take a snapshot: %w", err))
-		default:
-			n.models.Held = m
-			n.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
-			n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
-			if n.run.state.Progress.Step <= n.run.state.Config.TotalSteps {
-				n.engine.keepOptimizer(n.folder(), m, n.report.log)
-			}
-		}
-	}
 }

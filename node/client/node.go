@@ -33,7 +33,6 @@ type Node struct {
 	models  *handover.Models // the model, and the ways of getting it
 	auditor *auditor.Auditor // what it does so that all can rely on results
 	saver   *keep.Saver      // what is on the disk
-	down    putDown          // how the model of an epoch gets there
 	gossip  *gossipReader    // what peers say
 	store   *exchange.Store  // what peers may ask for
 	report  *reporter
@@ -98,6 +97,10 @@ func New(o Options) (*Node, error) {
 			}
 		},
 	})
+	n.rounds.taker = taker{
+		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
+		models: n.models, saver: n.saver, store: n.store, report: n.report, failed: n.applyFailed,
+	}
 	n.seat.holds = holdings{run: &n.run, models: n.models, points: &n.rounds.points, saver: n.saver}
 	return n, nil
 }

@@ -178,6 +178,7 @@ type roundStates struct {
 	earlyBytes int                    // of results among them
 	points     commitPoints           // models of the epoch to fall back to
 	applier    applier
+	taker      taker
 }
 
 // put adds the round of a step.

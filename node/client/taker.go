@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// taker takes the model that an epoch ended with, for peers and for the disk.
+type taker struct {
+	tasks   *env.Tasks
+	network env.Network
+	folder  keep.Folder
+	run     *view
+	engine  *engine
+	rounds  *roundStates
+	models  *handover.Models
+	saver   *keep.Saver
+	store   *exchange.Store
+	report  *reporter
+	failed  func(step uint32, err error)
+
+	// A large model on its way to the disk, from its trainer's memory: what is shared lies in the file.
+	lent  *keep.Lent // nil: none is on its way
+	of    *replica
+	until time.Time
+	free  bool   // the trainer has it back
+	there func() // is called when it is there and the trainer is free; nil: it is not there yet
+	slow  bool   // the disk took one too late, or not at all: models are copied
+}
+
+// downTime is how long an epoch waits at most for the disk to take its model, before that is copied.
+func downTime(s *coordinator.State) time.Duration {
+	return min(30*time.Second, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
+}
+
+// take begins to take the model, unless that has begun. The trainer has nothing else to do. A large model is not copied, but where
+// there is no folder, or the disk is slow.
+func (t *taker) take() {
+	if t.lent != nil && t.of == t.rounds.replica {
+		if t.tasks.Now().Before(t.until) {
+			return
+		}
+		t.notPutDown(keep.ErrNotTaken)
+	}
+	trainer, lends := t.engine.trainer.(env.Lender)
+	points := &t.rounds.points
+	if lends && t.folder.Dir != "" && points.model > t.models.Large && !t.slow && len(points.disk.hung) == 0 {
+		t.putDown(trainer)
+	} else {
+		t.copy()
+	}
+}
+
+// copy takes a copy.
+func (t *taker) copy() {
+	trainer, step, took := t.engine.trainer, t.rounds.replica.step, t.took()
+	m := &handover.Model{Step: step, Source: "held"}
+	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+		snapshot, err := trainer.Snapshot(ctx)
+		if err == nil {
+			snapshot.Step = step
+			err = snapshot.Validate()
+		}
+		if err == nil {
+			err = m.Publish(ctx, t.tasks, handover.Idle, t.network.Lend, snapshot)
+		}
+		return func() { took(m, false, err) }
+	})
+}
+
+// took returns what follows when the model was taken, and says whether it lies on the disk.
+func (t *taker) took() func(m *handover.Model, lies bool, err error) {
+	replica := t.rounds.replica
+	return func(m *handover.Model, lies bool, err error) {
+		switch {
+		case t.rounds.replica != replica:
+			t.store.Drop(m.Blobs...)
+		case err != nil:
+			t.failed(m.Step, fmt.Errorf("take a snapshot: %w", err))
+		default:
+			t.models.Held = m
+			t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
+			t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
+			if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
+				t.engine.keepOptimizer(t.folder, m, t.report.log)
+			}
+		}
+	}
+}
+
+// putDown has the model written from the trainer's memory, while that waits.
+func (t *taker) putDown(trainer env.Lender) {
+	step, took, lent, limit := t.rounds.replica.step, t.took(), keep.NewLent(), downTime(t.run.state)
+	t.lent, t.of, t.until, t.free, t.there = lent, t.rounds.replica, t.tasks.Now().Add(limit), false, nil
+	m, facts := &handover.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
+	t.tasks.Spawn(func(ctx context.Context) func() {
+		begun := t.tasks.Now()
+		err := t.tasks.AtDisk(func() error {
+			return recovered(func() error {
+				return t.folder.SaveLent(ctx, lent, facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
+					err := t.models.PublishFrom(ctx, m, handover.Idle, dir)
+					return m.Digest, err
+				})
+			})
+		})
+		seconds := t.tasks.Now().Sub(begun).Seconds()
+		return func() {
+			switch {
+			case t.lent != lent: // it was copied meanwhile
+				t.store.Drop(m.Blobs...)
+			case errors.Is(err, keep.ErrNotTaken): // the task of the trainer tells why
+			case err != nil:
+				t.store.Drop(m.Blobs...)
+				t.notPutDown(err)
+			default:
+				t.report.log.Debug("put the model of the epoch down", "step", step, "seconds", seconds)
+				t.there = func() { took(m, true, nil) }
+				t.goOn()
+			}
+		}
+	})
+	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+		err := recovered(func() error {
+			return trainer.Lend(ctx, func(s checkpoint.Snapshot) error {
+				limited, cancel := t.tasks.WithTimeout(ctx, limit)
+				defer cancel()
+				s.Step = step
+				return lent.Offer(limited, s)
+			})
+		})
+		lent.End()
+		return func() {
+			switch {
+			case t.lent != lent:
+			case err != nil && t.there == nil:
+				t.notPutDown(err)
+			default: // whatever became of lending it, when it is there
+				t.free = true
+				t.goOn()
+			}
+		}
+	})
+}
+
+// goOn goes on when the model is there and the trainer is free.
+func (t *taker) goOn() {
+	if there := t.there; t.free && there != nil {
+		t.lent, t.there = nil, nil
+		there()
+	}
+}
+
+// notPutDown has the model copied, and those of later epochs.
+func (t *taker) notPutDown(err error) {
+	t.lent.End()
+	t.lent, t.there = nil, nil
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	t.slow = true
+	t.report.log.Warn("the model of the epoch is copied, and takes 4 bytes for each parameter: the disk did not take it", "dir", t.folder.Dir, "err", err)
+}
