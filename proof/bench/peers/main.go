@@ -239,7 +239,7 @@ func (b *bench) one(ctx context.Context, j job) (m measurement, err error) {
 	if j.system.State != "" {
 		return b.ownRun(ctx, j.system, places, exchanges)
 	}
-	return b.torchRun(ctx, j.system, places, exchanges)
+	return b.torchRun(ctx, j.system, places, exchanges, j.system.OnLinks...)
 }
 
 // loadAverage is that of a minute, as Linux tells it.

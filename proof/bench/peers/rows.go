@@ -29,6 +29,7 @@ type system struct {
 	Torch    string   `toml:"torch"`    // of peers.py: its --system, or hivemind
 	Batch    int      `toml:"batch"`    // with torch: sequences of an exchange, of all members
 	Flags    []string `toml:"flags"`    // with torch
+	OnLinks  []string `toml:"on_links"` // with torch: more flags where its exchanges are timed
 	Torchrun bool     `toml:"torchrun"` // of peers.py: torchrun starts it, and starts it again
 
 	Exchanges int    `toml:"exchanges"` // of the whole run
