@@ -44,8 +44,8 @@
 //     has begun as foretold. At the round's end a witness that has not yet proves what it holds.
 //   - rejoin.go: a member without the model of the running epoch gets it from what was counted
 //     since the epoch began, and a client that was dropped takes its seat back.
-//   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
-//     is shared and its digest reported; node/keep writes the checkpoint.
+//   - cooldown.go: after an epoch's last round the outstanding results are applied, taker.go takes the
+//     model, it is shared and its digest reported; node/keep writes the checkpoint.
 //   - audits.go: in a run with audits node/auditor opens the own results, looks at those of others
 //     when there is time, and votes in trials; it sees this package as audits.go shows it.
 //   - finish.go: the end of the run, also for members that were cut off just before.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
@@ -111,4 +112,59 @@ func TestLentToABadDisk(t *testing.T) {
 func hexDigest(s checkpoint.Snapshot) string {
 	digest := s.Manifest().Digest()
 	return hex.EncodeToString(digest[:])
+}
+
+// TestPutDown: a model that was put down at its epoch's end gets its place when the run has recorded it: also where an earlier one
+// is saved meanwhile, or where another model of its step is. It may be reported at once.
+func TestPutDown(t *testing.T) {
+	for _, way := range []string{"alone", "beside an earlier one", "another in its place", "found before", "gone"} {
+		t.Run(way, func(t *testing.T) {
+			b := newBench(filepath.Join(t.TempDir(), "disk"), 0)
+			m := modelOf(9)
+			l := NewLent()
+			done := offer(t.Context(), l, m.Snapshot)
+			err := b.Folder.SaveLent(t.Context(), l, checkpoint.Facts{RunID: b.Folder.RunID, Step: 9, Digest: "later"}, hashed)
+			if err := errors.Join(err, <-done); err != nil {
+				t.Fatal(err)
+			}
+			m.Snapshot.Tensors, m.Lies = nil, true
+			if way == "beside an earlier one" {
+				b.Take(modelOf(6))
+				b.SaveAgreed(stateAfter(6, recorded(modelOf(6))))
+				b.work()
+			}
+			s := stateAfter(9, recorded(m))
+			s.RunState = coordinator.Cooldown
+			b.Take(m)
+			if !b.Ahead(s) {
+				t.Error("the report waits for a model that is on the disk")
+			}
+			switch way {
+			case "another in its place":
+				other := modelOf(9)
+				other.Snapshot.Tensors[0].Data[0]++
+				facts := checkpoint.Facts{RunID: b.Folder.RunID, Step: 9, Digest: hexDigest(other.Snapshot)}
+				if err := writeCheckpoint(b.Folder.Checkpoint(9), other.Snapshot, facts.Extra()); err != nil {
+					t.Fatal(err)
+				}
+			case "found before":
+				if _, err := b.Folder.Find(9, m.Digest); err != nil {
+					t.Fatal(err)
+				}
+			case "gone":
+				if err := os.RemoveAll(b.Folder.pending(9)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.RunState = coordinator.WaitingForMembers
+			b.SaveAgreed(s)
+			b.work()
+			if read, err := b.Folder.Read(9, m.Digest); (err == nil) == (way == "gone") || (b.Err() == nil) == (way == "gone") {
+				t.Errorf("%d tensors, %v; saver: %v", len(read.Tensors), err, b.Err())
+			}
+			if _, err := os.Stat(b.Folder.pending(9)); err == nil {
+				t.Error("it is pending still")
+			}
+		})
+	}
 }

@@ -120,15 +120,27 @@ func (f Folder) settle(step uint32, digest [32]byte) bool {
 	return false
 }
 
-// clean removes pending checkpoints.
-func (k *Saver) clean() {
-	if err := k.Folder.dropPending(); err != nil {
+// place puts a checkpoint that is pending into its place, unless it is there.
+func (f Folder) place(step uint32, digest [32]byte) error {
+	dir := f.Checkpoint(step)
+	if _, err := f.Find(step, digest); err == nil {
+		return nil
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint)
+	}
+	return fmt.Errorf("the model that was put there is gone: %s", f.pending(step))
+}
+
+// clean removes pending checkpoints up to a step. A later one may be the next epoch's, which is nowhere else.
+func (k *Saver) clean(step uint32) {
+	if err := k.Folder.dropPending(step); err != nil {
 		k.Log.Warn("clean up the checkpoint folder", "err", err)
 	}
 }
 
-// dropPending removes what is pending of the run: it has its place, or is no checkpoint of it.
-func (f Folder) dropPending() error {
+// dropPending removes what is pending of the run up to a step: it has its place, or is no checkpoint of it.
+func (f Folder) dropPending(upTo uint32) error {
 	entries, err := os.ReadDir(f.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("list checkpoints: %w", err)
@@ -136,7 +148,7 @@ func (f Folder) dropPending() error {
 	var failed error
 	for _, entry := range entries {
 		name, ok := strings.CutSuffix(entry.Name(), pendingSuffix)
-		if _, ours := stepOf(name, checkpointPrefix(f.RunID)); !ok || !ours {
+		if step, ours := stepOf(name, checkpointPrefix(f.RunID)); !ok || !ours || step > uint64(upTo) {
 			continue
 		}
 		failed = errors.Join(failed, checkpoint.RemoveDir(filepath.Join(f.Dir, entry.Name())))

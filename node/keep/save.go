@@ -113,25 +113,31 @@ func (k *Saver) SaveNow() {
 func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
-	settled := k.Folder.settle(a.model.Step, a.model.Digest)
-	if a.model.Lies && !settled {
-		return fmt.Errorf("the model that was put there is gone: %s", k.Folder.pending(a.model.Step))
-	}
-	k.clean()
 	var beside []checkpoint.Extra
 	if a.known {
 		beside = append(beside, a.facts.Extra())
 	}
+	put := func() error {
+		if a.model.Lies {
+			return k.Folder.place(a.model.Step, a.model.Digest)
+		}
+		return k.put(dir, a.model.Snapshot, beside...)
+	}
+	settled, old := k.Folder.settle(a.model.Step, a.model.Digest), a.model.Step
+	if a.model.Lies {
+		old-- // its own may be there yet
+	}
+	k.clean(old)
 	var err error
 	if !settled {
-		err = k.put(dir, a.model.Snapshot, beside...)
+		err = put()
 	}
 	if errors.Is(err, errOtherCheckpoint) && a.recorded && k.Folder.names(dir, a.model.Step) {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)
 		}
 		k.Log.Warn("the folder had another model of this step, of a future that the run's host forgot or of another run of this name: it stays beside the run's own", "dir", dir+forgottenSuffix)
-		err = k.put(dir, a.model.Snapshot, beside...)
+		err = put()
 	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
@@ -148,7 +154,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		}
 		if give() {
 			k.Log.Warn("the disk is full: what is worth less makes room for the checkpoint", "dir", dir)
-			err = k.put(dir, a.model.Snapshot, beside...)
+			err = put()
 		}
 	}
 	if err == nil && a.recorded { // what was taken while epochs ran is not needed any more

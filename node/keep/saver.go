@@ -191,7 +191,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 		k.unsaved = nil
 		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
 		if k.pending != nil && k.pending.step == m.Step {
-			k.clean()
+			k.clean(m.Step)
 		}
 		return
 	}
