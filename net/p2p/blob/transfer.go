@@ -37,7 +37,8 @@ type source struct {
 	hash   Hash
 	// streams says that no connection of its own is used, however long the range is.
 	streams bool
-	asked   func() // is called when a request is on its way; may be nil
+	// asked is called when a request is on its way, and before if no connection of its own is made for it. It may be nil.
+	asked func()
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -83,6 +84,8 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	open := s.node.OpenStream
 	if r.length >= bulkSize && !s.streams {
 		open = s.node.OpenBulk
+	} else if s.asked != nil {
+		s.asked()
 	}
 	stream, err := open(ctx, s.holder, Protocol)
 	if err != nil {
