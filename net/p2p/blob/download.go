@@ -70,8 +70,8 @@ type holderState struct {
 	busy      int // times that it had no room, or hung up
 	hangUps   int // of them one after the other
 	delivered uint64
-	slow      bool      // lost a range by being slow: asked when nobody else is left, as is
-	silent    bool      // one that lost a range of which nothing came
+	slow      bool      // lost a range by being slow
+	silent    bool      // lost a range of which nothing came
 	ready     time.Time // not asked before
 	out       bool      // asked no more
 	lacks     bool      // as it did not have the payload
@@ -96,7 +96,7 @@ type attempt struct {
 	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
 	done    atomic.Uint64 // bytes verified
 	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when done was last seen to grow; the download's
+	moved   time.Time     // when it was asked, or done was last seen to grow; the download's
 	first   time.Time     // when it was first seen to have grown; the download's
 	seen    uint64
 	err     error // valid when the attempt is in results
@@ -186,6 +186,7 @@ func (d *download) assign(ctx context.Context) {
 	}
 }
 
+// isLate reports whether a holder is asked only when nobody else is left.
 func (h *holderState) isLate() bool { return h.slow || h.silent }
 
 // choose takes a stream of the best holder that has one free. The late ones get a range
@@ -364,11 +365,13 @@ func (d *download) watch() {
 				a.first = now
 			}
 			a.seen, a.moved = done, now
+		} else if a.seen == 0 {
+			a.moved = a.started.Add(time.Duration(a.asked.Load()))
 		}
 	}
 	for a := range d.active {
 		age, still := now.Sub(a.started), now.Sub(a.moved)
-		if d.isSilent(a, age) {
+		if d.isSilent(a, still) {
 			a.cancel(errPreempted) // it is not blamed: it may be far away, or have much to send
 			continue
 		}
@@ -395,9 +398,8 @@ func (d *download) watch() {
 // another one that was not silent and could be asked in its place. A connection of its own takes four ways through the line
 // before anything can be asked: that is no silence. The one that was silent is asked again when nobody
 // else is left, and then may take its time.
-func (d *download) isSilent(a *attempt, age time.Duration) bool {
-	asked := time.Duration(a.asked.Load())
-	return a.seen == 0 && !a.holder.isLate() && asked > 0 && age-asked >= d.s.holders.answerTimeout() &&
+func (d *download) isSilent(a *attempt, still time.Duration) bool {
+	return a.seen == 0 && !a.holder.isLate() && a.asked.Load() > 0 && still >= d.s.holders.answerTimeout() &&
 		slices.ContainsFunc(d.holders, func(h *holderState) bool { return h != a.holder && !h.out && !h.silent })
 }
 

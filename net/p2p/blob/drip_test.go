@@ -1,156 +1,143 @@
 package blob
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
+	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"lukechampine.com/blake3"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/net/p2p"
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// dripping has a node send what a store holds so many bytes at a time, with pauses between.
-func dripping(t *testing.T, n *p2p.Node, s *Store, bytes int, pause time.Duration) {
-	ended := make(chan struct{})
-	t.Cleanup(func() { close(ended) })
-	serveWith(n, func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
-		return s.serve(stream, writerFunc(func(p []byte) (n int, err error) {
-			if len(p) < groupSize { // of what leads to the bytes
-				return stream.Write(p)
-			}
-			for n < len(p) && err == nil {
-				end := min(n+bytes, len(p))
-				if _, err = stream.Write(p[n:end]); err != nil {
-					return n, err
-				}
-				n = end
-				select {
-				case <-time.After(pause):
-				case <-ended:
-					err = io.ErrClosedPipe
-				case <-ctx.Done():
-					err = ctx.Err()
-				}
-			}
-			return n, err
-		}))
-	})
+// trial is an attempt as it stands: how long ago it was begun, asked for (0: not yet), and its first bytes came.
+type trial struct {
+	holder               *holderState
+	begun, asked, coming time.Duration
+	seen                 uint64
 }
 
-// TestDripAfterSilence: an honest holder does not answer once, for a moment. The other one, which then has all ranges, does not
-// keep them by sending little: the first is asked again, though it was slow.
-func TestDripAfterSilence(t *testing.T) {
-	for _, size := range []int{600_000, 12 << 20} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			t.Parallel()
-			nodes := p2ptest.New(t, "joiner", "honest", "dripping")
-			data, before, little := payload(size), payload(200_000), payload(30_000)
-			honest := holding(data, before)
-			var hangs atomic.Bool
-			serveWith(nodes[1], func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
-				for hangs.Load() && ctx.Err() == nil {
-					time.Sleep(10 * time.Millisecond)
-				}
-				return honest.serve(stream, stream)
-			})
-			dripping(t, nodes[2], holding(data, little), 20_000, time.Second)
-			store := NewStore(1 << 30)
-			for i, data := range [][]byte{before, little} {
-				if _, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), p2ptest.IDs(nodes[1+i])); err != nil {
-					t.Fatal(err)
-				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			hangs.Store(true)
-			time.AfterFunc(time.Second, func() { hangs.Store(false) })
-			begun := time.Now()
-			got, err := Fetch(ctx, nodes[0], store, Hash(blake3.Sum256(data)), uint64(size), p2ptest.IDs(nodes[1:]...))
-			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("%d bytes, %v", len(got), err)
-			}
-			t.Log(time.Since(begun))
-			if took := time.Since(begun); took > 15*time.Second {
-				t.Errorf("took %v", took)
-			}
-		})
+// watched has a download look at its attempts once, and returns why each was cancelled; nil: it goes on.
+func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...trial) (why []error) {
+	d := &download{
+		node: node, s: NewStore(1 << 20), into: &partial{}, pending: pending, holders: holders,
+		active: make(map[*attempt]struct{}),
+	}
+	d.s.holders.wait = time.Millisecond
+	now := time.Now()
+	var ends []context.Context
+	for _, h := range holders {
+		h.active = 0
+	}
+	for _, t := range trials {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		a := &attempt{
+			holder: t.holder, span: span{0, maxRange}, cancel: cancel, seen: t.seen,
+			started: now.Add(-t.begun), moved: now, first: now.Add(-t.coming),
+		}
+		a.done.Store(t.seen)
+		if t.asked > 0 {
+			a.asked.Store(int64(t.begun - t.asked))
+		}
+		t.holder.active++
+		d.active[a] = struct{}{}
+		ends = append(ends, ctx)
+	}
+	d.watch()
+	for _, ctx := range ends {
+		why = append(why, context.Cause(ctx))
+	}
+	return why
+}
+
+// TestWhoLosesRanges: of a few bytes a second nobody keeps a range because others were silent for a moment, but once only, so that a
+// fetch ends; who was silent is left also for one that is slow; and nobody stalls before it is asked.
+func TestWhoLosesRanges(t *testing.T) {
+	const ms = time.Millisecond
+	node := p2ptest.Node(t, "joiner")
+	more := []span{{maxRange, maxRange}}
+	late := func(slow, silent, out bool) *holderState {
+		return &holderState{id: identity.ID{1}, slow: slow, silent: silent, out: out}
+	}
+	for _, test := range []struct {
+		name    string
+		pending []span
+		other   *holderState
+		slow    bool // of who is asked
+		trial   trial
+		want    error
+	}{
+		{"sends little, the other was silent", nil, late(false, true, false), false, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: groupSize}, errPreempted},
+		{"the same with more to fetch", more, late(false, true, false), false, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: groupSize}, errPreempted},
+		{"the other was slow", more, late(true, false, false), false, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: groupSize}, errPreempted},
+		{"it lost one before", more, late(false, true, false), true, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: groupSize}, nil},
+		{"the other is out", nil, late(false, true, true), false, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: groupSize}, nil},
+		{"sends enough", nil, late(false, true, false), false, trial{begun: 2000 * ms, asked: 2000 * ms, coming: 1500 * ms, seen: 8 * groupSize}, nil},
+		{"is silent beside a slow one", nil, late(true, false, false), false, trial{begun: 900 * ms, asked: 600 * ms}, errPreempted},
+		{"is silent beside another", nil, late(false, true, false), false, trial{begun: 900 * ms, asked: 600 * ms}, nil},
+		{"was silent, and may take its time", nil, late(false, false, false), true, trial{begun: 4500 * ms, asked: 2500 * ms}, nil},
+		{"is not asked yet", nil, late(false, false, false), false, trial{begun: 900 * ms}, nil},
+		{"cannot be asked", nil, late(false, false, false), false, trial{begun: 3500 * ms}, ErrSlow},
+	} {
+		test.trial.holder = &holderState{id: identity.ID{2}, slow: test.slow}
+		why := watched(node, test.pending, []*holderState{test.trial.holder, test.other}, test.trial)
+		if !errors.Is(why[0], test.want) || (why[0] == nil) != (test.want == nil) {
+			t.Errorf("%s: %v, want %v", test.name, why[0], test.want)
+		}
+	}
+	h := &holderState{id: identity.ID{2}}
+	why := watched(node, nil, []*holderState{h, late(false, true, false)},
+		trial{h, 2000 * ms, 2000 * ms, 1500 * ms, groupSize}, trial{h, 100 * ms, 100 * ms, 50 * ms, groupSize})
+	if !errors.Is(why[0], errPreempted) || !errors.Is(why[1], errPreempted) {
+		t.Errorf("it keeps its other range: %v", why)
 	}
 }
 
-// TestSilentHolderWasFast: a holder that was fast has gone without a word. Who is many times slower does not lose its ranges
-// to it.
-func TestSilentHolderWasFast(t *testing.T) {
-	t.Parallel()
-	nodes := p2ptest.New(t, "joiner", "gone", "slow")
-	before := payload(2 << 20)
-	blobs := [][]byte{payload(600_000), payload(600_001), payload(600_002)}
-	Serve(nodes[1], holding(before))
-	dripping(t, nodes[2], holding(blobs...), 40_000, 200*time.Millisecond)
-	store := NewStore(1 << 30)
-	if _, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(before)), uint64(len(before)), p2ptest.IDs(nodes[1])); err != nil {
+// TestWhoWasSilentIsNotFast: whoever was fast and is silent may have gone.
+func TestWhoWasSilentIsNotFast(t *testing.T) {
+	var b book
+	node, id := p2ptest.Node(t, "joiner"), identity.ID{1}
+	for _, test := range []struct {
+		delivery
+		known bool
+	}{
+		{delivery{bytes: 1 << 20, took: time.Second}, true},
+		{delivery{took: 2 * time.Second, silent: true}, false},
+		{delivery{bytes: 1 << 20, took: time.Second}, true},
+	} {
+		b.acquire(node, id)
+		b.release(node, id, test.delivery)
+		if rate := b.rate(id); (rate > 0) != test.known {
+			t.Errorf("after %+v its rate is %v", test.delivery, rate)
+		}
+	}
+}
+
+// TestWhoCannotBeReachedIsSilent: where no connection of its own is made for a range, to be connected is a part of the answer.
+func TestWhoCannotBeReachedIsSilent(t *testing.T) {
+	joiner := p2ptest.Node(t, "joiner")
+	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, _ p2p.Stream) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	for _, data := range blobs {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		begun := time.Now()
-		got, err := Fetch(ctx, nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), p2ptest.IDs(nodes[1:]...))
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes, %v", len(got), err)
+	t.Cleanup(func() { _ = silent.Close() })
+	gone := p2ptest.Key("gone").ID()
+	joiner.SetMembers([]p2p.Peer{{ID: gone, Addrs: []string{"/ip4/127.0.0.1/udp/" + port(silent) + "/quic-v1"}}})
+	for size, want := range map[uint64]bool{groupSize: true, bulkSize: false} {
+		asked := false
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		from := source{node: joiner, holder: gone, asked: func() { asked = true }}
+		err := from.read(ctx, size, span{0, size}, nil, nil)
+		cancel()
+		if err == nil || asked != want {
+			t.Errorf("%d bytes: asked: %v, %v", size, asked, err)
 		}
-		t.Log(time.Since(begun))
-		if took := time.Since(begun); took > 8*time.Second { // by itself the slow one takes 3 s
-			t.Errorf("took %v", took)
-		}
-	}
-	if score := nodes[0].Score(nodes[2].ID()); score != 0 {
-		t.Errorf("the slow one is blamed: %v", score)
 	}
 }
 
-// TestGoneHoldersAreNotWaitedFor: members that cannot be reached any more cost as little as those that do not answer.
-func TestGoneHoldersAreNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	joiner, honest := p2ptest.Node(t, "joiner"), p2ptest.Node(t, "honest")
-	members := p2ptest.Peers(joiner, honest)
-	var holders []identity.ID
-	for i := range 4 {
-		silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = silent.Close() })
-		gone := p2ptest.Key(fmt.Sprint("gone ", i)).ID()
-		holders = append(holders, gone)
-		members = append(members, p2p.Peer{ID: gone, Addrs: []string{fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", silent.LocalAddr().(*net.UDPAddr).Port)}})
-	}
-	p2ptest.Connect(t, joiner, honest)
-	joiner.SetMembers(members)
-	before, data := payload(200_000), payload(100_000)
-	Serve(honest, holding(before, data))
-	store := NewStore(1 << 30)
-	if _, err := Fetch(testContext(t), joiner, store, Hash(blake3.Sum256(before)), uint64(len(before)), p2ptest.IDs(honest)); err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	got, err := Fetch(testContext(t), joiner, store, Hash(blake3.Sum256(data)), uint64(len(data)), append(holders, honest.ID()))
-	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	t.Log(time.Since(begun))
-	if took := time.Since(begun); took > 6*time.Second {
-		t.Errorf("took %v", took)
-	}
+func port(c net.PacketConn) string {
+	_, port, _ := net.SplitHostPort(c.LocalAddr().String())
+	return port
 }
