@@ -77,24 +77,22 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 	return func(found identity.ID) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if known, err := k.check(address, found); known || err != nil {
-			return err
+		if known, _ := k.check(address, found); known {
+			return nil
 		}
 		free, err := k.lock()
 		if err != nil {
 			return err
 		}
-		defer free()
-		if known, err := k.check(address, found); known || err != nil { // another program may have added it
-			return err
+		known, err := k.check(address, found) // another program may have added it, or was about to
+		if !known && err == nil {
+			err = k.add(address, found)
 		}
-		if err := k.add(address, found); err != nil {
-			return err
-		}
-		if k.FirstUse != nil {
+		free()
+		if !known && err == nil && k.FirstUse != nil {
 			k.FirstUse(address, found)
 		}
-		return nil
+		return err
 	}
 }
 
@@ -183,9 +181,15 @@ func (k *KnownServers) add(address string, key identity.ID) error {
 	if needsNewline(file) {
 		line = "\n" + line
 	}
-	_, err = file.WriteString(line)
-	if err == nil {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return errors.Join(fmt.Errorf("known servers %s: %w", k.Path, err), file.Close())
+	}
+	if _, err = file.WriteString(line); err == nil {
 		err = file.Sync()
+	}
+	if err != nil { // a part of a line would be one that nobody can read
+		err = errors.Join(err, file.Truncate(end))
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("known servers %s: %w", k.Path, err)

@@ -70,7 +70,8 @@ type holderState struct {
 	busy      int // times that it had no room, or hung up
 	hangUps   int // of them one after the other
 	delivered uint64
-	slow      bool      // lost a range by being slow: asked when nobody else is left
+	slow      bool      // lost a range by being slow
+	silent    bool      // lost a range of which nothing came
 	ready     time.Time // not asked before
 	out       bool      // asked no more
 	lacks     bool      // as it did not have the payload
@@ -95,7 +96,7 @@ type attempt struct {
 	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
 	done    atomic.Uint64 // bytes verified
 	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when done was last seen to grow; the download's
+	moved   time.Time     // when it was asked, or done was last seen to grow; the download's
 	first   time.Time     // when it was first seen to have grown; the download's
 	seen    uint64
 	err     error // valid when the attempt is in results
@@ -185,20 +186,23 @@ func (d *download) assign(ctx context.Context) {
 	}
 }
 
-// choose takes a stream of the best holder that has one free. The slow ones get a range
+// isLate reports whether a holder is asked only when nobody else is left.
+func (h *holderState) isLate() bool { return h.slow || h.silent }
+
+// choose takes a stream of the best holder that has one free. The late ones get a range
 // only when nobody else works.
 func (d *download) choose() *holderState {
 	now := time.Now()
 	var free []identity.ID
 	states := make(map[identity.ID]*holderState)
-	for _, slow := range []bool{false, true} {
+	for _, late := range []bool{false, true} {
 		for _, h := range d.holders {
-			if !h.out && h.slow == slow && h.active < perHolder && !now.Before(h.ready) {
+			if !h.out && h.isLate() == late && h.active < perHolder && !now.Before(h.ready) {
 				free = append(free, h.id)
 				states[h.id] = h
 			}
 		}
-		if len(free) > 0 || slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.slow && h.active > 0 }) {
+		if len(free) > 0 || slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.isLate() && h.active > 0 }) {
 			break
 		}
 	}
@@ -278,7 +282,11 @@ func (d *download) finish(a *attempt) {
 		d.lose(h, a.err)
 		return
 	case errors.Is(a.err, errPreempted): // no failure: it comes only as often as somebody who is faster may yet fail
-		h.slow = true
+		if a.done.Load() > 0 {
+			h.slow = true
+		} else {
+			h.silent = true
+		}
 		h.ready = time.Now().Add(retryPause)
 		return
 	case hungUp, errors.Is(a.err, p2p.ErrBusy):
@@ -304,7 +312,12 @@ func (d *download) lose(h *holderState, err error) {
 	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // who said to have it later, and had it not, is done with
 	h.ready = time.Now().Add(lackPause)
 	d.failures = append(d.failures, HolderError{h.id, err})
-	for a := range d.active { // its other range would not end better
+	d.cancel(h, err)
+}
+
+// cancel ends all attempts with a holder: its other range would not end better.
+func (d *download) cancel(h *holderState, err error) {
+	for a := range d.active {
 		if a.holder == h {
 			a.cancel(err)
 		}
@@ -353,18 +366,20 @@ func (d *download) watch() {
 				a.first = now
 			}
 			a.seen, a.moved = done, now
+		} else if a.seen == 0 {
+			a.moved = a.started.Add(time.Duration(a.asked.Load()))
 		}
 	}
 	for a := range d.active {
 		age, still := now.Sub(a.started), now.Sub(a.moved)
-		if d.isSilent(a, age) {
+		if d.isSilent(a, still) {
 			a.cancel(errPreempted) // it is not blamed: it may be far away, or have much to send
 			continue
 		}
 		if age < slowGrace {
 			continue
 		}
-		other := d.fastest(a.holder)
+		other := d.fastest(a.holder, false)
 		switch {
 		case other != nil && other.later && still >= slowGrace:
 			a.cancel(errPreempted) // it may send to many
@@ -374,26 +389,27 @@ func (d *download) watch() {
 			}
 			a.holder.slow = true
 			a.cancel(ErrSlow)
-		case other != nil && d.gains(a, now.Sub(a.first), other):
-			a.cancel(errPreempted)
+		case d.gains(a, now.Sub(a.first), d.fastest(a.holder, !a.holder.slow)):
+			d.cancel(a.holder, errPreempted)
 		}
 	}
 }
 
 // isSilent reports whether nothing of a range has come for longer than holders take as a rule, since it was asked for, and there is
-// another one that was not slow and could be asked in its place. A connection of its own takes four ways through the line
+// another one that was not silent and could be asked in its place. A connection of its own takes four ways through the line
 // before anything can be asked: that is no silence. The one that was silent is asked again when nobody
 // else is left, and then may take its time.
-func (d *download) isSilent(a *attempt, age time.Duration) bool {
-	asked := time.Duration(a.asked.Load())
-	return a.seen == 0 && !a.holder.slow && asked > 0 && age-asked >= d.s.holders.answerTimeout() && d.fastest(a.holder) != nil
+func (d *download) isSilent(a *attempt, still time.Duration) bool {
+	return a.seen == 0 && !a.holder.isLate() && a.asked.Load() > 0 && still >= d.s.holders.answerTimeout() &&
+		slices.ContainsFunc(d.holders, func(h *holderState) bool { return h != a.holder && !h.out && !h.silent })
 }
 
-// fastest returns the best other holder that could take a range, now or after its own.
-func (d *download) fastest(but *holderState) *holderState {
+// fastest returns the best other holder that could take a range, now or after its own; of late ones only if they count. They count
+// for who sends, but has lost nothing by being slow: a cheat could send as little as it likes else, once others were silent for a moment.
+func (d *download) fastest(but *holderState, late bool) *holderState {
 	var best *holderState
 	for _, h := range d.holders {
-		if h == but || h.out || h.slow {
+		if h == but || h.out || h.isLate() && !late {
 			continue
 		}
 		if best == nil || d.s.holders.rate(h.id) > d.s.holders.rate(best.id) {
@@ -403,23 +419,18 @@ func (d *download) fastest(but *holderState) *holderState {
 	return best
 }
 
-// gains reports whether the rest of a range would be here much sooner from another holder:
-// one known to be many times faster, or, when no ranges are left to give out, one that is
-// idle. Bytes have been coming for so long: the time before is that of the line, and of a connection's handshake.
+// gains reports whether the rest of a range would be here much sooner from another holder, if there is one:
+// one known to be many times faster, or one that is idle, and gets no other range.
+// Bytes have been coming for so long: the time before is that of the line, and of a connection's handshake.
 func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {
-	if a.seen == 0 || coming < slowGrace {
+	if other == nil || a.seen == 0 || coming < slowGrace {
 		return false // it may only be far away, or busy; watch ends it when it takes too long
 	}
-	rate := float64(a.seen) / coming.Seconds()
-	theirs := d.s.holders.rate(other.id)
-	if theirs > 0 {
-		if rate*slowShare < theirs {
-			return true
-		}
-		rest := float64(a.span.length - a.seen)
-		idle := len(d.pending) == 0 && other.active == 0
-		return idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()
+	rate, theirs := float64(a.seen)/coming.Seconds(), d.s.holders.rate(other.id)
+	idle := other.active == 0 && (len(d.pending) == 0 || other.isLate())
+	if theirs == 0 {
+		return idle && rate < 64*crawlRate // nobody knows how fast it is; below this it is worth to find out
 	}
-	// Nobody knows yet how fast the other one is; below this it is worth to find out.
-	return len(d.pending) == 0 && other.active == 0 && rate < 64*crawlRate
+	rest := float64(a.span.length - a.seen)
+	return rate*slowShare < theirs || idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()
 }

@@ -111,7 +111,7 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.load--
 	switch {
 	case d.silent:
-		a.silent = time.Now()
+		a.silent, a.rate = time.Now(), 0 // it may have gone
 	case d.bytes > 0:
 		a.silent = time.Time{}
 	}
@@ -125,7 +125,7 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 		close(b.freed)
 		b.freed = nil
 	}
-	if d.took <= 0 || d.bytes < rateFloor && d.took < slowGrace {
+	if d.silent || d.took <= 0 || d.bytes < rateFloor && d.took < slowGrace {
 		return
 	}
 	rate := max(float64(d.bytes)/d.took.Seconds(), 1)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/bao"
@@ -79,9 +80,10 @@ func (s *Store) read(e *entry) ([]byte, error) {
 	return data, nil
 }
 
-// checked reads a lent file, whole groups at a time, and compares them with the tree of hashes: the caller's disk is
-// not the store's, and whoever gets wrong bytes holds that against this member.
+// checked reads a payload that is in a file, whole groups at a time, and compares them with the tree of hashes: others may
+// change the file, and whoever gets wrong bytes holds that against this member.
 type checked struct {
+	readerAt
 	store    *Store
 	entry    *entry
 	outboard []byte
@@ -93,23 +95,51 @@ func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 	if part.length == 0 {
 		return 0, nil
 	}
+	if err := c.store.fromDisk(c.readerAt, p, offset); errors.Is(err, errDiskTurn) {
+		return 0, err
+	} else if err != nil {
+		c.store.lost(e, err)
+		return 0, err
+	}
 	parents := appendParents(nil, c.outboard[8:], part, 0, 0, e.size)
 	d := decoder{
-		r:        io.MultiReader(bytes.NewReader(parents), io.NewSectionReader(e.from, offset, int64(len(p)))),
+		r:        io.MultiReader(bytes.NewReader(parents), bytes.NewReader(p)),
 		part:     part,
 		dst:      func() []byte { return p },
 		verified: func(int) error { return nil },
 	}
-	err := d.decode(e.size, e.hash)
-	if errors.Is(err, ErrCorrupt) {
-		err = errChanged
-	}
-	if err != nil {
-		c.store.lost(e, err)
-		return 0, err
+	if d.decode(e.size, e.hash) != nil {
+		c.store.lost(e, errChanged)
+		return 0, errChanged
 	}
 	return len(p), nil
 }
 
+const (
+	// diskReads is how many answers read from a disk at once. A disk that does not answer keeps their places, and no others:
+	// what is in memory can be had.
+	diskReads = 8
+	diskTurn  = 2 * time.Second // for which the others wait
+)
+
+// errDiskTurn says that a disk does not answer.
+var errDiskTurn = errors.New("the disk does not answer")
+
+// fromDisk fills p from a file.
+func (s *Store) fromDisk(file io.ReaderAt, p []byte, offset int64) error {
+	timer := time.NewTimer(diskTurn)
+	defer timer.Stop()
+	select {
+	case s.reading <- struct{}{}:
+	case <-timer.C:
+		return errDiskTurn
+	}
+	defer func() { <-s.reading }()
+	if n, err := file.ReadAt(p, offset); n < len(p) {
+		return err
+	}
+	return nil
+}
+
 // Close implements io.Closer: the file is the caller's.
-func (checked) Close() error { return nil }
+func (*lentFile) Close() error { return nil }

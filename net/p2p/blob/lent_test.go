@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,4 +226,53 @@ func TestLentFileThatChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hanging is a disk that does not answer any more once it is told to.
+type hanging struct {
+	io.ReaderAt
+	answers chan struct{} // closed: it does
+	hangs   atomic.Bool
+}
+
+func (h *hanging) ReadAt(p []byte, offset int64) (int, error) {
+	if h.hangs.Load() {
+		<-h.answers
+	}
+	return h.ReaderAt.ReadAt(p, offset)
+}
+
+// TestHungDiskOfALender: a disk that does not answer keeps nobody from what its owner has in memory.
+func TestHungDiskOfALender(t *testing.T) {
+	t.Parallel()
+	nodes := p2ptest.New(t, "holder", "a")
+	store := NewStore(1 << 30)
+	Serve(nodes[0], store)
+	disk := &hanging{ReaderAt: memory(payload(4 * maxRange)), answers: make(chan struct{})}
+	t.Cleanup(func() { close(disk.answers) })
+	model, err := store.LendFrom(io.NewSectionReader(disk, 0, 4*maxRange), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := payload(100_000)
+	hash := store.Put(result)
+	disk.hangs.Store(true)
+	ask := request{model, 0, maxRange}.encode()
+	for range servesPerPeer {
+		s, err := nodes[1].OpenStream(testContext(t), nodes[0].ID(), Protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write(ask); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { _ = s.Reset() })
+	}
+	time.Sleep(2 * time.Second)
+	begun := time.Now()
+	got, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(result)), p2ptest.IDs(nodes[0]))
+	if err != nil || !bytes.Equal(got, result) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	t.Log(time.Since(begun))
 }

@@ -326,3 +326,34 @@ func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
 		t.Errorf("score %v", score)
 	}
 }
+
+// TestFileThatChangesWhileItIsServed: a file of the folder that others changed after it was served is dropped when it
+// is asked for again, and who asks does not get wrong bytes in this member's name.
+func TestFileThatChangesWhileItIsServed(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b")
+	data := payload(2 << 20)
+	s := openStore(t, t.TempDir())
+	Serve(nodes[0], s)
+	hash := s.Put(data)
+	fetched := func() error {
+		_, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(data)), p2ptest.IDs(nodes[0]))
+		return err
+	}
+	if err := fetched(); err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Clone(data)
+	changed[len(data)/2] ^= 1
+	if err := os.WriteFile(s.folder.path(hash), changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := fetched(); err == nil || errors.Is(err, ErrCorrupt) {
+		t.Errorf("fetched: %v", err)
+	}
+	if _, held := s.Get(hash); held || s.Usage() != (Usage{}) {
+		t.Errorf("it is held: %v, usage %+v", held, s.Usage())
+	}
+	if score := nodes[1].Score(nodes[0].ID()); score != 0 {
+		t.Errorf("the holder is blamed: %v", score)
+	}
+}

@@ -53,6 +53,7 @@ type Store struct {
 	logger  *slog.Logger
 	holders book
 	lone    time.Duration // how long a lone holder may stand still
+	reading chan struct{} // answers that read from a disk
 
 	mu       sync.Mutex
 	memory   room
@@ -83,6 +84,7 @@ func NewStore(maxBytes int64) *Store {
 	s := &Store{
 		logger:   slog.New(slog.DiscardHandler),
 		lone:     loneTime,
+		reading:  make(chan struct{}, diskReads),
 		blobs:    make(map[Hash]*entry),
 		partials: make(map[flightKey]*partial),
 		flights:  make(map[flightKey]*flight),
@@ -310,20 +312,21 @@ func (s *Store) open(h Hash) (held, error) {
 		return held{}, ErrNotHeld
 	}
 	outboard, err := e.outboard()
-	if err == nil && e.from != nil {
-		return held{checked{s, e, outboard}, e.size, outboard}, nil
-	}
-	if err == nil && e.data == nil {
-		var data readerAt
+	var data readerAt = e.data
+	switch {
+	case err != nil:
+	case e.from != nil:
+		data = checked{e.from, s, e, outboard}
+	case e.data == nil:
 		if data, err = s.folder.open(h); err == nil {
-			return held{data, e.size, outboard}, nil
+			data = checked{data, s, e, outboard}
 		}
 	}
 	if err != nil {
 		s.lost(e, err)
 		return held{}, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
-	return held{e.data, e.size, outboard}, nil
+	return held{data, e.size, outboard}, nil
 }
 
 // Usage is what a store holds; what was lent takes nothing.

@@ -41,8 +41,9 @@ type source struct {
 	node   *p2p.Node
 	holder identity.ID
 	hash   Hash
-	bulk   bool   // the range gets a connection of its own, where there can be one
-	asked  func() // is called when a request is on its way; may be nil
+	bulk   bool // the range gets a connection of its own, where there can be one
+	// asked is called when a request is on its way, and before if no connection of its own is made for it. It may be nil.
+	asked func()
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -88,6 +89,8 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	open := s.node.OpenStream
 	if s.bulk {
 		open = s.node.OpenBulk
+	} else if s.asked != nil {
+		s.asked()
 	}
 	stream, err := open(ctx, s.holder, Protocol)
 	if err != nil {
