@@ -29,7 +29,7 @@ type commitPoints struct {
 	disk    commitDisk
 	answer  uint32 // newest step after which one was taken because a member that left holds it
 	owed    uint32 // step after which one is to be taken as soon as the trainer is idle; 0: none
-	size    int    // bytes of the newest copy
+	size    int    // bytes of the newest one, copied or lent
 	leaving bool   // the client leaves: it reports what it holds before that is on the disk
 	life    int    // counts desynchronisations: what was begun before one is dropped
 	model   uint64 // bytes of the one that the epoch goes on from

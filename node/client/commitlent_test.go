@@ -1,14 +1,18 @@
 package client
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
 )
 
@@ -47,4 +51,37 @@ func TestLentCommitPoints(t *testing.T) {
 			checkNobodyAccused(t, w, append(others, lends))
 		})
 	}
+}
+
+// TestLeavingAwaitsALentModel: who leaves waits for a large commit point that is on its way to the disk as long as for
+// one that was copied before, which is in proportion to its bytes.
+func TestLeavingAwaitsALentModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks := &env.Tasks{}
+		own := newGoroutines(tasks)
+		tasks.Runtime = own
+		var cancel context.CancelFunc
+		tasks.Work, cancel = context.WithCancel(t.Context())
+		report := &reporter{log: slog.New(slog.DiscardHandler)}
+		rounds := &roundStates{points: commitPoints{
+			tasks: tasks, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
+		}}
+		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
+		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: report}
+		l.since = time.Now()
+		l.until = l.since.Add(5 * time.Second)
+		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
+			t.Error("it leaves before a model that takes 20 s can be on the disk")
+		}
+		if time.Sleep(time.Nanosecond); l.worthWaiting() {
+			t.Error("it waits for longer")
+		}
+		end := &farewell{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
+		if _, bytes := end.unwritten(); bytes != 20*slowHash {
+			t.Errorf("%d bytes are on their way to the disk, want %d", bytes, 20*slowHash)
+		}
+		cancel()
+		taking.abandon()
+		own.tasks.Wait()
+	})
 }

@@ -109,7 +109,7 @@ func (k *Saver) SaveNow() {
 }
 
 // write puts the checkpoint into its folder. When the disk is full, what is worth less makes room for it:
-// shared parts, optimizers of earlier steps, older checkpoints.
+// shared parts, commit points before one that the run recorded, optimizers of earlier steps, older checkpoints.
 func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
@@ -139,8 +139,12 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Log.Warn("the folder had another model of this step, of a future that the run's host forgot or of another run of this name: it stays beside the run's own", "dir", dir+forgottenSuffix)
 		err = put()
 	}
+	dropCommits := func() error { // what was taken while epochs ran is not needed any more
+		return k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step })
+	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
+		func() bool { return a.recorded && dropCommits() == nil },
 		func() bool { return k.Folder.keepOptimizers(1, a.model.Step) == nil },
 		func() bool {
 			return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, max(a.model.Step, a.spare), a.spare) == nil
@@ -157,8 +161,8 @@ func (k *Saver) write(a *attempt, dir string) error {
 			err = put()
 		}
 	}
-	if err == nil && a.recorded { // what was taken while epochs ran is not needed any more
-		if failed := k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step }); failed != nil {
+	if err == nil && a.recorded {
+		if failed := dropCommits(); failed != nil {
 			k.Log.Warn("remove models that were taken while epochs ran", "err", failed)
 		}
 	}

@@ -89,7 +89,8 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 func TestWhatMakesRoom(t *testing.T) {
 	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
 	for fits, want := range map[int]string{
-		0: "", 1: "shared parts", 2: "shared parts, optimizers", 3: "shared parts, optimizers, step 3", 4: "shared parts, optimizers, step 3, step 6",
+		0: "", 1: "shared parts", 2: "shared parts, commit point", 3: "shared parts, commit point, optimizers",
+		4: "shared parts, commit point, optimizers, step 3", 5: "shared parts, commit point, optimizers, step 3, step 6",
 	} {
 		b := newBench(t.TempDir(), 3)
 		for _, step := range []uint32{3, 6, 9} {
@@ -97,6 +98,11 @@ func TestWhatMakesRoom(t *testing.T) {
 			b.Take(m)
 			b.SaveAgreed(stateAfter(step, recorded(m)))
 			b.work()
+		}
+		for _, step := range []uint32{11, 14} { // the second is of the next epoch, and stays
+			if err := b.Folder.SaveCommit(modelOf(step).Snapshot, checkpoint.Facts{RunID: b.Folder.RunID, Step: step}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		optimizers := filepath.Dir(b.Folder.Optimizer(9, [32]byte{}))
 		if err := os.Mkdir(optimizers, 0o755); err != nil {
@@ -109,8 +115,10 @@ func TestWhatMakesRoom(t *testing.T) {
 		}
 		shared := false
 		b.MakeRoom = func() int64 { shared = true; return 1 }
-		attempts := 0
+		attempts, commitGone := 0, false
 		b.put = func(string, checkpoint.Snapshot, ...checkpoint.Extra) error {
+			_, err := os.Stat(b.Folder.Commit(11))
+			commitGone = err != nil
 			if attempts++; attempts > fits {
 				return nil
 			}
@@ -121,6 +129,12 @@ func TestWhatMakesRoom(t *testing.T) {
 		var gone []string
 		if shared {
 			gone = append(gone, "shared parts")
+		}
+		if commitGone {
+			gone = append(gone, "commit point")
+		}
+		if _, err := os.Stat(b.Folder.Commit(14)); err != nil {
+			t.Errorf("fits after %d: the commit point of the next epoch: %v", fits, err)
 		}
 		if left, _ := os.ReadDir(optimizers); len(left) == 1 {
 			gone = append(gone, "optimizers")
