@@ -128,7 +128,7 @@ func TestWhoCannotBeReachedIsSilent(t *testing.T) {
 	for size, want := range map[uint64]bool{groupSize: true, bulkSize: false} {
 		asked := false
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		from := source{node: joiner, holder: gone, asked: func() { asked = true }}
+		from := source{node: joiner, holder: gone, bulk: size >= bulkSize, asked: func() { asked = true }}
 		err := from.read(ctx, size, span{0, size}, nil, nil)
 		cancel()
 		if err == nil || asked != want {
