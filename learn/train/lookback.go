@@ -14,8 +14,7 @@ import (
 
 // lookBack makes the weights what they were before results were applied, and returns what puts them back, to the
 // bit. There is no copy of them meanwhile: what was undone is done again, which is off by a few units in the last
-// place, and these are kept, a byte for each weight. back works as often as it is called for what lookBack has
-// changed, also after an error.
+// place, and these are kept, a byte for each weight. back is to be called after an error too: some tensors may be changed.
 func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error) {
 	var kept []corrections
 	var steps []appliedStep
@@ -26,7 +25,9 @@ func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error)
 			}
 			c.correct(t.parameters[i].weights)
 		}
-		t.changed()
+		if len(kept) > 0 {
+			t.changed()
+		}
 		return nil
 	}
 	if steps, err = t.appliedSteps(x); err != nil || len(steps) == 0 {

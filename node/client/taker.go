@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
@@ -35,11 +34,6 @@ type taker struct {
 	free  bool   // the trainer has it back
 	there func() // is called when it is there and the trainer is free; nil: it is not there yet
 	slow  bool   // the disk took one too late, or not at all: models are copied
-}
-
-// downTime is how long an epoch waits at most for the disk to take its model, before that is copied.
-func downTime(s *coordinator.State) time.Duration {
-	return min(30*time.Second, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
 }
 
 // take begins to take the model, unless that has begun. The trainer has nothing else to do. A large model is not copied, but where
@@ -77,7 +71,7 @@ func (t *taker) copy() {
 	})
 }
 
-// took returns what follows when the model was taken, and says whether it lies on the disk.
+// took returns what follows when the model was taken. One that lies on the disk has no tensors in memory.
 func (t *taker) took() func(m *handover.Model, lies bool, err error) {
 	replica := t.rounds.replica
 	return func(m *handover.Model, lies bool, err error) {
@@ -99,7 +93,7 @@ func (t *taker) took() func(m *handover.Model, lies bool, err error) {
 
 // putDown has the model written from the trainer's memory, while that waits.
 func (t *taker) putDown(trainer env.Lender) {
-	step, took, lent, limit := t.rounds.replica.step, t.took(), keep.NewLent(), downTime(t.run.state)
+	step, took, lent, limit := t.rounds.replica.step, t.took(), keep.NewLent(), keep.LongestAhead(t.run.state)
 	t.lent, t.of, t.until, t.free, t.there = lent, t.rounds.replica, t.tasks.Now().Add(limit), false, nil
 	m, facts := &handover.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
 	t.tasks.Spawn(func(ctx context.Context) func() {

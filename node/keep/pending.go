@@ -25,6 +25,11 @@ const (
 	aheadPart    = 100
 )
 
+// LongestAhead is how long the end of an epoch waits at most for the disk.
+func LongestAhead(s *coordinator.State) time.Duration {
+	return min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
+}
+
 // pending is a model that is put onto the disk before it is clear that it is the run's.
 type pending struct {
 	step  uint32
@@ -52,7 +57,7 @@ func (k *Saver) Ahead(s *coordinator.State) bool {
 		p.begun = true
 		k.putAhead(p, m, s)
 	}
-	limit := min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
+	limit := LongestAhead(s)
 	if s.Progress.Step <= s.Config.TotalSteps {
 		limit = min(limit, k.took/aheadPart)
 	}
