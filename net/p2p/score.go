@@ -19,7 +19,6 @@ const (
 	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member makes
 	FaultFlood      Fault = "flood"           // 10: more messages than a member may send
 	FaultStall      Fault = "stall"           // 10: sends nothing, or a few bytes a second
-	FaultReplay     Fault = "replay"          // 2: messages of rounds that are long over
 )
 
 func (f Fault) points() float64 {
@@ -28,8 +27,6 @@ func (f Fault) points() float64 {
 		return 50
 	case FaultInvalid:
 		return 20
-	case FaultReplay:
-		return 2
 	}
 	return 10
 }

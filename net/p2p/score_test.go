@@ -38,11 +38,11 @@ func TestStallsEndWithTheConnection(t *testing.T) {
 		if s.connected(liar); s.points(liar) != maxPenalty {
 			t.Errorf("who sent wrong bytes has %v points", s.points(liar))
 		}
-		add(honest, FaultReplay, 1)
+		add(honest, FaultFlood, 1)
 		add(honest, FaultStall, 40)
 		time.Sleep(forgiveness)
-		if grave := s.gravePoints(honest); s.points(honest) < avoidedFrom || grave != FaultReplay.points()/2 {
-			t.Errorf("%v points but for stalls are left of %v", grave, FaultReplay.points())
+		if grave := s.gravePoints(honest); s.points(honest) < avoidedFrom || grave != FaultFlood.points()/2 {
+			t.Errorf("%v points but for stalls are left of %v", grave, FaultFlood.points())
 		}
 	})
 }

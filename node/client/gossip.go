@@ -30,8 +30,8 @@ type announcement struct {
 
 var (
 	errTooLong  = errors.New("it is too long")
-	errTooEarly = errors.New("the run was not seen yet")
-	errReplayed = errors.New("its round is long over")
+	errTooEarly = fmt.Errorf("%w: the run was not seen yet", env.ErrUnasked)
+	errTooLate  = fmt.Errorf("%w: its round is long over", env.ErrUnasked)
 	errHead     = errors.New("the host did not sign the head that it names")
 	errNotIts   = errors.New("it is no result of the member that brings it, or another than announced")
 	errPushes   = errors.New("too many results of one member in one round")
@@ -44,7 +44,7 @@ type gossipReader struct {
 	announcements env.Announcements
 	shelf         *exchange.Shelf
 	heard         chan announcement
-	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
+	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until a state of the run was seen
 	healed        time.Time              // when lost gossip was last looked after
@@ -102,13 +102,12 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	}
 	if err != nil {
 		g.log.Debug("gossip refused", "from", from.Short(), "err", err)
-		g.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
+		g.misbehaved(from, "announcement: "+err.Error())
 		return err
 	}
-	// Nobody announces a result again once its round is over, and nobody passes such a one on.
+	// Gossip has a memory of some seconds, in which there can be many rounds.
 	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
-		g.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, step))
-		return errReplayed
+		return errTooLate
 	}
 	select {
 	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
@@ -128,7 +127,7 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 		err = errHead
 	}
 	if err != nil {
-		g.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
+		g.misbehaved(from, "head of the log: "+err.Error())
 		return err
 	}
 	select {
@@ -223,7 +222,7 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 		err = errNotIts
 	}
 	if err != nil {
-		g.misbehaved(from, InvalidMessage, "pushed result: "+err.Error())
+		g.misbehaved(from, "pushed result: "+err.Error())
 		return err
 	}
 	select {

@@ -3,11 +3,14 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
@@ -91,5 +94,28 @@ func TestResultOfTwoSizes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGossipOutOfTime hears an announcement before the run was seen, and when its round is long over: neither is held
+// against anybody, as an honest member may have passed it on.
+func TestGossipOutOfTime(t *testing.T) {
+	g := &gossipReader{
+		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler),
+		misbehaved: func(_ identity.ID, detail string) { t.Error(detail) },
+	}
+	author := clienttest.Key(1)
+	message := wire.SignAnnouncement(author, wire.ResultAnnouncement{Run: clienttest.Run, Step: 1, Batch: assign.BatchID{End: 1}, Size: 1})
+	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) {
+		t.Errorf("before the run was seen: %v", err)
+	}
+	g.run.Store(&issuer{run: clienttest.Run})
+	g.step.Store(1 + coordinator.StoredRounds)
+	if err := g.listen(author.ID(), message); err != nil || len(g.heard) != 1 {
+		t.Errorf("in time: %v", err)
+	}
+	g.step.Add(1)
+	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) || len(g.heard) != 1 {
+		t.Errorf("long over: %v", err)
 	}
 }

@@ -75,7 +75,7 @@ type Options struct {
 
 	// Misbehaved is told of members that send what no honest member sends. It is called
 	// from any goroutine and must not wait. May be nil.
-	Misbehaved func(peer identity.ID, m Misbehaviour, detail string)
+	Misbehaved func(peer identity.ID, detail string)
 
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
@@ -97,15 +97,6 @@ type Options struct {
 	// take the run's WarmupTime more. 30 s; negative: not at all.
 	FinalWait time.Duration
 }
-
-// Misbehaviour is what a member did that no honest member does.
-type Misbehaviour string
-
-// Kinds of misbehaviour that the client finds in announcements.
-const (
-	InvalidMessage Misbehaviour = "invalid message" // not signed by its author, or malformed
-	ReplayedRound  Misbehaviour = "replayed round"  // of a round that is long over
-)
 
 // Defaults of Options, and intervals that nobody needs to change.
 const (
@@ -158,7 +149,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ParameterRequests = cmp.Or(o.ParameterRequests, defaultParameterRequests)
 	o.ResultMemory = cmp.Or(o.ResultMemory, defaultResultMemory)
 	if o.Misbehaved == nil {
-		o.Misbehaved = func(identity.ID, Misbehaviour, string) {}
+		o.Misbehaved = func(identity.ID, string) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

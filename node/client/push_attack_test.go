@@ -109,7 +109,7 @@ func TestHostilePushes(t *testing.T) {
 			members = append(members, w.launch(i, func(o *options) {
 				o.trainer.Duration = time.Duration(i+1) * 100 * time.Millisecond
 				o.Backend = far{o.Backend, 200 * time.Millisecond}
-				o.Misbehaved = func(peer identity.ID, _ Misbehaviour, _ string) {
+				o.Misbehaved = func(peer identity.ID, _ string) {
 					mu.Lock()
 					defer mu.Unlock()
 					told[peer]++

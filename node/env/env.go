@@ -47,8 +47,8 @@ type Peers interface {
 type Gossip interface {
 	Publish(ctx context.Context, message []byte) error
 	// Subscribe hands every message of other members to handle, which returns quickly, until ctx
-	// is done. An error of handle keeps the network from passing the message on. It may be called
-	// from several goroutines at once.
+	// is done. An error of handle keeps the network from passing the message on, and is held against
+	// the member that did, unless it is ErrUnasked. It may be called from several goroutines at once.
 	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error
 }
 
@@ -59,6 +59,9 @@ type Requests interface {
 	// Handle answers requests of members that are at most maxRequest bytes long.
 	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
 }
+
+// ErrUnasked says of a message that nobody here needs it, and that an honest member may have passed it on.
+var ErrUnasked = errors.New("it is of no use here")
 
 // ErrNoRoom is the error of a fetch whose blob does not fit into the memory for shared data.
 var ErrNoRoom = errors.New("it does not fit into the memory for shared data: give it more, with --max-blob-memory")

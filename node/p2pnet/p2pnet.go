@@ -11,7 +11,6 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 	"github.com/psyche-go/psyche/net/p2p/blob"
 	"github.com/psyche-go/psyche/net/p2p/gossip"
-	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/backend"
 )
@@ -57,7 +56,13 @@ func (n *Network) Traffic() []p2p.Traffic { return n.node.Traffic() }
 
 // Subscribe joins the run's gossip until ctx is done. It is called once.
 func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
-	topic, err := gossip.Join(ctx, n.node, n.topic, handle)
+	topic, err := gossip.Join(ctx, n.node, n.topic, func(from identity.ID, message []byte) error {
+		err := handle(from, message)
+		if errors.Is(err, env.ErrUnasked) {
+			return gossip.ErrIgnored
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -89,12 +94,8 @@ func (n *Network) Handle(protocol string, maxRequest int, handle func(ctx contex
 }
 
 // Misbehaved holds against a member what the client found out about it.
-func (n *Network) Misbehaved(peer identity.ID, m client.Misbehaviour, detail string) {
-	fault := p2p.FaultInvalid
-	if m == client.ReplayedRound {
-		fault = p2p.FaultReplay
-	}
-	n.node.Penalise(peer, fault, detail)
+func (n *Network) Misbehaved(peer identity.ID, detail string) {
+	n.node.Penalise(peer, p2p.FaultInvalid, detail)
 }
 
 // Put shares data, which is not modified afterwards.

@@ -48,6 +48,9 @@ func join(t testing.TB, n *p2p.Node) (*gossip.Topic, <-chan message) {
 		if strings.HasPrefix(string(data), "invalid") {
 			return errInvalid
 		}
+		if strings.HasPrefix(string(data), "ignored") {
+			return gossip.ErrIgnored
+		}
 		return nil
 	})
 	if err != nil {
@@ -155,8 +158,14 @@ func TestBurstArrivesCompletely(t *testing.T) {
 	}
 }
 
-// What the handler refuses ends at the first honest member, and its author is blamed for it.
+// What the handler refuses or ignores ends at the first honest member; of what it refuses the author is blamed.
 func TestInvalidIsNotPassedOn(t *testing.T) {
+	for what, blamed := range map[string]bool{"invalid": true, "ignored": false} {
+		t.Run(what, func(t *testing.T) { testNotPassedOn(t, what, blamed) })
+	}
+}
+
+func testNotPassedOn(t *testing.T, what string, blamed bool) {
 	author, relay, b := p2ptest.Node(t, "author"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "b")
 	author.SetMembers(p2ptest.Peers(relay)) // refuses b
 	relay.SetMembers(p2ptest.Peers(author, b))
@@ -184,12 +193,12 @@ func TestInvalidIsNotPassedOn(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		publish(t, says, fmt.Sprintf("invalid %d", i))
+		publish(t, says, fmt.Sprint(what, i))
 	}
 	for heard := 0; heard < 3; {
 		select {
 		case m := <-atRelay:
-			if strings.HasPrefix(m.data, "invalid") {
+			if strings.HasPrefix(m.data, what) {
 				heard++
 			}
 		case <-testContext(t).Done():
@@ -201,11 +210,11 @@ func TestInvalidIsNotPassedOn(t *testing.T) {
 		if m.data == "last" {
 			break
 		}
-		if strings.HasPrefix(m.data, "invalid") {
+		if strings.HasPrefix(m.data, what) {
 			t.Errorf("%q was passed on", m.data)
 		}
 	}
-	if relay.Score(author.ID()) >= 0 || b.Score(relay.ID()) < 0 {
+	if relay.Score(author.ID()) < 0 != blamed || b.Score(relay.ID()) < 0 {
 		t.Errorf("score of the author %v, of who is honest %v", relay.Score(author.ID()), b.Score(relay.ID()))
 	}
 }

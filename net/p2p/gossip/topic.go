@@ -33,10 +33,13 @@ var (
 	ErrTooMany  = errors.New("too many gossip messages")
 	ErrClosed   = errors.New("gossip topic is closed")
 	ErrName     = errors.New("invalid gossip topic name")
+
+	// ErrIgnored is a handler's word for a message that is not passed on, and is held against nobody.
+	ErrIgnored = errors.New("gossip message ignored")
 )
 
-// Handler takes one message of another member, before it is passed on. An error means that no
-// honest member passes it on, and is held against the one that did. It may run in several goroutines at
+// Handler takes one message of another member, before it is passed on. An error other than ErrIgnored means
+// that no honest member passes it on, and is held against the one that did. It may run in several goroutines at
 // once, must not block, and must not call Topic.Close. data belongs to the handler.
 type Handler func(from identity.ID, data []byte) error
 
@@ -139,7 +142,7 @@ func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 		return pubsub.ValidationAccept
 	}
 	switch err := t.call(from, slices.Clone(data)); {
-	case errors.Is(err, errPanicked):
+	case errors.Is(err, errPanicked), errors.Is(err, ErrIgnored):
 		return pubsub.ValidationIgnore
 	case err != nil:
 		t.logger.Debug("gossip refused", "from", from.Short(), "err", err)
