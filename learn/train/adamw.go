@@ -23,9 +23,10 @@ type AdamW struct {
 	schedule  schedule.Schedule
 	updates   uint64     // done so far: the t of the bias correction
 	moments   [2]moments // running means of the gradient and of its square
+	muon      *muon      // moves the hidden layers' matrices in AdamW's place; nil: nothing else does
 }
 
-// moments are tensors of the parameters' shapes, zero at first.
+// moments are tensors of the parameters' shapes, zero at first; nil where a parameter has none.
 type moments struct {
 	name    string
 	tensors []*torch.Tensor
@@ -44,7 +45,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	a, err := newAdamW(ctx, r, *o.Optimizer.AdamW)
+	a, err := newAdamW(ctx, r, *o.Optimizer.AdamW, nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
 	}
@@ -53,7 +54,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 }
 
 // newAdamW makes the optimizer of a replica, without a schedule.
-func newAdamW(ctx context.Context, r *replica, c config.AdamW) (*AdamW, error) {
+func newAdamW(ctx context.Context, r *replica, c config.AdamW, m *muon) (*AdamW, error) {
 	for _, beta := range c.Betas {
 		if !(beta >= 0 && beta < 1) {
 			return nil, fmt.Errorf("%w: betas %v, want numbers from 0 up to below 1", ErrUnsupported, c.Betas)
@@ -63,18 +64,25 @@ func newAdamW(ctx context.Context, r *replica, c config.AdamW) (*AdamW, error) {
 		return nil, fmt.Errorf("%w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
 			ErrUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
 	}
-	a := &AdamW{replica: r, config: c, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}}
+	a := &AdamW{replica: r, config: c, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}, muon: m}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
 	err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
 		for _, p := range r.parameters {
 			for i := range a.moments {
-				a.moments[i].tensors = append(a.moments[i].tensors, s.Keep(s.Zeros(torch.F32, p.shape...)))
+				var mean *torch.Tensor
+				if i == 0 || !a.byMuon(p) {
+					mean = s.Keep(s.Zeros(torch.F32, p.shape...))
+				}
+				a.moments[i].tensors = append(a.moments[i].tensors, mean)
 			}
 		}
 		return nil
 	})
 	return a, err
 }
+
+// byMuon reports whether a parameter is moved by Muon.
+func (a *AdamW) byMuon(p parameter) bool { return a.muon != nil && hidden(p.name, p.shape) }
 
 // Step trains on one batch and changes the weights. It returns the batch's mean loss in
 // nats per token, before the change. When it fails or ctx is cancelled, nothing changed.
@@ -83,11 +91,11 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 		return 0, fmt.Errorf("train step %d: %w", step, err)
 	}
 	defer a.unlock()
-	err = a.gradient(ctx, batch, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+	err = a.gradient(ctx, batch, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
 		values, rate := float32s(gradients), a.schedule.LR(step)
 		length := norm(values)
-		if err := a.update(rate, gradients, length); err != nil {
+		if err := a.update(s, rate, gradients, length); err != nil {
 			return err
 		}
 		a.step = step
@@ -101,7 +109,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 }
 
 // update moves the weights by gradients, whose L2 norm is length.
-func (a *AdamW) update(rate float32, gradients []*torch.Tensor, length float64) error {
+func (a *AdamW) update(s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
 	}
@@ -111,6 +119,12 @@ func (a *AdamW) update(rate float32, gradients []*torch.Tensor, length float64) 
 	for i, p := range a.parameters {
 		if scale != 1 {
 			gradients[i].MulScalarInPlace(scale)
+		}
+		if a.byMuon(p) {
+			if err := a.muon.step(s, p.tensor, gradients[i], a.moments[0].tensors[i], float64(rate), a.config.WeightDecay); err != nil {
+				return err
+			}
+			continue
 		}
 		a.constants.Step(p.tensor, gradients[i], a.moments[0].tensors[i], a.moments[1].tensors[i], float64(rate), int64(a.updates))
 	}
@@ -130,11 +144,13 @@ func (a *AdamW) all() [][]float32 {
 	return slices.Concat(float32s(a.moments[0].tensors), float32s(a.moments[1].tensors))
 }
 
-// float32s returns the memory of tensors.
+// float32s returns the memory of tensors; nil of those that are nil.
 func float32s(tensors []*torch.Tensor) [][]float32 {
 	values := make([][]float32, len(tensors))
 	for i, tensor := range tensors {
-		values[i] = tensor.Float32s()
+		if tensor != nil {
+			values[i] = tensor.Float32s()
+		}
 	}
 	return values
 }

@@ -25,7 +25,7 @@ type LocalTrainer struct {
 	*member
 	config    config.LocalSteps
 	computes  torch.DType
-	quotients float64 // see quotients
+	quotients float64 // see longest
 	inner     *AdamW  // of the same replica
 	kernel    *distro.Kernel
 	layouts   []distro.Layout
@@ -89,10 +89,8 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (
 	if err != nil {
 		return nil, err
 	}
-	t := &LocalTrainer{
-		config: c, computes: o.Compute.Compute, quotients: quotients(c.Betas, int(c.InnerSteps)), kernel: kernel, sent: map[uint32]sentSums{},
-	}
-	if t.inner, err = newAdamW(ctx, r, c.Inner()); err != nil {
+	t := &LocalTrainer{config: c, computes: o.Compute.Compute, kernel: kernel, sent: map[uint32]sentSums{}}
+	if t.inner, err = newAdamW(ctx, r, c.Inner(), t.muon(r)); err != nil {
 		return nil, err
 	}
 	for _, shape := range r.shapes() {
@@ -107,7 +105,20 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (
 			t.momenta = append(t.momenta, make([]float32, layout.Elements()))
 		}
 	}
+	t.quotients = t.longest(r)
 	return t, nil
+}
+
+// muon returns what moves matrices, nil for AdamW. On a device it is computed on the first.
+func (t *LocalTrainer) muon(r *replica) *muon {
+	if t.config.InnerOptimizer != config.Muon {
+		return nil
+	}
+	m := &muon{computes: t.computes, device: torch.CPU}
+	if on := r.apart(); len(on) > 0 {
+		m.device = on[0].twin.Engine().Device()
+	}
+	return m
 }
 
 // read reads a payload strictly.
@@ -192,11 +203,11 @@ func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch,
 // innerStep makes one step on a part of a batch. The last one of a round is told of.
 func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Batch, last bool) (loss float64, err error) {
 	rate := t.lr(step)
-	err = t.gradient(ctx, part, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+	err = t.gradient(ctx, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
 		values := float32s(gradients)
 		length := norm(values)
-		if err := t.inner.update(rate, gradients, length); err != nil {
+		if err := t.inner.update(s, rate, gradients, length); err != nil {
 			return err
 		}
 		if last {

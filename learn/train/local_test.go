@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -38,6 +39,15 @@ func newLocalTrainer(t testing.TB, change ...func(o *Options)) *LocalTrainer {
 	return trainer
 }
 
+// eachInner runs a test with each optimizer that the steps of a round can be made by.
+func eachInner(t *testing.T, test func(t *testing.T, inner func(*Options))) {
+	for _, optimizer := range []string{"", config.Muon} {
+		t.Run(cmp.Or(optimizer, config.AdamWName), func(t *testing.T) {
+			test(t, func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = optimizer })
+		})
+	}
+}
+
 // localRound lets members train the batches of a step, and all apply the results.
 func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*LocalTrainer) (loss float64) {
 	t.Helper()
@@ -67,9 +77,11 @@ func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*Local
 }
 
 // TestLocalStepsLearn: two members train, a third one only applies; all learn the same, bit for bit.
-func TestLocalStepsLearn(t *testing.T) {
-	members := []*LocalTrainer{newLocalTrainer(t), newLocalTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })}
-	all := append([]*LocalTrainer{newLocalTrainer(t, func(o *Options) { o.TrainerID = [32]byte{3} })}, members...)
+func TestLocalStepsLearn(t *testing.T) { eachInner(t, testLocalStepsLearn) }
+
+func testLocalStepsLearn(t *testing.T, inner func(*Options)) {
+	members := []*LocalTrainer{newLocalTrainer(t, inner), newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{2} })}
+	all := append([]*LocalTrainer{newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{3} })}, members...)
 	first := localRound(t, 1, members, all)
 	var last float64
 	for step := uint32(2); step <= 30; step++ {
@@ -87,8 +99,10 @@ func TestLocalStepsLearn(t *testing.T) {
 
 // TestLocalTrainingMovesNothing: weights are as before after a training, one that fails and one whose round
 // does not come; and what was not sent yet as well after the latter two.
-func TestLocalTrainingMovesNothing(t *testing.T) {
-	trainer, untouched := newLocalTrainer(t), newLocalTrainer(t)
+func TestLocalTrainingMovesNothing(t *testing.T) { eachInner(t, testLocalTrainingMovesNothing) }
+
+func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
+	trainer, untouched := newLocalTrainer(t, inner), newLocalTrainer(t, inner)
 	before := digest(t, trainer)
 	never := errors.New("the round does not come")
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), func(context.Context) error { return never }); !errors.Is(err, never) {
@@ -138,9 +152,11 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 
 // TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
 // never stopped.
-func TestLocalStepsGoOn(t *testing.T) {
+func TestLocalStepsGoOn(t *testing.T) { eachInner(t, testLocalStepsGoOn) }
+
+func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	momentum := func(o *Options) { o.Optimizer.LocalSteps.OuterMomentum = 0.5 }
-	stays, goes := newLocalTrainer(t, momentum), newLocalTrainer(t, momentum)
+	stays, goes := newLocalTrainer(t, inner, momentum), newLocalTrainer(t, inner, momentum)
 	for step := uint32(1); step <= 3; step++ {
 		localRound(t, step, []*LocalTrainer{stays}, []*LocalTrainer{stays})
 		localRound(t, step, []*LocalTrainer{goes}, []*LocalTrainer{goes})
@@ -157,7 +173,7 @@ func TestLocalStepsGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := newLocalTrainer(t, momentum, func(o *Options) { o.Model = snapshot })
+	again := newLocalTrainer(t, inner, momentum, func(o *Options) { o.Model = snapshot })
 	if state, err = ReadOptimizerState(path); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +193,7 @@ func TestLocalStepsGoOn(t *testing.T) {
 	}
 	other := state
 	other.Optimizer = "distro"
-	if err := newLocalTrainer(t, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, ErrModel) {
+	if err := newLocalTrainer(t, inner, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, ErrModel) {
 		t.Errorf("the state of DisTrO: error %v", err)
 	}
 	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.sums) != 0 || again.inner.updates != 0 {

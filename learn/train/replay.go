@@ -269,7 +269,24 @@ func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 	reference.Longest = longest * math.Sqrt(float64(largest))
 }
 
-// farthest is the most by which the steps of a round can move a weight that is at most so large.
+// longest is the most that the steps of a round come to in a chunk, as a root mean square and in learning rates, weight
+// decay aside: see quotients, and of Muon, where no singular value is above muonLargest, so that a chunk of r × c is no
+// longer than that times the root of the smaller of the two.
+func (t *LocalTrainer) longest(r *replica) float64 {
+	longest := quotients(t.config.Betas, int(t.config.InnerSteps))
+	for i, p := range r.parameters {
+		if t.inner.byMuon(p) {
+			rows, columns := t.layouts[i].ChunkShape()
+			matrix := slices.Max(p.shape[len(p.shape)-2:])
+			step := muonLargest * muonLength * math.Sqrt(float64(matrix)/float64(max(rows, columns)))
+			longest = max(longest, step*float64(t.config.InnerSteps))
+		}
+	}
+	return longest
+}
+
+// farthest is the most by which the steps of a round can move the weights of a chunk, as a root mean square, where each
+// is at most so large.
 func (t *LocalTrainer) farthest(step uint32, weight float64) float64 {
 	return float64(t.lr(step)) * (t.quotients + float64(t.config.InnerSteps)*t.config.WeightDecay*weight)
 }

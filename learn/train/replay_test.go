@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // auditedLocal is a run of a trainer of local steps and a verifier that computes otherwise.
@@ -28,7 +29,7 @@ type auditedLocal struct {
 	chunks            []uint32
 }
 
-func newAuditedLocal(t *testing.T, change func(o *Options)) *auditedLocal {
+func newAuditedLocal(t *testing.T, change ...func(o *Options)) *auditedLocal {
 	both := func(o *Options) {
 		o.Audited = true
 		o.Model = snapshotOf(t, splitConfig)
@@ -36,11 +37,11 @@ func newAuditedLocal(t *testing.T, change func(o *Options)) *auditedLocal {
 	}
 	return &auditedLocal{
 		t: t, roots: map[uint32][32]byte{},
-		trainer: newLocalTrainer(t, both, func(o *Options) { o.MicroBatch = 1 }, change),
-		verifier: newLocalTrainer(t, both, func(o *Options) {
+		trainer: newLocalTrainer(t, append([]func(*Options){both, func(o *Options) { o.MicroBatch = 1 }}, change...)...),
+		verifier: newLocalTrainer(t, append([]func(*Options){both, func(o *Options) {
 			o.TrainerID = [32]byte{2}
 			o.MicroBatch = 4
-		}, change),
+		}}, change...)...),
 	}
 }
 
@@ -135,9 +136,11 @@ func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, open
 }
 
 // TestAuditsPassHonestLocalSteps whatever is held, at both lags, at once and some rounds later.
-func TestAuditsPassHonestLocalSteps(t *testing.T) {
+func TestAuditsPassHonestLocalSteps(t *testing.T) { eachInner(t, testAuditsPassHonestLocalSteps) }
+
+func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
 	for _, lag := range []uint8{1, 2} {
-		a := newAuditedLocal(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = lag })
+		a := newAuditedLocal(t, inner, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = lag })
 		type kept struct {
 			batch   data.Batch
 			payload []byte
@@ -168,8 +171,10 @@ func TestAuditsPassHonestLocalSteps(t *testing.T) {
 
 // TestAuditsPassWhatIsLearned: when a model has learned all that there is, its gradients are hardly more than
 // rounding, of which AdamW makes steps as long as any.
-func TestAuditsPassWhatIsLearned(t *testing.T) {
-	a := newAuditedLocal(t, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
+func TestAuditsPassWhatIsLearned(t *testing.T) { eachInner(t, testAuditsPassWhatIsLearned) }
+
+func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
+	a := newAuditedLocal(t, inner, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
 	type kept struct {
 		payload []byte
 		opening audit.Opening
@@ -216,7 +221,9 @@ func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 
 // TestLocalAttacks: what is not how far the steps lead is found, in whatever step it lies and whatever is done
 // to what was not sent before.
-func TestLocalAttacks(t *testing.T) {
+func TestLocalAttacks(t *testing.T) { eachInner(t, testLocalAttacks) }
+
+func testLocalAttacks(t *testing.T, inner func(*Options)) {
 	const at = 4 // the round that is attacked
 	one := func(step int) func(data.Batch) data.Batch {
 		return func(batch data.Batch) data.Batch {
@@ -246,6 +253,7 @@ func TestLocalAttacks(t *testing.T) {
 		tamper func(*LocalTrainer)
 		sent   func([]codec.TensorResult)
 		fault  audit.Fault
+		byMuon audit.Fault // its steps are further from the bound of all
 		passes bool
 	}{
 		{name: "nothing", passes: true},
@@ -255,11 +263,14 @@ func TestLocalAttacks(t *testing.T) {
 		{name: "turned what was not sent", tamper: added(func(v float32) float32 { return -1.9 * v }), fault: audit.FaultLength},
 		{name: "forgot what was not sent", tamper: added(func(v float32) float32 { return -0.95 * v })},
 		{name: "added a little", tamper: added(func(float32) float32 { return 1e-4 })},
-		{name: "added much", tamper: added(func(float32) float32 { return 1 }), fault: audit.FaultLength},
-		{name: "sent another sign", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Values[0] *= -1 }},
-		{name: "sent another unit", fault: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Units[0]-- }},
+		{name: "added much", tamper: added(func(float32) float32 { return 1 }), fault: audit.FaultLength, byMuon: audit.FaultLength},
+		{name: "sent another sign", fault: audit.FaultSent, byMuon: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Values[0] *= -1 }},
+		{name: "sent another unit", fault: audit.FaultSent, byMuon: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Units[0]-- }},
 	} {
-		a := newAuditedLocal(t, func(*Options) {})
+		a := newAuditedLocal(t, inner)
+		if a.trainer.config.InnerOptimizer == config.Muon {
+			c.fault = c.byMuon
+		}
 		for step := uint32(1); step < at; step++ {
 			a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
 			a.settle()
@@ -305,8 +316,10 @@ func (s *stopping) Err() error {
 
 // TestReplaysGoOn: a replay that is stopped again and again goes on where it was, and comes to the same bits; what
 // the trainer does meanwhile is not touched by it.
-func TestReplaysGoOn(t *testing.T) {
-	a := newAuditedLocal(t, func(*Options) {})
+func TestReplaysGoOn(t *testing.T) { eachInner(t, testReplaysGoOn) }
+
+func testReplaysGoOn(t *testing.T, inner func(*Options)) {
+	a := newAuditedLocal(t, inner)
 	batch := toyBatch(8, 16)
 	a.round(1, batch, true, nil)
 	trained := uint32(1)
@@ -367,7 +380,7 @@ func TestQuotients(t *testing.T) {
 
 // TestReplaysGoOnOnTheirBatchOnly: a replay of one batch, stopped half way, is not taken for that of another.
 func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
-	a := newAuditedLocal(t, func(*Options) {})
+	a := newAuditedLocal(t)
 	batch, other := toyBatch(8, 16), toyBatch(8, 16)
 	other.Sequences = slices.Clone(other.Sequences)
 	slices.Reverse(other.Sequences)

@@ -75,14 +75,18 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	return state, err
 }
 
-// values returns the tensor of each parameter under a prefix, in the parameters' order: to read, not to keep.
-func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
+// values returns the tensor under a prefix of each parameter that has one (nil: of all), in the parameters' order: to
+// read, not to keep.
+func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
 	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
 	for i, tensor := range s.Tensors {
 		byName[tensor.Name] = i
 	}
 	for i, p := range r.parameters {
+		if has != nil && !has(i) {
+			continue
+		}
 		at, found := byName[prefix+"."+p.name]
 		if !found || !slices.Equal(s.Tensors[at].Shape, p.shape) {
 			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
@@ -125,7 +129,9 @@ func (a *AdamW) state(of tensorOf) OptimizerState {
 func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 	for _, m := range a.moments {
 		for i, p := range a.parameters {
-			tensors = append(tensors, of(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+			if m.tensors[i] != nil {
+				tensors = append(tensors, of(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+			}
 		}
 	}
 	return tensors
@@ -148,7 +154,8 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 	var values [2][][]float32
 	for i, m := range a.moments {
 		var err error
-		if values[i], err = state.values(a.replica, m.name); err != nil {
+		have := func(j int) bool { return m.tensors[j] != nil }
+		if values[i], err = state.values(a.replica, m.name, have); err != nil {
 			return err
 		}
 		for _, tensor := range values[i] {
@@ -160,8 +167,8 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 		}
 	}
 	for i, m := range a.moments {
-		for j, tensor := range m.tensors {
-			copy(tensor.Float32s(), values[i][j])
+		for j, mean := range float32s(m.tensors) {
+			copy(mean, values[i][j])
 		}
 	}
 	a.updates = state.Updates
@@ -217,7 +224,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	if err := state.check("distro", t.step); err != nil {
 		return err
 	}
-	values, err := state.values(t.replica, momentumName)
+	values, err := state.values(t.replica, momentumName, nil)
 	if err != nil {
 		return err
 	}
@@ -284,13 +291,13 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	if err := state.check("localsteps", t.step); err != nil {
 		return err
 	}
-	sums, err := state.values(t.replica, unsentName)
+	sums, err := state.values(t.replica, unsentName, nil)
 	if err != nil {
 		return err
 	}
 	var momenta [][]float32
 	if t.momenta != nil {
-		if momenta, err = state.values(t.replica, outerMomentumName); err != nil {
+		if momenta, err = state.values(t.replica, outerMomentumName, nil); err != nil {
 			return err
 		}
 	}

@@ -212,7 +212,7 @@ func TestStateOfManyTensors(t *testing.T) {
 	}
 	slices.Reverse(state.Tensors)
 	before := time.Now()
-	values, err := state.values(r, momentumName)
+	values, err := state.values(r, momentumName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestStateOfManyTensors(t *testing.T) {
 		}
 	}
 	state.Tensors = state.Tensors[1:]
-	if _, err := state.values(r, momentumName); !errors.Is(err, ErrModel) {
+	if _, err := state.values(r, momentumName, nil); !errors.Is(err, ErrModel) {
 		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
 	}
 }

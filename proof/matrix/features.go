@@ -13,7 +13,7 @@ var features = []cover.Feature{
 	{Name: "backend", Levels: []string{"server", "chain"}},
 	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
 	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // of the dummy model local stands for its own
-	{Name: "results", Levels: []string{"signs", "values", "dummy", "local"}},
+	{Name: "results", Levels: []string{"signs", "values", "dummy", "local", "muon"}},
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
 	{Name: "clip", Levels: []string{"on", "off"}},

@@ -87,13 +87,17 @@ func (r row) optimizer() any {
 	if r.has("clip", "off") {
 		clip = 0
 	}
-	if r.has("results", "local") {
+	if muon := r.has("results", "muon"); muon || r.has("results", "local") {
+		inner := "adamw"
+		if muon {
+			inner = "muon"
+		}
 		momentum, decay := 0.5, 1.0
 		if !r.has("audits", "0") { // which allow neither
 			momentum, decay = 0, 0.95
 		}
 		return map[string]any{"LocalSteps": map[string]any{
-			"inner_steps": 3, "betas": []float64{0.9, 0.99}, "clip_grad_norm": clip, "outer_momentum": momentum, "error_decay": decay,
+			"inner_steps": 3, "inner_optimizer": inner, "betas": []float64{0.9, 0.99}, "clip_grad_norm": clip, "outer_momentum": momentum, "error_decay": decay,
 			"compression_topk": 16, "compression_chunk": 16, "apply_lag": lag,
 		}}
 	}

@@ -247,6 +247,9 @@ func (l LocalSteps) check() faults {
 	if l.InnerSteps == 0 {
 		f.add("inner_steps", "is 0, want at least 1; 30 to 100 is usual")
 	}
+	if l.InnerOptimizer != "" && l.InnerOptimizer != Muon {
+		f.add("inner_optimizer", "%q is not known, want %q or %q", l.InnerOptimizer, AdamWName, Muon)
+	}
 	if !(l.OuterLR > 0 && l.OuterLR <= MaxOuterLR) {
 		f.add("outer_lr", "%g is out of range, want more than 0, at most %d; 1 is usual", l.OuterLR, MaxOuterLR)
 	}

@@ -161,6 +161,9 @@ func readLocalSteps(v *table) *LocalSteps {
 	if v.has("apply_lag") && l.ApplyLag == 0 {
 		v.fail("apply_lag", "want 1 or 2")
 	}
+	if inner := v.textOr("inner_optimizer", AdamWName, maxName); inner != AdamWName {
+		l.InnerOptimizer = inner
+	}
 	return l
 }
 

@@ -53,6 +53,24 @@ func TestLocalSteps(t *testing.T) {
 	}
 }
 
+// TestInnerOptimizer: AdamW is what a run has that names none, and is not written down.
+func TestInnerOptimizer(t *testing.T) {
+	for key, want := range map[string]string{"": "", `inner_optimizer = "adamw"`: "", `inner_optimizer = "muon"`: Muon} {
+		run, err := ParseState("s.toml", []byte(withOptimizer(t, localTable+key)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded, err := EncodeModel(run.Model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeModel(encoded)
+		if err != nil || again.Optimizer.LocalSteps.InnerOptimizer != want || strings.Contains(string(encoded), "InnerOptimizer") != (want != "") {
+			t.Errorf("%s: %s, error %v", key, encoded, err)
+		}
+	}
+}
+
 func TestLocalStepsRefused(t *testing.T) {
 	for change, want := range map[string]string{
 		"inner_steps = 50>inner_steps = 0":                   "inner_steps: is 0",
@@ -60,6 +78,7 @@ func TestLocalStepsRefused(t *testing.T) {
 		"compression_topk = 16>compression_topk = 0":         "compression_topk: is 0",
 		"compression_chunk = 32>compression_chunk = 129":     "compression_chunk: 129 is out of range",
 		"clip_grad_norm = 1.0>value_bits = 5":                "value_bits: 5 is out of range",
+		"clip_grad_norm = 1.0>inner_optimizer = 'sgd'":       `inner_optimizer: "sgd" is not known, want "adamw" or "muon"`,
 		"clip_grad_norm = 1.0>outer_lr = 0.0":                "outer_lr: 0 is out of range",
 		"clip_grad_norm = 1.0>outer_lr = 2.5":                "outer_lr: 2.5 is out of range",
 		"clip_grad_norm = 1.0>error_decay = 1.5":             "error_decay: 1.5 is out of range",

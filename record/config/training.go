@@ -105,14 +105,21 @@ const MaxOuterLR = 2
 // Lag returns ApplyLag, or its default.
 func (d Distro) Lag() uint32 { return max(uint32(d.ApplyLag), 1) }
 
-// LocalSteps lets each client make many steps of AdamW by itself in a round; what clients exchange is
+// What inner_optimizer can be. Muon moves the matrices of hidden layers, and AdamW all else then.
+const (
+	AdamWName = "adamw" // stands for an empty InnerOptimizer
+	Muon      = "muon"
+)
+
+// LocalSteps lets each client make many steps of an optimizer by itself in a round; what clients exchange is
 // how far they came.
 type LocalSteps struct {
-	InnerSteps   uint16     // of a round, at least 1
-	Betas        [2]float64 // of AdamW, as all that follow up to ClipGradNorm
-	WeightDecay  float64
-	Eps          float64
-	ClipGradNorm float64 // largest L2 norm of all gradients of a step together; 0: no clipping
+	InnerSteps     uint16     // of a round, at least 1
+	InnerOptimizer string     `json:",omitempty"` // empty: AdamW; or Muon
+	Betas          [2]float64 // of AdamW, as all that follow up to ClipGradNorm
+	WeightDecay    float64
+	Eps            float64
+	ClipGradNorm   float64 // largest L2 norm of all gradients of a step together; 0: no clipping
 
 	OuterLR          float64 // share of the mean result by which a round moves the weights, above 0, at most 2
 	OuterMomentum    float64 // of Nesterov, of how far a client came, at least 0, below 1; 0: none

@@ -93,11 +93,15 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 }
 
 func (c *runCommand) localSteps() *config.LocalSteps {
-	return &config.LocalSteps{
+	l := &config.LocalSteps{
 		InnerSteps: c.InnerSteps, Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip,
 		OuterLR: c.OuterLR, OuterMomentum: c.OuterBeta, CompressionTopK: c.TopK, CompressionChunk: c.Chunk, ValueBits: c.ValueBits, ErrorDecay: c.ErrorDecay,
 		ApplyLag: c.ApplyLag,
 	}
+	if c.Muon {
+		l.InnerOptimizer = config.Muon
+	}
+	return l
 }
 
 func newClient(ctx context.Context, o train.Options) (trainer, error) {

@@ -57,6 +57,7 @@ type runCommand struct {
 	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
 
 	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
+	Muon       bool    `json:",omitempty" help:"Of local steps: Muon moves the matrices."`
 	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
 	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Of local steps: share of the mean by which a round moves the weights."`
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`

@@ -202,6 +202,9 @@ func (c *runCommand) describe() string {
 	case "local":
 		parts = append(parts, fmt.Sprintf("H %d", c.InnerSteps), fmt.Sprintf("k %d", c.TopK), fmt.Sprintf("%d bits", c.ValueBits),
 			fmt.Sprintf("outer %g", c.OuterLR), fmt.Sprintf("error decay %g", c.ErrorDecay))
+		if c.Muon {
+			parts = append(parts, "Muon")
+		}
 		if c.OuterBeta > 0 {
 			parts = append(parts, fmt.Sprintf("outer momentum %g", c.OuterBeta))
 		}

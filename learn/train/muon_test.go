@@ -1,0 +1,176 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// TestMuonReference compares with torch.optim.Muon (scripts/reference/muon_vectors.py).
+func TestMuonReference(t *testing.T) {
+	requireTorch(t)
+	raw, err := os.ReadFile(filepath.Join("testdata", "muon.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference struct {
+		Cases []struct {
+			WeightDecay float64 `json:"weight_decay"`
+			Shape       []int64
+			Parameter   []float32
+			Steps       []struct {
+				LR                  float64
+				Gradient, Parameter []float32
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &reference); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = engine.Close() }()
+	for dtype, most := range map[torch.DType]float64{torch.F32: 1e-4, torch.BF16: 0.15} {
+		for _, c := range reference.Cases {
+			t.Run(fmt.Sprint(dtype, c.Shape), func(t *testing.T) {
+				err := engine.Do(t.Context(), false, func(s *torch.Scope) error {
+					parameter, mean := s.FromFloat32s(c.Parameter, c.Shape...), s.Zeros(torch.F32, c.Shape...)
+					before := c.Parameter
+					for j, step := range c.Steps {
+						gradient := s.FromFloat32s(step.Gradient, c.Shape...)
+						if err := (muon{computes: dtype, device: torch.CPU}).step(s, parameter, gradient, mean, step.LR, c.WeightDecay); err != nil {
+							return err
+						}
+						off, moved := 0.0, 0.0
+						for k, got := range parameter.Float32s() {
+							off += math.Pow(float64(got-step.Parameter[k]), 2)
+							moved += math.Pow(float64(before[k]-step.Parameter[k]), 2)
+						}
+						if off = math.Sqrt(off / moved); !(off < most) {
+							t.Errorf("step %d: %.3g of a step elsewhere", j+1, off)
+						}
+						before = step.Parameter
+						copy(parameter.Float32s(), step.Parameter)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// TestOrthogonal: the factor of matrices, wide, tall and stacked, has singular values near 1, and none above the bound
+// that audits go by: so no chunk is longer than that allows, whatever the matrix is.
+func TestOrthogonal(t *testing.T) {
+	requireTorch(t)
+	for x := 0.0; x <= muonLargest; x += 1e-4 {
+		if y := polynomial[0]*x + polynomial[1]*x*x*x + polynomial[2]*x*x*x*x*x; y > muonLargest-0.03 || y < 0 {
+			t.Fatalf("the polynomial is %v at %v", y, x)
+		}
+	}
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = engine.Close() }()
+	rapid.Check(t, func(r *rapid.T) {
+		sizes := rapid.SampledFrom([][]int64{{6, 10}, {10, 6}, {8, 8}, {3, 4, 6}, {1, 5}, {5, 1}}).Draw(r, "shape")
+		n := int64(1)
+		for _, size := range sizes {
+			n *= size
+		}
+		values := rapid.SliceOfN(rapid.Float32Range(-1, 1), int(n), int(n)).Draw(r, "values")
+		scale := float32(math.Pow(10, float64(rapid.IntRange(-6, 6).Draw(r, "scale"))))
+		for i := range values {
+			values[i] *= scale
+		}
+		dtype := rapid.SampledFrom([]torch.DType{torch.F32, torch.BF16}).Draw(r, "type")
+		err := engine.Do(t.Context(), false, func(s *torch.Scope) error {
+			got := orthogonal(s.FromFloat32s(values, sizes...), dtype).To(torch.F32).Contiguous().Float32s()
+			rows, columns := int(sizes[len(sizes)-2]), int(sizes[len(sizes)-1])
+			for at := 0; at < len(got); at += rows * columns {
+				if longest := norm([][]float32{got[at : at+rows*columns]}); longest > muonLargest*math.Sqrt(float64(min(rows, columns))) {
+					return fmt.Errorf("a factor of %d × %d is %v long", rows, columns, longest)
+				}
+				for row := range rows { // a row is no longer than the largest singular value
+					if longest := norm([][]float32{got[at+row*columns:][:columns]}); longest > muonLargest {
+						return fmt.Errorf("a row is %v long", longest)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+	})
+}
+
+// TestMuonKeepsNoSquares: of matrices there is one running mean, and a state that is saved has no other.
+func TestMuonKeepsNoSquares(t *testing.T) {
+	eachInner(t, func(t *testing.T, inner func(*Options)) {
+		trainer := newLocalTrainer(t, inner)
+		state, err := trainer.OptimizerState(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range trainer.parameters {
+			squares := false
+			for _, tensor := range state.Tensors {
+				squares = squares || tensor.Name == secondMoment+"."+p.name
+			}
+			if squares == trainer.inner.byMuon(p) || squares != (trainer.inner.moments[1].tensors[i] != nil) {
+				t.Errorf("%s: squares %v", p.name, squares)
+			}
+		}
+	})
+}
+
+// TestMuonMovesNoFurther: in no chunk the steps of a round lead further than audits allow.
+func TestMuonMovesNoFurther(t *testing.T) {
+	trainer := newLocalTrainer(t, func(o *Options) {
+		o.Optimizer.LocalSteps.InnerOptimizer, o.Optimizer.LocalSteps.WeightDecay = "muon", 0
+	})
+	furthest := 0.0
+	for step := uint32(1); step <= 10; step++ {
+		begun := cloneAll(trainer.weights())
+		_, _, err := trainer.Train(t.Context(), step, toyBatch(0, 8), func(_ context.Context) error {
+			for i, l := range trainer.layouts {
+				furthest = max(furthest, furthestChunk(l, begun[i], trainer.weights()[i])/trainer.farthest(step, 0))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := trainer.Apply(t.Context(), step, nil, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !(furthest > 0.05 && furthest <= 1) {
+		t.Errorf("chunks came %v of what is allowed", furthest)
+	}
+}
+
+// furthestChunk returns the largest root mean square of how far the weights of a chunk came.
+func furthestChunk(l distro.Layout, from, to []float32) (furthest float64) {
+	for c := range l.Chunks() {
+		before, after := l.Chunk(from, c, nil), l.Chunk(to, c, nil)
+		furthest = max(furthest, distance(before, after)/math.Sqrt(float64(l.ChunkSize())))
+	}
+	return furthest
+}
