@@ -29,6 +29,7 @@ type roundsCommand struct {
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
 	Rounds    uint32  `default:"50" help:"Rounds."`
 	Inner     uint32  `default:"24" help:"Steps of a round."`
+	Muon      bool    `help:"Its steps are of Muon, not of AdamW."`
 	Sequences int     `default:"1" help:"Sequences of a step."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.002" help:"Learning rate, after ten rounds."`
@@ -101,7 +102,7 @@ func (c *roundsCommand) Run(ctx context.Context) (err error) {
 		float := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 		p, err := s.run("rounds-worker", "--model", c.Model, "--threads", strconv.Itoa(s.threads), "--data", strconv.Itoa(s.data),
 			"--micro", strconv.Itoa(s.micro), "--bf16="+strconv.FormatBool(s.bf16), "--lr", float(c.LR), "--final", float(c.Final),
-			"--rounds", fmt.Sprint(c.Rounds), "--inner", fmt.Sprint(c.Inner), "--id", strconv.Itoa(i+1))
+			"--rounds", fmt.Sprint(c.Rounds), "--inner", fmt.Sprint(c.Inner), "--muon="+strconv.FormatBool(c.Muon), "--id", strconv.Itoa(i+1))
 		if err != nil {
 			return err
 		}

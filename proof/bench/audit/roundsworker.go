@@ -29,6 +29,7 @@ type roundsWorkerCommand struct {
 	Final   float64
 	Rounds  uint32
 	Inner   uint32
+	Muon    bool
 	Micro   int
 	ID      uint8 `name:"id"`
 }
@@ -87,12 +88,16 @@ func (c *roundsWorkerCommand) Run(ctx context.Context) error {
 	if c.BF16 {
 		compute.Compute = torch.BF16
 	}
+	optimizer := &config.LocalSteps{
+		InnerSteps: uint16(c.Inner), Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.1, ClipGradNorm: 1,
+		OuterLR: 1, CompressionTopK: 32, CompressionChunk: 32, ValueBits: 2, ErrorDecay: 0.95,
+	}
+	if c.Muon {
+		optimizer.InnerOptimizer = config.Muon
+	}
 	t, err := train.NewLocal(ctx, train.Options{
-		Model: checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: text}}, Tensors: tensors},
-		Optimizer: config.Optimizer{LocalSteps: &config.LocalSteps{
-			InnerSteps: uint16(c.Inner), Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.1, ClipGradNorm: 1,
-			OuterLR: 1, CompressionTopK: 32, CompressionChunk: 32, ValueBits: 2, ErrorDecay: 0.95,
-		}},
+		Model:      checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: text}}, Tensors: tensors},
+		Optimizer:  config.Optimizer{LocalSteps: optimizer},
 		LRSchedule: config.LRSchedule{Cosine: &config.CosineLR{BaseLR: c.LR, WarmupSteps: 10, TotalSteps: c.Rounds, FinalLR: c.Final}},
 		Compute:    compute, MicroBatch: max(c.Micro, 1), Threads: c.Threads, Parallel: train.Parallelism{Data: c.Data},
 		RunID: runID, TrainerID: [32]byte{c.ID}, Audited: true,

@@ -148,7 +148,12 @@ class Member:
         self.o = o
         self.model = load(o.model)
         self.parameters = list(self.model.parameters())
-        self.adam = torch.optim.AdamW(self.parameters, lr=0.0, betas=(o.beta1, o.beta2), weight_decay=o.weight_decay)
+        matrices = [p for name, p in self.model.named_parameters() if o.muon and p.ndim == 2 and "layers." in name]
+        others = [p for p in self.parameters if not any(p is m for m in matrices)]
+        self.optimizers = [torch.optim.AdamW(others, lr=0.0, betas=(o.beta1, o.beta2), weight_decay=o.weight_decay)]
+        if matrices:
+            self.optimizers.append(torch.optim.Muon(matrices, lr=0.0, weight_decay=o.weight_decay, momentum=0.95,
+                                                    adjust_lr_fn="match_rms_adamw"))
         self.tokens, self.held_out = sequences(o.tokens, o.length), sequences(o.held_out, o.length)
         self.forward = self.model
         if o.system in ("ddp", "ddp-fp16", "powersgd"):
@@ -173,12 +178,13 @@ class Member:
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return model
 
-    def adamw(self, batch):
+    def inner(self, batch):
         loss = loss_of(self.forward, batch)
-        self.adam.zero_grad()
+        self.forward.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.adam.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         return loss.item()
 
     def step(self, step):
@@ -187,12 +193,13 @@ class Member:
         each = o.batch // o.world
         first = (step - 1) * o.batch + o.rank * each
         share = self.tokens[first : first + each]
-        for group in self.adam.param_groups:
-            group["lr"] = rate(o, step)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate(o, step)
         if self.forward is not self.model:
-            return self.adamw(share)
+            return self.inner(share)
         before = [p.detach().clone() for p in self.parameters]
-        losses = [self.adamw(part) for part in share.tensor_split(o.inner)]
+        losses = [self.inner(part) for part in share.tensor_split(o.inner)]
         self.exchange(before)
         return sum(losses) / len(losses)
 
@@ -241,7 +248,7 @@ class Member:
 
     def save(self, step):
         """Writes all that training goes on from; a process that is killed here leaves the last checkpoint."""
-        state = {"step": step, "model": self.model.state_dict(), "adam": self.adam.state_dict()}
+        state = {"step": step, "model": self.model.state_dict(), "optimizers": [one.state_dict() for one in self.optimizers]}
         torch.save(state, self.o.checkpoint + ".part")
         os.replace(self.o.checkpoint + ".part", self.o.checkpoint)
 
@@ -251,7 +258,8 @@ class Member:
             return 0
         state = torch.load(self.o.checkpoint)
         self.model.load_state_dict(state["model"])
-        self.adam.load_state_dict(state["adam"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
         return state["step"]
 
 
@@ -333,6 +341,7 @@ def flags(systems):
     flags.add_argument("--beta1", type=float, default=0.9)
     flags.add_argument("--beta2", type=float, default=0.99)
     flags.add_argument("--weight-decay", type=float, default=0.1)
+    flags.add_argument("--muon", action="store_true", help="Muon moves the matrices of layers, AdamW the rest")
     flags.add_argument("--outer-lr", type=float, default=0.7)
     flags.add_argument("--outer-momentum", type=float, default=0.9)
     flags.add_argument("--error-decay", type=float, default=0.95)
