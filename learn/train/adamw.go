@@ -95,7 +95,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 		loss = mean
 		values, rate := float32s(gradients), a.schedule.LR(step)
 		length := norm(values)
-		if err := a.update(s, rate, gradients, length); err != nil {
+		if err := a.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}
 		a.step = step
@@ -108,8 +108,9 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	return loss, nil
 }
 
-// update moves the weights by gradients, whose L2 norm is length.
-func (a *AdamW) update(s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
+// update moves the weights by gradients, whose L2 norm is length. It is done at once, but for large matrices that Muon
+// moves: before each of them a cancelled ctx ends it with errTorn, and some weights have moved then.
+func (a *AdamW) update(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
 	}
@@ -121,6 +122,9 @@ func (a *AdamW) update(s *torch.Scope, rate float32, gradients []*torch.Tensor, 
 			gradients[i].MulScalarInPlace(scale)
 		}
 		if a.byMuon(p) {
+			if err := ctx.Err(); err != nil && len(p.weights) > muonAtOnce {
+				return fmt.Errorf("%w: %w", errTorn, err)
+			}
 			if err := a.muon.step(s, p.tensor, gradients[i], a.moments[0].tensors[i], float64(rate), a.config.WeightDecay); err != nil {
 				return err
 			}

@@ -207,7 +207,7 @@ func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Bat
 		loss = mean
 		values := float32s(gradients)
 		length := norm(values)
-		if err := t.inner.update(s, rate, gradients, length); err != nil {
+		if err := t.inner.update(ctx, s, rate, gradients, length); err != nil {
 			return err
 		}
 		if last {

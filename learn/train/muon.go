@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"math"
 
 	"github.com/psyche-go/psyche/learn/torch"
@@ -20,6 +21,13 @@ const (
 	muonLength   = 0.2  // root mean square of an update of full rank, times the learning rate
 	muonLargest  = 1.25 // more than any singular value of a factor; see TestOrthogonal
 )
+
+// muonAtOnce is the largest matrix, in elements, whose factor takes so little time that nothing interrupts it. Tests
+// change it.
+var muonAtOnce = 1 << 20
+
+// errTorn says that a step was interrupted half way.
+var errTorn = errors.New("the step was interrupted")
 
 // polynomial is what a step of Newton and Schulz makes of a singular value x: 3.4445 x − 4.775 x³ + 2.0315 x⁵. Five
 // make of all from 0.01 to 1 some between 0.68 and 1.21.

@@ -3,16 +3,20 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // TestMuonReference compares with torch.optim.Muon (scripts/reference/muon_vectors.py).
@@ -143,7 +147,7 @@ func TestMuonKeepsNoSquares(t *testing.T) {
 // TestMuonMovesNoFurther: in no chunk the steps of a round lead further than audits allow.
 func TestMuonMovesNoFurther(t *testing.T) {
 	trainer := newLocalTrainer(t, func(o *Options) {
-		o.Optimizer.LocalSteps.InnerOptimizer, o.Optimizer.LocalSteps.WeightDecay = "muon", 0
+		o.Optimizer.LocalSteps.InnerOptimizer, o.Optimizer.LocalSteps.WeightDecay = config.Muon, 0
 	})
 	furthest := 0.0
 	for step := uint32(1); step <= 10; step++ {
@@ -173,4 +177,39 @@ func furthestChunk(l distro.Layout, from, to []float32) (furthest float64) {
 		furthest = max(furthest, distance(before, after)/math.Sqrt(float64(l.ChunkSize())))
 	}
 	return furthest
+}
+
+// TestTornStepsAreMadeAgain: a step that is interrupted between large matrices leaves the weights of the round as they
+// were, and a replay that is begins from its first step.
+func TestTornStepsAreMadeAgain(t *testing.T) {
+	largest := muonAtOnce
+	muonAtOnce = 0
+	t.Cleanup(func() { muonAtOnce = largest })
+	a := newAuditedLocal(t, func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = config.Muon })
+	batch := toyBatch(8, 16)
+	a.round(1, batch, true, nil)
+	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened()}
+	want, err := a.verifier.Recompute(t.Context(), x, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, torn := digest(t, a.verifier), 0
+	for looks := 1; ; looks++ {
+		got, err := a.verifier.Recompute(&stopping{t.Context(), looks}, x, batch)
+		if digest(t, a.verifier) != before {
+			t.Fatal("a replay that was stopped changed the model")
+		}
+		if errors.Is(err, errTorn) {
+			if torn++; a.verifier.paused != nil {
+				t.Fatal("half a step is kept")
+			}
+			continue
+		}
+		if err == nil {
+			if !reflect.DeepEqual(got, want) || torn == 0 {
+				t.Errorf("after %d torn steps it came elsewhere", torn)
+			}
+			return
+		}
+	}
 }
