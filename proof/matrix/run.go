@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// Bounds that only a hang or a very slow machine reaches.
+// Bounds that only a hang reaches, however slow the machine is.
 const (
-	rowLimit  = 6 * time.Minute  // of a run
-	exitLimit = 60 * time.Second // of a process that has nothing to do any more
+	standstill = 6 * time.Minute  // of a run, from one step to the next
+	exitLimit  = 60 * time.Second // of a process that has nothing to do any more
 )
 
 // setup is what all rows share.
@@ -41,6 +41,7 @@ type play struct {
 	place   process.Place
 	host    *host
 	members []*member // the last one may join late
+	within  *patience
 
 	mu       sync.Mutex // guards what is below
 	findings []finding
@@ -60,6 +61,30 @@ func (p *play) found(kind, format string, args ...any) {
 }
 
 func (p *play) statePath() string { return filepath.Join(p.dir, "state.toml") }
+
+// patience ends a run that gets no further. It is used by one goroutine.
+type patience struct {
+	timer  *time.Timer
+	newest uint32 // step that was seen
+}
+
+// withPatience returns a context that ends when no newer step was seen for standstill.
+func withPatience(ctx context.Context) (context.Context, *patience, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(standstill, func() { cancel(fmt.Errorf("the run got no further within %v", standstill)) })
+	return ctx, &patience{timer: timer}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// saw takes note of the step that the run is in.
+func (p *patience) saw(step uint32) {
+	if step > p.newest {
+		p.newest = step
+		p.timer.Reset(standstill)
+	}
+}
 
 // outcome is what a row came to.
 type outcome struct {
@@ -140,9 +165,10 @@ func (p *play) validate(ctx context.Context) {
 
 // train runs the row's run to its end and checks it.
 func (p *play) train(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, rowLimit, fmt.Errorf("the run took longer than %v", rowLimit))
-	defer p.clear() // after cancel, which ends what runs still
-	defer cancel()
+	ctx, within, end := withPatience(ctx)
+	p.within = within
+	defer p.clear() // after end, which ends what runs still
+	defer end()
 	if err := p.begin(ctx); err != nil {
 		p.found("run", "%v", errors.Join(err, context.Cause(ctx)))
 		return

@@ -57,6 +57,7 @@ func (p *play) happen(ctx context.Context) error {
 		if !ok {
 			continue
 		}
+		p.within.saw(state.Step)
 		if len(todo) > 0 && state.RunState == "RoundTrain" && state.Step >= todo[0].step {
 			if err := todo[0].do(ctx, state.Step); err != nil {
 				return err
