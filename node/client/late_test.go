@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/keep"
 )
 
 // slowLender is a network that gets parts of a model in memory slowly, and so many of the first that are in a file more slowly.
@@ -109,4 +112,71 @@ func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
 		}
 		crash(others...)
 	})
+}
+
+// lateDisk is a Runtime whose disk comes late to what is begun.
+type lateDisk struct {
+	*goroutines
+	late time.Duration
+}
+
+func (l *lateDisk) Run(task func() func()) {
+	late := l.late
+	l.goroutines.Run(func() func() {
+		time.Sleep(late)
+		return task()
+	})
+}
+
+// TestDiskThatComesLate: what was to remove folders when the disk did not answer, and comes to it when that does, leaves those
+// that were written meanwhile.
+func TestDiskThatComesLate(t *testing.T) {
+	for _, late := range []time.Duration{0, 2 * diskTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			tasks := &env.Tasks{}
+			own := newGoroutines(tasks)
+			disk := &lateDisk{own, late}
+			var cancel context.CancelFunc
+			tasks.Runtime = disk
+			tasks.Work, cancel = context.WithCancel(t.Context())
+			f := keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}
+			points := &commitPoints{tasks: tasks, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
+			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}, Progress: coordinator.Progress{Step: 9}}
+			point := func(step uint32) commitPoint {
+				model := clienttest.Model()
+				model.Step = step
+				digest := model.Manifest().Digest()
+				return commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
+			}
+			write := func(step uint32) {
+				if p := point(step); f.SaveCommit(*p.copy, p.facts) != nil {
+					t.Fatal("it was not written")
+				}
+			}
+			write(1)
+			points.put(point(3), points.needed(s), true)
+			points.disk.write = nil
+			taking := points.begin(s, &clienttest.Trainer{}, 5)
+			taking.abandon()
+			if late > 0 {
+				time.Sleep(diskTimeout)
+				write(6)
+			}
+			go func() {
+				for done := range own.posts {
+					done()
+				}
+			}()
+			time.Sleep(3 * diskTimeout)
+			synctest.Wait()
+			for step, want := range map[uint32]bool{1: late > 0, 3: true, 6: late > 0} {
+				if _, err := f.Commits().Digest(step); (err == nil) != want {
+					t.Errorf("%v late: the folder of step %d is there: %v", late, step, err == nil)
+				}
+			}
+			cancel()
+			own.tasks.Wait()
+			close(own.posts)
+		})
+	}
 }
