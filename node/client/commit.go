@@ -175,6 +175,13 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
 }
 
+// soon has all folders stay when the disk comes to it so late that others may have been written meanwhile, of which needed
+// does not know.
+func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) bool {
+	until := c.tasks.Now().Add(diskTimeout)
+	return func(step uint32) bool { return needed(step) || !c.tasks.Now().Before(until) }
+}
+
 // add enters the model of the run's commit point, which this client got.
 func (c *commitPoints) add(m *handover.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
@@ -254,10 +261,9 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 		return
 	}
 	c.dropped = commit.Step
+	needed := c.soon(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
 	c.tasks.Spawn(func(context.Context) func() {
-		err := c.tasks.AtDisk(func() error {
-			return c.folder.DropCommits(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
-		})
+		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
 		return func() {
 			if err != nil {
 				c.report.log.Warn("remove old commit points", "err", err)

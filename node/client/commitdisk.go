@@ -132,6 +132,7 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 	if put == nil {
 		put = keep.Folder.SaveCommit
 	}
+	needed = c.soon(needed)
 	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(diskTime(sizeOf(taken))), awaited: awaited}
 	c.disk.write = w
 	c.tasks.Spawn(func(context.Context) func() {

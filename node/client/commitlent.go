@@ -47,7 +47,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 	t.lent = keep.NewLent()
 	c.note(step, s)
 	c.busy, c.size = true, int(c.model)
-	lent, life, facts, folder, needed := t.lent, c.life, keep.FactsAfter(s, step), c.folder, c.needed(s)
+	lent, life, facts, folder, needed := t.lent, c.life, keep.FactsAfter(s, step), c.folder, c.soon(c.needed(s))
 	w := &diskWrite{point: commitPoint{Recorded: coordinator.Recorded{Step: step}}, until: c.tasks.Now().Add(diskTime(int(c.model))), awaited: true, lent: true}
 	c.disk.write = w
 	c.tasks.Spawn(func(ctx context.Context) func() {

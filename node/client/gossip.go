@@ -97,7 +97,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 		return g.listenToHead(from, message)
 	}
 	author, a, err := g.open(message)
-	if errors.Is(err, errTooEarly) {
+	if errors.Is(err, env.ErrUnasked) {
 		return err
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	return nil
 }
 
-// open verifies an announcement.
+// open verifies an announcement. One of another run of this name, which anybody may have kept, is not held against its author.
 func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
@@ -147,6 +147,9 @@ func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncemen
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
 	}
 	author, a, err := g.announcements.Open(message, of.run)
+	if errors.Is(err, wire.ErrRun) {
+		err = fmt.Errorf("%w: %w", env.ErrUnasked, err)
+	}
 	if err == nil && a.Start != (wire.Head{}) && !of.signed(a.Start) {
 		err = errHead
 	}
@@ -215,7 +218,7 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 		return errPushes
 	}
 	author, a, err := g.open(raw)
-	if errors.Is(err, errTooEarly) {
+	if errors.Is(err, env.ErrUnasked) {
 		return err
 	}
 	if err == nil && (author != from || len(payload) != int(a.Size) || blake3.Sum256(payload) != a.Blob) {

@@ -97,8 +97,8 @@ func TestResultOfTwoSizes(t *testing.T) {
 	}
 }
 
-// TestGossipOutOfTime hears an announcement before the run was seen, and when its round is long over: neither is held
-// against anybody, as an honest member may have passed it on.
+// TestGossipOutOfTime hears an announcement before the run was seen, when its round is long over, and of another run of the
+// same name: none is held against anybody, as an honest member may have passed it on, or a hostile one kept it.
 func TestGossipOutOfTime(t *testing.T) {
 	g := &gossipReader{
 		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler),
@@ -117,5 +117,12 @@ func TestGossipOutOfTime(t *testing.T) {
 	g.step.Add(1)
 	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) || len(g.heard) != 1 {
 		t.Errorf("long over: %v", err)
+	}
+	message = wire.SignAnnouncement(author, wire.ResultAnnouncement{Run: [32]byte{1}, Step: g.step.Load(), Batch: assign.BatchID{End: 1}, Size: 1})
+	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) {
+		t.Errorf("of another run: %v", err)
+	}
+	if err := g.pushed(author.ID(), message, []byte{1}); !errors.Is(err, env.ErrUnasked) {
+		t.Errorf("pushed of another run: %v", err)
 	}
 }

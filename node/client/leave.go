@@ -79,7 +79,7 @@ func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 // proportion to its size, and no longer than longestLeave. It says so now and then.
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
-	copying := l.engine.op != nil && l.engine.op.name == opSnapshot
+	copying := l.engine.op != nil && l.engine.op.name == opSnapshot || l.rounds.taker.lent != nil
 	limit := longestLeave
 	if copying { // of how many bytes is known then
 		l.copied = passed

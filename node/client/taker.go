@@ -34,6 +34,9 @@ type taker struct {
 	free  bool   // the trainer has it back
 	there func() // is called when it is there and the trainer is free; nil: it is not there yet
 	slow  bool   // the disk took one too late, or not at all: models are copied
+
+	copying bool       // a copy is on its way
+	late    [][32]byte // parts of one that came too late to the disk, which are those of its copy, too
 }
 
 // take begins to take the model, unless that has begun. The trainer has nothing else to do. A large model is not copied, but where
@@ -58,6 +61,7 @@ func (t *taker) take() {
 func (t *taker) copy() {
 	trainer, step, took := t.engine.trainer, t.rounds.replica.step, t.took()
 	m := &handover.Model{Step: step, Source: "held"}
+	t.copying = true
 	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
 		snapshot, err := trainer.Snapshot(ctx)
 		if err == nil {
@@ -67,7 +71,11 @@ func (t *taker) copy() {
 		if err == nil {
 			err = m.Publish(ctx, t.tasks, handover.Idle, t.network.Lend, snapshot)
 		}
-		return func() { took(m, false, err) }
+		return func() {
+			t.copying = false
+			took(m, false, err)
+			t.dropLate()
+		}
 	})
 }
 
@@ -110,7 +118,7 @@ func (t *taker) putDown(trainer env.Lender) {
 		return func() {
 			switch {
 			case t.lent != lent: // it was copied meanwhile
-				t.store.Drop(m.Blobs...)
+				t.dropLate(m.Blobs...)
 			case errors.Is(err, keep.ErrNotTaken): // the task of the trainer tells why
 			case err != nil:
 				t.store.Drop(m.Blobs...)
@@ -132,6 +140,9 @@ func (t *taker) putDown(trainer env.Lender) {
 			})
 		})
 		lent.End()
+		if err != nil && ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return func() {
 			switch {
 			case t.lent != lent:
@@ -143,6 +154,14 @@ func (t *taker) putDown(trainer env.Lender) {
 			}
 		}
 	})
+}
+
+// dropLate gives up parts that came too late to the disk, unless a copy of them is on its way, which is not shared yet.
+func (t *taker) dropLate(parts ...[32]byte) {
+	if t.late = append(t.late, parts...); !t.copying {
+		t.store.Drop(t.late...)
+		t.late = nil
+	}
 }
 
 // goOn goes on when the model is there and the trainer is free.

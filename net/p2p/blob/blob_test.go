@@ -125,7 +125,7 @@ func TestFetchSizes(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%d bytes: got %d, %v", size, len(got), err)
 		}
-		if held, ok := local.Get(hash); !ok || !bytes.Equal(held, data) {
+		if held, ok := local.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 			t.Errorf("%d bytes: not in the store", size)
 		}
 		if got := local.Usage().Memory; got != cost(uint64(size)) {

@@ -83,15 +83,18 @@ type flightKey struct {
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
-		if data, held := s.Get(hash); held {
+		if data, held := s.Get(ctx, hash); held {
 			if uint64(len(data)) != size {
 				return nil, fmt.Errorf("fetch blob %s: %w: it has %d bytes, announced %d", hash.Short(), ErrSize, len(data), size)
 			}
 			return data, nil
 		}
 		f, mine := s.board(key)
-		if f == nil {
-			continue // it came meanwhile
+		if f == nil { // it came meanwhile, or is on a disk that does not answer
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+			}
+			continue
 		}
 		if mine {
 			f.data, f.err = fetch(ctx, n, s, key, holders)
@@ -167,11 +170,14 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 // FetchUpTo is Fetch for a payload whose size nobody has announced: holders are asked
 // for a proof of the size first. The error matches ErrTooLarge if it is over maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
-	if data, ok := s.Get(hash); ok {
+	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {
 			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, len(data), maxSize)
 		}
 		return data, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 	}
 	failed := &FetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {

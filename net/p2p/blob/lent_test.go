@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,7 +56,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 				case 5:
 					if r.IntN(20) == 0 {
 						store.GiveWay()
-					} else if data, held := store.Get(hashes[i]); held && !bytes.Equal(data, parts[i]) {
+					} else if data, held := store.Get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
 						t.Errorf("payload %d is another one", i)
 					}
 				}
@@ -136,7 +137,7 @@ func TestLentFromFile(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes: what came has %d, %v", size, len(got), err)
 		}
-		if got, held := store.Get(h); !held || !bytes.Equal(got, data) {
+		if got, held := store.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes: it is not what it was", size)
 		}
 		store.Lend(data)
@@ -212,7 +213,7 @@ func TestLentFileThatChanges(t *testing.T) {
 				t.Fatalf("the owner was told %d times", len(lost))
 			}
 			t.Log(<-lost)
-			if _, held := store.Get(h); held {
+			if _, held := store.Get(t.Context(), h); held {
 				t.Error("it is held still")
 			}
 			got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[:2]...))
@@ -275,4 +276,40 @@ func TestHungDiskOfALender(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	t.Log(time.Since(begun))
+}
+
+// TestGetFromAHungDisk: who wants a payload whose disk does not answer waits no longer than it has time for. However many ask,
+// one read waits; when the disk answers all have what it reads.
+func TestGetFromAHungDisk(t *testing.T) {
+	node := p2ptest.Node(t, "a")
+	store, data := NewStore(1<<30), payload(5*groupSize)
+	disk := &hanging{ReaderAt: memory(data), answers: make(chan struct{})}
+	h, err := store.LendFrom(io.NewSectionReader(disk, 0, int64(len(data))), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.hangs.Store(true)
+	before := runtime.NumGoroutine()
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, held := store.Get(ctx, h); held {
+			t.Error("it was read")
+		}
+		if _, err := Fetch(ctx, node, store, h, uint64(len(data)), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("fetch: %v", err)
+		}
+		if _, err := FetchUpTo(ctx, node, store, h, uint64(len(data)), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("fetch of an unknown size: %v", err)
+		}
+		cancel()
+	}
+	if more := runtime.NumGoroutine() - before; more > 10 {
+		t.Errorf("%d goroutines wait for the disk", more)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { close(disk.answers) })
+	for range 2 {
+		if got, held := store.Get(testContext(t), h); !held || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes, held: %v", len(got), held)
+		}
+	}
 }

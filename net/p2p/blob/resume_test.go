@@ -114,7 +114,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 
 			// A third process has it all, and serves it from the disk.
 			third := openStore(t, dir)
-			if held, ok := third.Get(hash); !ok || !bytes.Equal(held, data) {
+			if held, ok := third.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 				t.Fatal("not held after another restart")
 			}
 			if usage := third.Usage(); usage.Memory != 0 || usage.Disk != cost(uint64(len(data))) {
@@ -179,7 +179,7 @@ func TestChangedFileIsDropped(t *testing.T) {
 	if _, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), hash, uint64(len(data)), p2ptest.IDs(nodes[0])); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("fetched: %v", err)
 	}
-	if _, ok := s.Get(hash); ok {
+	if _, ok := s.Get(t.Context(), hash); ok {
 		t.Error("returned")
 	}
 	if nodes[1].Score(nodes[0].ID()) != 0 {
@@ -350,7 +350,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	if err := fetched(); err == nil || errors.Is(err, ErrCorrupt) {
 		t.Errorf("fetched: %v", err)
 	}
-	if _, held := s.Get(hash); held || s.Usage() != (Usage{}) {
+	if _, held := s.Get(t.Context(), hash); held || s.Usage() != (Usage{}) {
 		t.Errorf("it is held: %v, usage %+v", held, s.Usage())
 	}
 	if score := nodes[1].Score(nodes[0].ID()); score != 0 {

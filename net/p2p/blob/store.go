@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ type entry struct {
 	room     *room                  // nil: data is the caller's, and takes no room
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // tree of hashes, made at the first call
+	reading  *reading               // by Get, from the file; nil: nobody does
 }
 
 // inFolder reports whether the payload is in the store's own folder.
@@ -200,23 +202,49 @@ func (s *Store) insert(e *entry) {
 	e.place = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
-// Get returns a payload, which the caller must not modify.
-func (s *Store) Get(h Hash) ([]byte, bool) {
+// Get returns a payload, which the caller must not modify. It waits for a disk no longer than ctx lasts.
+func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	s.mu.Lock()
 	e := s.blobs[h]
-	s.mu.Unlock()
 	if e == nil {
+		s.mu.Unlock()
 		return nil, false
 	}
 	if e.data != nil {
+		s.mu.Unlock()
 		return e.data, true
 	}
-	data, err := s.read(e)
-	if err != nil {
-		s.lost(e, err)
+	if e.reading == nil {
+		e.reading = &reading{done: make(chan struct{})}
+		go s.readFor(e.reading, e)
+	}
+	r := e.reading
+	s.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.data, r.err == nil
+	case <-ctx.Done():
 		return nil, false
 	}
-	return data, true
+}
+
+// reading is a payload on its way from its file, for all who want it meanwhile. From a disk that does not answer a payload has
+// one at most, which ends when the disk answers.
+type reading struct {
+	done chan struct{} // closed when the others are valid
+	data []byte
+	err  error
+}
+
+// readFor reads a payload from its file.
+func (s *Store) readFor(r *reading, e *entry) {
+	defer close(r.done)
+	if r.data, r.err = s.read(e); r.err != nil {
+		s.lost(e, r.err)
+	}
+	s.mu.Lock()
+	e.reading = nil
+	s.mu.Unlock()
 }
 
 // lost drops a payload whose file is not what it was.
