@@ -213,3 +213,27 @@ func TestTornStepsAreMadeAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokenStepsAreNotKept: a step that fails half way while the caller gives up is not what a replay goes on from.
+func TestBrokenStepsAreNotKept(t *testing.T) {
+	a := newAuditedLocal(t, func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = config.Muon })
+	batch := toyBatch(8, 16)
+	a.round(1, batch, true, nil)
+	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened()}
+	a.verifier.inner.muon.device = torch.Device(7) // which is not there
+	stopped := false
+	for looks := 1; ; looks++ {
+		ctx := &stopping{t.Context(), looks}
+		_, err := a.verifier.Recompute(ctx, x, batch)
+		if errors.Is(err, context.Canceled) {
+			stopped = true
+			continue
+		}
+		if err == nil || a.verifier.paused != nil || !stopped {
+			t.Errorf("stopped before %v, error %v, kept %v", stopped, err, a.verifier.paused != nil)
+		}
+		if ctx.looks > 0 {
+			return
+		}
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // TestAuditsPassOddConfigurations: honest rounds pass at once, without anything being allowed for, at the ends of
 // what a run may be configured to.
 func TestAuditsPassOddConfigurations(t *testing.T) {
+	byMuon := func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = config.Muon }
 	for _, c := range []struct {
 		name      string
 		model     string
@@ -22,6 +24,12 @@ func TestAuditsPassOddConfigurations(t *testing.T) {
 		{"steps of hardly a bit", splitConfig, 96, 2, 1e-7, nil},
 		{"steps of less than a bit", splitConfig, 24, 4, 1e-9, func(o *Options) { o.Optimizer.LocalSteps.WeightDecay = 0 }},
 		{"few tokens for each expert", toyQwen3MoE, 24, 2, 1e-3, nil},
+		{"few tokens for each expert, by Muon", toyQwen3MoE, 8, 2, 1e-3, byMuon},
+		{"one step by Muon", splitConfig, 1, 4, 1e-3, byMuon},
+		{"much decay, lag 2, by Muon", splitConfig, 24, 2, 1e-3, func(o *Options) {
+			byMuon(o)
+			o.Optimizer.LocalSteps.WeightDecay, o.Optimizer.LocalSteps.ApplyLag = 1, 2
+		}},
 		{"no first mean, much decay, lag 2", splitConfig, 24, 2, 1e-3, func(o *Options) {
 			l := o.Optimizer.LocalSteps
 			l.Betas, l.WeightDecay, l.ApplyLag = [2]float64{0, 0.9}, 1, 2

@@ -72,7 +72,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		return err
 	}
 	if err := t.goOn(ctx, r, batch); err != nil {
-		if ctx.Err() != nil && !errors.Is(err, errTorn) {
+		if stopped := ctx.Err(); stopped != nil && errors.Is(err, stopped) && !errors.Is(err, errTorn) {
 			t.pause(r)
 		}
 		return err
