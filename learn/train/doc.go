@@ -10,7 +10,7 @@
 // payloads hold the same weights, bit for bit: weights change in Apply only, by what
 // everybody has. What a trainer knows alone, its momentum, lives in buffers of its own.
 //
-// LocalTrainer is one that makes many steps of AdamW by itself between two exchanges.
+// LocalTrainer is one that makes many steps of AdamW or Muon by itself between two exchanges.
 //
 // AdamW trains a model alone, for comparison and for those who design models. Evaluator
 // only measures losses.

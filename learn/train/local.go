@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// LocalTrainer trains its share of a run's rounds by many steps of AdamW each, and exchanges how far it
+// LocalTrainer trains its share of a run's rounds by many steps of AdamW or Muon each, and exchanges how far it
 // came (package localsteps). Its methods are those of Trainer, and safe for concurrent use.
 type LocalTrainer struct {
 	*member
@@ -137,7 +137,7 @@ func (t *LocalTrainer) reach(step uint32) float32 {
 
 // Train makes the steps of a round on the parts of the batch, and returns the bytes of the result with the
 // mean loss of the steps in nats per token. The weights are as before then. When it fails or ctx is
-// cancelled, so is what was not sent yet; the running means of AdamW may have seen gradients of the steps
+// cancelled, so is what was not sent yet; the running means may have seen gradients of the steps
 // that were made. For begun see Trainer.Train.
 func (t *LocalTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	payload, loss, err = t.train(ctx, step, batch, begun)

@@ -2,12 +2,9 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -16,16 +13,12 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest"
 	"github.com/psyche-go/psyche/record/config"
 )
 
 // TestMuonReference compares with torch.optim.Muon (scripts/reference/muon_vectors.py).
 func TestMuonReference(t *testing.T) {
-	requireTorch(t)
-	raw, err := os.ReadFile(filepath.Join("testdata", "muon.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var reference struct {
 		Cases []struct {
 			WeightDecay float64 `json:"weight_decay"`
@@ -37,14 +30,7 @@ func TestMuonReference(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(raw, &reference); err != nil {
-		t.Fatal(err)
-	}
-	engine, err := torch.NewEngine(torch.CPU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = engine.Close() }()
+	engine := readVectors(t, "muon.json", &reference)
 	for dtype, most := range map[torch.DType]float64{torch.F32: 1e-4, torch.BF16: 0.15} {
 		for _, c := range reference.Cases {
 			t.Run(fmt.Sprint(dtype, c.Shape), func(t *testing.T) {
@@ -80,17 +66,12 @@ func TestMuonReference(t *testing.T) {
 // TestOrthogonal: the factor of matrices, wide, tall and stacked, has singular values near 1, and none above the bound
 // that audits go by: so no chunk is longer than that allows, whatever the matrix is.
 func TestOrthogonal(t *testing.T) {
-	requireTorch(t)
 	for x := 0.0; x <= muonLargest; x += 1e-4 {
 		if y := polynomial[0]*x + polynomial[1]*x*x*x + polynomial[2]*x*x*x*x*x; y > muonLargest-0.03 || y < 0 {
 			t.Fatalf("the polynomial is %v at %v", y, x)
 		}
 	}
-	engine, err := torch.NewEngine(torch.CPU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = engine.Close() }()
+	engine := torchtest.Engine(t)
 	rapid.Check(t, func(r *rapid.T) {
 		sizes := rapid.SampledFrom([][]int64{{6, 10}, {10, 6}, {8, 8}, {3, 4, 6}, {1, 5}, {5, 1}}).Draw(r, "shape")
 		n := int64(1)

@@ -15,8 +15,8 @@ import (
 )
 
 // A round of local steps is audited as a step of DisTrO is (examine.go), with how far the weights came in the
-// place of the gradient and the sums of what was not sent yet in that of the momentum. The running means of
-// AdamW begin as zeros in each round then: so where a member's steps lead follows from the common weights and
+// place of the gradient and the sums of what was not sent yet in that of the momentum. The running means
+// begin as zeros in each round then: so where a member's steps lead follows from the common weights and
 // from its batch alone, and whoever has these can make the same steps.
 
 // Precisions returns the type that rounds are trained in: in others the same steps lead elsewhere.

@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
 // stepper is what the two trainers have in common.
@@ -120,13 +121,21 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestAdamWReference compares with torch.optim.AdamW (scripts/reference/adamw_vectors.py).
-func TestAdamWReference(t *testing.T) {
-	requireTorch(t)
-	raw, err := os.ReadFile(filepath.Join("testdata", "adamw.json"))
+// readVectors reads steps of an optimizer of PyTorch, and gives an engine to make them on.
+func readVectors(t *testing.T, file string, reference any) *torch.Engine {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := json.Unmarshal(raw, reference); err != nil {
+		t.Fatal(err)
+	}
+	return torchtest.Engine(t)
+}
+
+// TestAdamWReference compares with torch.optim.AdamW (scripts/reference/adamw_vectors.py).
+func TestAdamWReference(t *testing.T) {
 	var reference struct {
 		Cases []struct {
 			Betas       [2]float64
@@ -140,14 +149,7 @@ func TestAdamWReference(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(raw, &reference); err != nil {
-		t.Fatal(err)
-	}
-	engine, err := torch.NewEngine(torch.CPU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = engine.Close() }()
+	engine := readVectors(t, "adamw.json", &reference)
 	for i, c := range reference.Cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			constants := torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}

@@ -158,7 +158,7 @@ func TestBurstArrivesCompletely(t *testing.T) {
 	}
 }
 
-// What the handler refuses or ignores ends at the first honest member; of what it refuses the author is blamed.
+// A message that the handler refuses or ignores ends at the first honest member. The author of a refused one is blamed.
 func TestInvalidIsNotPassedOn(t *testing.T) {
 	for what, blamed := range map[string]bool{"invalid": true, "ignored": false} {
 		t.Run(what, func(t *testing.T) { testNotPassedOn(t, what, blamed) })

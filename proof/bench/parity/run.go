@@ -63,7 +63,7 @@ type runCommand struct {
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
 	ErrorDecay float64 `json:",omitempty" help:"Of local steps: what is kept of what could not be sent yet."`
 
-	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where AdamW's means begin as zeros in each round."`
+	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where the running means begin as zeros in each round."`
 
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
 	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
