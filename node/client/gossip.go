@@ -32,6 +32,7 @@ var (
 	errTooLong  = errors.New("it is too long")
 	errTooEarly = fmt.Errorf("%w: the run was not seen yet", env.ErrUnasked)
 	errTooLate  = fmt.Errorf("%w: its round is long over", env.ErrUnasked)
+	errUnsigned = fmt.Errorf("%w: no head of a round that the host of this run signed", env.ErrUnasked)
 	errHead     = errors.New("the host did not sign the head that it names")
 	errNotIts   = errors.New("it is no result of the member that brings it, or another than announced")
 	errPushes   = errors.New("too many results of one member in one round")
@@ -116,19 +117,20 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	return nil
 }
 
-// listenToHead verifies a head.
+// listenToHead verifies a head. It does not tell of which run it is: one that the host did not sign may be of an earlier run
+// of this name, which anybody may have kept, and is held against nobody.
 func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	of := g.run.Load()
 	if of == nil {
 		return errTooEarly
 	}
 	head, err := wire.DecodeHead(message)
-	if err == nil && (head.Step == 0 || !of.signed(head)) {
-		err = errHead
-	}
 	if err != nil {
 		g.misbehaved(from, "head of the log: "+err.Error())
 		return err
+	}
+	if head.Step == 0 || !of.signed(head) {
+		return errUnsigned
 	}
 	select {
 	case g.heard <- announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}}:

@@ -98,7 +98,7 @@ func TestResultOfTwoSizes(t *testing.T) {
 }
 
 // TestGossipOutOfTime hears an announcement before the run was seen, when its round is long over, and of another run of the
-// same name: none is held against anybody, as an honest member may have passed it on, or a hostile one kept it.
+// same name, and a head of its log: none is held against anybody, as an honest member may have passed it on, or a hostile one kept it.
 func TestGossipOutOfTime(t *testing.T) {
 	g := &gossipReader{
 		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler),
@@ -124,5 +124,14 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 	if err := g.pushed(author.ID(), message, []byte{1}); !errors.Is(err, env.ErrUnasked) {
 		t.Errorf("pushed of another run: %v", err)
+	}
+	g.run.Store(&issuer{run: clienttest.Run, host: author.ID(), known: make(map[uint32]wire.Head)})
+	head := wire.Head{Index: 1, Step: g.step.Load()}
+	if err := g.listen(author.ID(), head.Sign(author, [32]byte{1}).AppendTo(nil)); !errors.Is(err, env.ErrUnasked) {
+		t.Errorf("head of another run: %v", err)
+	}
+	<-g.heard
+	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.heard) != 1 {
+		t.Errorf("head of this run: %v", err)
 	}
 }
