@@ -105,6 +105,14 @@ func (t *Tensor) Float32s() []float32 {
 	return unsafe.Slice((*float32)(data), t.Numel())
 }
 
+// Share is Float32s of memory that lives until release is called, whatever becomes of the tensor and its engine.
+func (t *Tensor) Share() (values []float32, release func()) {
+	values = t.Float32s()
+	shared := C.pt_detach(t.raw())
+	check("Share", shared.error)
+	return values, func() { C.pt_free_tensors(&shared.tensor, 1) }
+}
+
 // Address is where the elements of a contiguous f32 tensor begin in the memory of its
 // device, valid as long as the tensor lives. It is for those who work on that memory
 // themselves, in order with what libtorch has put on the device's default stream.

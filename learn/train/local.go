@@ -334,21 +334,18 @@ func widest(a, b []float32) float64 {
 // move changes the weights by results; none at all change nothing.
 func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
 	t.changed()
-	weights := t.weights()
-	return t.moveEach(step, results, func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error {
-		return localsteps.Apply(t.kernel, t.layouts[i], ofTensor, weights[i], p)
-	})
-}
-
-// moveEach lets f apply to each tensor what the results of a step have for it.
-func (t *LocalTrainer) moveEach(step uint32, results [][]codec.TensorResult, f func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error) error {
-	p := localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
-	for i := range t.layouts {
-		if err := f(i, ofTensor(results, i), p); err != nil {
+	params := t.applyParams(step)
+	for i, w := range t.weights() {
+		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor(results, i), w, params); err != nil {
 			return fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// applyParams returns what results of a step move weights by.
+func (t *LocalTrainer) applyParams(step uint32) localsteps.ApplyParams {
+	return localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
 }
 
 // settleOwn ends the wait for a step's own result. One that was not counted is given back to the sums, decayed

@@ -1,12 +1,15 @@
 package train
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data"
@@ -151,7 +154,7 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 }
 
 // TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
-// never stopped.
+// never stopped. What it lends of that to be written is not a copy, and outlives it.
 func TestLocalStepsGoOn(t *testing.T) { eachInner(t, testLocalStepsGoOn) }
 
 func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
@@ -161,17 +164,32 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 		localRound(t, step, []*LocalTrainer{stays}, []*LocalTrainer{stays})
 		localRound(t, step, []*LocalTrainer{goes}, []*LocalTrainer{goes})
 	}
+	snapshot, err := goes.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	state, err := goes.OptimizerState(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), OptimizerFile)
-	if err := state.Write(path); err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := goes.Snapshot(t.Context())
+	lent, err := goes.LendOptimizerState(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if mean := goes.inner.all()[0]; unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&mean[0]) {
+		t.Error("what is lent is a copy")
+	}
+	if err := goes.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path, copied := filepath.Join(t.TempDir(), OptimizerFile), filepath.Join(t.TempDir(), OptimizerFile)
+	if err := errors.Join(lent.Write(path), state.Write(copied)); err != nil {
+		t.Fatal(err)
+	}
+	lent.Release()
+	want, err := os.ReadFile(copied)
+	if got, failed := os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(got, want) {
+		t.Errorf("what is lent is another state than the copy: %v, %v", err, failed)
 	}
 	again := newLocalTrainer(t, inner, momentum, func(o *Options) { o.Model = snapshot })
 	if state, err = ReadOptimizerState(path); err != nil {
@@ -180,8 +198,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err := again.SetOptimizerState(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := stays.Train(t.Context(), 4, toyBatch(0, 8), nil)
-	if err != nil {
+	if want, _, err = stays.Train(t.Context(), 4, toyBatch(0, 8), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, _, err := again.Train(t.Context(), 4, toyBatch(0, 8), nil)

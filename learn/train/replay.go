@@ -61,13 +61,18 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 }
 
 // recompute makes the steps of an earlier round that a trainer should have made on its batch: how far they lead
-// stands for the gradient.
+// stands for the gradient. Beside a copy of the weights it needs room for two tensors: where the round began is worked out
+// again where it is asked for.
 func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
 	if x.Precision != precisionOf(t.computes) {
 		return fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
 	}
-	r, back, err := t.again(x, batch.Hash())
-	defer back()
+	applied, err := t.readApplied(x)
+	if err != nil {
+		return err
+	}
+	defer t.keepWeights()()
+	r, err := t.again(x, applied, batch.Hash(), reference)
 	if err != nil {
 		return err
 	}
@@ -77,29 +82,23 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 		}
 		return err
 	}
-	reference.Limits, reference.Shaky = audit.LocalLimits, true
-	t.bound(reference, r.begun)
-	if r.shaken {
-		t.blur(reference, r)
+	if r.x.Shaken {
+		t.blur(r)
 	}
-	for i, w := range r.begun {
-		for j := range w {
-			w[j] -= r.ended[i][j]
-		}
-	}
-	fill(reference, t.layouts, r.begun, 1)
+	*reference = *r.reference
 	return nil
 }
 
 // replay is a round that is made again, as far as it came.
 type replay struct {
-	step    uint32
-	trainer [32]byte
-	batch   [32]byte // the hash of its tokens: those of another server may be others
-	shaken  bool
-	begun   [][]float32 // the weights that the round began with
-	ended   [][]float32 // where its steps led; nil: not all are made
-	next    int         // step to be made
+	x       audit.Recomputation
+	applied [][][]codec.TensorResult // what x.Applied says
+	batch   [32]byte                 // the hash of its tokens: those of another server may be others
+	next    int                      // step to be made
+
+	// Of what is opened, each chunk where the round began and where its steps led; nil: not all are made.
+	reference    *audit.Reference
+	begun, ended [][]float32
 
 	// Of one that was stopped, what the next step goes on from.
 	weights [][]float32
@@ -107,51 +106,99 @@ type replay struct {
 	updates uint64
 }
 
-// again makes the model what it was when a round began, or, where the same was stopped, what it was then. What
-// is returned puts it back.
-func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte) (r *replay, back func(), err error) {
-	back = t.keepWeights()
-	if r = t.paused; r != nil && r.step == x.Step && r.trainer == x.Trainer && r.batch == batch && r.shaken == x.Shaken {
+// isOf reports whether a replay is one that is asked for, and of the same tokens.
+func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
+	return r != nil && r.x.Step == x.Step && r.x.Trainer == x.Trainer && r.batch == batch && r.x.Shaken == x.Shaken && slices.Equal(r.x.Chunks, x.Chunks)
+}
+
+// again makes the model what it was when a round began, or, where the same was stopped, what it was then. The caller puts
+// it back.
+func (t *LocalTrainer) again(x audit.Recomputation, applied [][][]codec.TensorResult, batch [32]byte, reference *audit.Reference) (*replay, error) {
+	if r := t.paused; r.isOf(x, batch) {
 		t.paused = nil
 		copyAll(t.weights(), r.weights)
 		copyAll(t.inner.all(), r.means)
 		t.inner.updates = r.updates
+		r.x, r.applied, r.weights, r.means = x, applied, nil, nil // more may have been applied since
 		t.changed()
-		return r, back, nil
+		return r, nil
 	}
-	applied, err := t.readApplied(x)
-	if err != nil {
-		return nil, back, err
-	}
-	for i, results := range applied {
-		if err := t.unapply(x.Applied[i].Step, results); err != nil {
-			return nil, back, err
-		}
-	}
+	r := &replay{x: x, applied: applied, batch: batch, reference: reference}
+	return r, t.begin(r, func(weights, begun []float32) { copy(weights, begun) })
+}
+
+// begin has the steps of a replay begin with what set makes of the weights that the round began with.
+func (t *LocalTrainer) begin(r *replay, set func(weights, begun []float32)) error {
+	weights := t.weights()
+	err := t.eachBegun(r, func(i int, begun []float32) { set(weights[i], begun) })
 	t.changed()
 	t.inner.forget()
-	return &replay{step: x.Step, trainer: x.Trainer, batch: batch, shaken: x.Shaken, begun: cloneAll(t.weights())}, back, nil
+	r.next = 0
+	return err
+}
+
+// eachBegun calls f with what each tensor was when the round began: the weights that are kept, taken back by what
+// was applied since. They are f's until it returns.
+func (t *LocalTrainer) eachBegun(r *replay, f func(i int, begun []float32)) error {
+	largest := 0
+	for _, w := range t.canonical {
+		largest = max(largest, len(w))
+	}
+	begun, moved := make([]float32, largest), make([]float32, largest)
+	for i, w := range t.canonical {
+		begun, moved := begun[:copy(begun, w)], moved[:len(w)]
+		for n, results := range r.applied {
+			clear(moved)
+			if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor(results, i), moved, t.applyParams(r.x.Applied[n].Step)); err != nil {
+				return fmt.Errorf("take back step %d, tensor %d: %w", r.x.Applied[n].Step, i, err)
+			}
+			for j := range moved {
+				begun[j] -= moved[j]
+			}
+		}
+		f(i, begun)
+	}
+	return nil
 }
 
 // goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.
 func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
 	if r.ended == nil {
-		if _, r.next, err = t.steps(ctx, r.step, batch, r.next, false); err != nil {
-			return err
+		if _, r.next, err = t.steps(ctx, r.x.Step, batch, r.next, false); err == nil {
+			err = t.led(r)
 		}
-		r.ended = cloneAll(t.weights())
-		if r.next = 0; r.shaken {
-			for i, w := range t.weights() {
-				shake(w, r.begun[i])
-			}
-			t.changed()
-			t.inner.forget()
+		if err == nil && r.x.Shaken {
+			err = t.begin(r, shake)
 		}
 	}
-	if r.shaken {
-		_, r.next, err = t.steps(ctx, r.step, batch, r.next, false)
+	if err == nil && r.x.Shaken {
+		_, r.next, err = t.steps(ctx, r.x.Step, batch, r.next, false)
 	}
 	return err
+}
+
+// led fills in a replay's reference by how far the steps led. The weights are that afterwards.
+func (t *LocalTrainer) led(r *replay) error {
+	chunks := r.reference.Chunks
+	r.begun, r.ended = make([][]float32, len(chunks)), make([][]float32, len(chunks))
+	weights := t.weights()
+	err := t.eachBegun(r, func(i int, begun []float32) {
+		for n, c := range chunks {
+			if tensor, within, _ := r.reference.Shapes.Find(c); tensor == i {
+				r.begun[n], r.ended[n] = t.layouts[i].Chunk(begun, within, nil), t.layouts[i].Chunk(weights[i], within, nil)
+			}
+		}
+		for j, w := range weights[i] {
+			weights[i][j] = begun[j] - w
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
+	t.bound(r.reference, r.begun)
+	fill(r.reference, t.layouts, weights, 1)
+	return nil
 }
 
 // pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
@@ -201,21 +248,21 @@ const shaking = 8
 
 // blur adds how far the present weights are from where steps led that began with others: in each chunk, and at
 // least as much of its update as in all of them together, since it is chance in which of them more differs.
-func (t *LocalTrainer) blur(reference *audit.Reference, r *replay) {
+func (t *LocalTrainer) blur(r *replay) {
 	weights := t.weights()
-	off, updates := make([]float64, len(reference.Chunks)), make([]float64, len(reference.Chunks))
-	for i, c := range reference.Chunks {
-		tensor, within, _ := reference.Shapes.Find(c)
-		chunk := func(of [][]float32) []float32 { return t.layouts[tensor].Chunk(of[tensor], within, nil) }
-		begun, ended, shaken := chunk(r.begun), chunk(r.ended), chunk(weights)
-		off[i], updates[i] = distance(ended, shaken), distance(begun, ended)
+	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
+	var shaken []float32
+	for i, c := range r.reference.Chunks {
+		tensor, within, _ := r.reference.Shapes.Find(c)
+		shaken = t.layouts[tensor].Chunk(weights[tensor], within, shaken)
+		off[i], updates[i] = distance(r.ended[i], shaken), distance(r.begun[i], r.ended[i])
 	}
 	share := 0.0
 	if whole := length(updates); whole > 0 {
 		share = length(off) / whole
 	}
 	for i := range off {
-		reference.Blur[i] += shaking * max(off[i], share*updates[i])
+		r.reference.Blur[i] += shaking * max(off[i], share*updates[i])
 	}
 }
 
@@ -242,14 +289,11 @@ func length(values []float64) float64 {
 // off by a bit or two, and each step rounds.
 const unseen = 1.0 / (1 << 21)
 
-// bound fills in how far weights can have come in the chunks of a reference from what they were when the round
+// bound fills in how far weights can have come in the chunks of a reference from what these were when the round
 // began.
 func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 	widest, elements, largest := 0.0, 0, 0
-	var chunk []float32
-	for _, c := range reference.Chunks {
-		tensor, within, _ := reference.Shapes.Find(c)
-		chunk = t.layouts[tensor].Chunk(begun[tensor], within, chunk)
+	for _, chunk := range begun {
 		for _, w := range chunk {
 			widest = max(widest, math.Abs(float64(w)))
 		}
@@ -307,19 +351,4 @@ func quotients(betas [2]float64, steps int) (sum float64) {
 		sum += (1 - betas[0]) / (1 - first) * math.Sqrt((1-second)/(1-betas[1])*terms)
 	}
 	return sum
-}
-
-// unapply moves every weight back by what move moved it.
-func (t *LocalTrainer) unapply(step uint32, results [][]codec.TensorResult) error {
-	weights := t.weights()
-	return t.moveEach(step, results, func(i int, ofTensor []codec.TensorResult, p localsteps.ApplyParams) error {
-		moved := make([]float32, len(weights[i]))
-		if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor, moved, p); err != nil {
-			return err
-		}
-		for j := range moved {
-			weights[i][j] -= moved[j]
-		}
-		return nil
-	})
 }

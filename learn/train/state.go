@@ -118,6 +118,13 @@ func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return a.state(safetensors.FromFloat32s), nil
 }
 
+// LentState is the state of an optimizer without a copy: it changes with the next call that changes the optimizer's, and its
+// memory lives until Release, even after the trainer's Close.
+type LentState struct {
+	OptimizerState
+	Release func()
+}
+
 // tensorOf makes a tensor of values: a copy, as safetensors.FromFloat32s does, or lent.
 type tensorOf func(name string, shape []int64, values []float32) safetensors.Tensor
 
@@ -135,6 +142,22 @@ func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 		}
 	}
 	return tensors
+}
+
+// share has the memory of the running means live until release is called.
+func (a *AdamW) share() (release func()) {
+	var each []func()
+	for _, mean := range slices.Concat(a.moments[0].tensors, a.moments[1].tensors) {
+		if mean != nil {
+			_, one := mean.Share()
+			each = append(each, one)
+		}
+	}
+	return func() {
+		for _, one := range each {
+			one()
+		}
+	}
 }
 
 // SetOptimizerState continues from a state that was saved together with this model.
@@ -181,9 +204,10 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, safetensors.FromFloat32s)
 }
 
-// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the momentum.
-func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
-	return t.stateOf(ctx, lent)
+// LendOptimizerState is OptimizerState without a copy.
+func (t *Trainer) LendOptimizerState(ctx context.Context) (LentState, error) {
+	state, err := t.stateOf(ctx, lent)
+	return LentState{state, func() {}}, err
 }
 
 func (t *Trainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
@@ -253,33 +277,40 @@ const (
 
 // OptimizerState returns a copy of the running means and of what was not sent yet. Results that wait for
 // Apply are not part of it, so there must be none.
-func (t *LocalTrainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
-	return t.stateOf(ctx, safetensors.FromFloat32s)
+func (t *LocalTrainer) OptimizerState(ctx context.Context) (s OptimizerState, err error) {
+	err = t.whenSettled(ctx, func() { s = t.state(safetensors.FromFloat32s) })
+	return s, err
 }
 
-// LendOptimizerState is OptimizerState with a copy of the running means alone, whose memory ends with Close: the rest
-// changes with the next call that changes it.
-func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
-	return t.stateOf(ctx, lent)
+// LendOptimizerState is OptimizerState without a copy.
+func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (s LentState, err error) {
+	err = t.whenSettled(ctx, func() { s = LentState{t.state(lent), t.inner.share()} })
+	return s, err
 }
 
-func (t *LocalTrainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
+// whenSettled calls f under the locks, unless a result waits for Apply.
+func (t *LocalTrainer) whenSettled(ctx context.Context, f func()) error {
 	if err := t.lock(ctx); err != nil {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+		return fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
 	defer t.history.lock()()
 	if len(t.sent) > 0 {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+		return fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}
-	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means(safetensors.FromFloat32s)}
+	f()
+	return nil
+}
+
+func (t *LocalTrainer) state(of tensorOf) OptimizerState {
+	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means(of)}
 	for i, p := range t.parameters {
 		state.Tensors = append(state.Tensors, of(unsentName+"."+p.name, p.shape, t.sums[i]))
 		if t.momenta != nil {
 			state.Tensors = append(state.Tensors, of(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
 		}
 	}
-	return state, nil
+	return state
 }
 
 // SetOptimizerState continues from a state that was saved together with this model.
