@@ -51,8 +51,8 @@ func (s step) working(of model.Description, seqLen uint32) uint64 {
 }
 
 // needsOf computes what a run needs. keep is as in required.Of.
-func needsOf(run config.Model, of model.Description, s step, keep int) needs {
-	n, working := needs{Bytes: required.Of(run, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
+func needsOf(run config.Model, audited bool, of model.Description, s step, keep int) needs {
+	n, working := needs{Bytes: required.Of(run, audited, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
 	n.device = 2*n.Model + working
 	if !s.device {
 		n.Memory += working
@@ -112,7 +112,7 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 const configTimeout = 10 * time.Second
 
 // tellNeeds says what the run needs and what this machine has. A model that only members have is not described yet.
-func (t *trainers) tellNeeds(ctx context.Context, run config.Model, from coordinator.Checkpoint, hosted string) {
+func (t *trainers) tellNeeds(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) {
 	modelConfig, err := t.modelConfig(ctx, from, hosted)
 	if err != nil {
 		t.logger.Info("what the run needs is known when its model is here", "reason", err)
@@ -127,7 +127,7 @@ func (t *trainers) tellNeeds(ctx context.Context, run config.Model, from coordin
 	if c.CheckpointDir != "" {
 		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
 	}
-	needsOf(run, of, c.step(has.device > 0), keep).tell(has, t.logger)
+	needsOf(run, audited, of, c.step(has.device > 0), keep).tell(has, t.logger)
 }
 
 // step is how the command computes a micro batch. A type that is chosen later may be the smaller one.

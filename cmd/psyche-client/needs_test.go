@@ -34,7 +34,7 @@ func TestNeeds(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
 	two := step{microBatch: 2, size: 4}
-	n := needsOf(run, of, two, 3)
+	n := needsOf(run, false, of, two, 3)
 	// Of each token a layer keeps 256 that go in and 256 between its halves, 2·256 of queries and what is mixed, 2·128 of
 	// keys and values and 2·688 of the feed-forward layer, and one has the gradients of these; the head keeps 2·256.
 	const layer = 2*256 + 2*256 + 2*128 + 2*688
@@ -49,11 +49,11 @@ func TestNeeds(t *testing.T) {
 	lag := quickstartDistro
 	lag.ApplyLag = 2
 	run.Optimizer.Distro = &lag
-	if got := needsOf(run, of, two, -1); got.Memory != n.Memory-weights || got.Disk != 0 {
+	if got := needsOf(run, false, of, two, -1); got.Memory != n.Memory-weights || got.Disk != 0 {
 		t.Errorf("where nothing is foreseen or saved: %+v", got)
 	}
 	lag.Quantize1Bit = false
-	if got := needsOf(run, of, two, 0); got.Result < 3*n.Result || got.Disk != 3*weights {
+	if got := needsOf(run, false, of, two, 0); got.Result < 3*n.Result || got.Disk != 3*weights {
 		t.Errorf("with values in place of signs, and all checkpoints kept: %+v", got)
 	}
 }
@@ -71,7 +71,7 @@ func TestWorking(t *testing.T) {
 		t.Errorf("of two bytes: %d, of four %d", got, all.working(of, 256))
 	}
 	all.device = true
-	if got := needsOf(run, of, all, -1); got.Memory != 4*got.Model || got.device != 2*got.Model+all.working(of, 256) {
+	if got := needsOf(run, false, of, all, -1); got.Memory != 4*got.Model || got.device != 2*got.Model+all.working(of, 256) {
 		t.Errorf("on a device: %+v", got)
 	}
 	of.Activations, of.VocabSize = 0, 128<<10
@@ -112,14 +112,14 @@ func TestTellNeeds(t *testing.T) {
 	training := &trainers{command: &trainCommand{}, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	training.command.MicroBatchSize, training.command.KeepSteps, training.command.CheckpointDir = 1, 3, dir
 	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
-	training.tellNeeds(t.Context(), run, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir)
+	training.tellNeeds(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir)
 	for _, want := range []string{"what the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q: %s", want, &log)
 		}
 	}
 	log.Reset()
-	training.tellNeeds(t.Context(), run, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, "")
+	training.tellNeeds(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, "")
 	if !strings.Contains(log.String(), "its members have the model") {
 		t.Errorf("of a model that members have: %s", &log)
 	}

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/member"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/wire"
@@ -108,7 +108,7 @@ func probeFolder(dir string) error {
 
 // checkRun finds, before the client joins, what is wrong with the folders that it reads:
 // those that have joined wait for all that have.
-func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) error {
+func (f *trainers) checkRun(ctx context.Context, definition env.Definition) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
 		return fmt.Errorf("read the run's definition: %w", err)
@@ -130,7 +130,7 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
 	}
-	if !member.IsDummy(definition) {
+	if !member.IsDummy(definition.Model) {
 		if f.library != nil {
 			return f.library
 		}
@@ -138,10 +138,10 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 			return err
 		}
 	}
-	if err := f.checkDataPath(ctx, run); err != nil || member.IsDummy(definition) {
+	if err := f.checkDataPath(ctx, run); err != nil || member.IsDummy(definition.Model) {
 		return err
 	}
-	f.tellNeeds(ctx, run, definition.Checkpoint, hosted)
+	f.tellNeeds(ctx, run, definition.Audited, definition.Checkpoint, hosted)
 	return nil
 }
 

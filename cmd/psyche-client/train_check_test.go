@@ -79,12 +79,12 @@ func TestModelIsTooShort(t *testing.T) {
 	f := training(sourceFlags{ModelPath: model, DataPath: data})
 	long := runOf(t, "elsewhere", "elsewhere", 33)
 	_, loading := f.factory(nil).Build(t.Context(), snapshot, env.Definition{Model: long})
-	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), long), "loading": loading} {
+	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), env.Definition{Model: long}), "loading": loading} {
 		if err == nil || !strings.Contains(err.Error(), "33") || !strings.Contains(err.Error(), "32 at most (max_position_embeddings)") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	if err := f.checkRun(t.Context(), runOf(t, "elsewhere", "elsewhere", 32)); err != nil {
+	if err := f.checkRun(t.Context(), env.Definition{Model: runOf(t, "elsewhere", "elsewhere", 32)}); err != nil {
 		t.Errorf("sequences as long as the model takes: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := training(test.flags).checkRun(t.Context(), test.run)
+			err := training(test.flags).checkRun(t.Context(), env.Definition{Model: test.run})
 			if (err == nil) != (test.want == nil) {
 				t.Fatalf("error = %v", err)
 			}
@@ -125,7 +125,7 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 	handed := runOf(t, missing, data, 16)
 	handed.Checkpoint.Kind = coordinator.CheckpointP2P
-	if err := training(sourceFlags{DataPath: data}).checkRun(t.Context(), handed); err != nil {
+	if err := training(sourceFlags{DataPath: data}).checkRun(t.Context(), env.Definition{Model: handed}); err != nil {
 		t.Errorf("members give the model: %v", err)
 	}
 }

@@ -103,7 +103,7 @@ func (r *Run) needs(s *coordinator.State) *required.Bytes {
 	if err != nil || r.Join.Parameters == 0 || s.RunState == coordinator.Finished {
 		return nil
 	}
-	needs := required.Of(model, r.Join.Parameters, required.Kept)
+	needs := required.Of(model, s.Config.VerificationPercent > 0, r.Join.Parameters, required.Kept)
 	return &needs
 }
 

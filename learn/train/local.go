@@ -109,16 +109,16 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (
 	return t, nil
 }
 
-// muon returns what moves matrices, nil for AdamW. On a device it is computed on the first.
+// muon returns what moves matrices, nil for AdamW. On devices it is computed on the first, in the type of gradients; on a
+// processor in f32, which was 1.6 times as fast as bf16 on one with AVX-512 BF16.
 func (t *LocalTrainer) muon(r *replica) *muon {
 	if t.config.InnerOptimizer != config.Muon {
 		return nil
 	}
-	m := &muon{computes: t.computes, device: torch.CPU}
 	if on := r.apart(); len(on) > 0 {
-		m.device = on[0].twin.Engine().Device()
+		return &muon{computes: t.computes, device: on[0].twin.Engine().Device()}
 	}
-	return m
+	return &muon{computes: torch.F32, device: torch.CPU}
 }
 
 // read reads a payload strictly.

@@ -61,7 +61,7 @@ func TestRunIsCheckedBeforeJoining(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
 		wrong := errors.New("no such folder")
 		bad := w.launch(0, func(o *options) {
-			o.CheckRun = func(context.Context, coordinator.Model) error { return wrong }
+			o.CheckRun = func(context.Context, env.Definition) error { return wrong }
 		})
 		bad.wait()
 		if joined := all[event.Joined](bad); !errors.Is(bad.err, wrong) || len(joined) != 0 {
@@ -69,7 +69,7 @@ func TestRunIsCheckedBeforeJoining(t *testing.T) {
 		}
 		var checks atomic.Int32
 		good := func(o *options) {
-			o.CheckRun = func(context.Context, coordinator.Model) error {
+			o.CheckRun = func(context.Context, env.Definition) error {
 				checks.Add(1)
 				return nil
 			}
@@ -91,8 +91,8 @@ func TestRunIsCheckedAgain(t *testing.T) {
 		tasks.Runtime = own
 		var s seat
 		passed := func(m coordinator.Model) bool {
-			check := func(context.Context, coordinator.Model) error { checks++; return nil }
-			return s.checked(m, tasks, check, func(err error) { t.Error(err) })
+			check := func(context.Context, env.Definition) error { checks++; return nil }
+			return s.checked(env.Definition{Model: m}, tasks, check, func(err error) { t.Error(err) })
 		}
 		for i, step := range []struct {
 			kind       coordinator.CheckpointKind

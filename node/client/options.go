@@ -37,7 +37,7 @@ type Options struct {
 	// CheckRun finds out, before the client asks for a place in the run, whether it could do
 	// its part; an error ends the client. It is called in a goroutine of its own, again when
 	// the run is configured anew, or falls back to the model that it began with. May be nil.
-	CheckRun func(ctx context.Context, model coordinator.Model) error
+	CheckRun func(ctx context.Context, run env.Definition) error
 	// Initial loads the model of a checkpoint that does not come from peers.
 	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 

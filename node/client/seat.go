@@ -65,7 +65,7 @@ func (n *Node) keepSeat() {
 		}
 		return
 	}
-	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {
+	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(n.run.definition(), n.tasks, n.CheckRun, n.fail) {
 		return
 	}
 	epoch := s.Progress.Epoch
@@ -101,18 +101,18 @@ func (n *Node) needsSeat() bool {
 // checked reports whether this client can do its part in the run as it is defined now, as
 // far as check can tell before it joins, and begins to find out. Once a client that cannot
 // has joined, the others have waited for it.
-func (s *seat) checked(model coordinator.Model, tasks *env.Tasks, check func(context.Context, coordinator.Model) error, fail func(error)) bool {
+func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.Context, env.Definition) error, fail func(error)) bool {
 	if check == nil {
 		return true
 	}
-	handed := model.Checkpoint.FromPeers()
-	if c := s.check; c != nil && bytes.Equal(c.definition, model.Definition) && (c.handed == handed || c.passed && handed) {
+	handed := run.Checkpoint.FromPeers()
+	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.handed == handed || c.passed && handed) {
 		return c.passed
 	}
-	c := &runCheck{definition: model.Definition, handed: handed}
+	c := &runCheck{definition: run.Definition, handed: handed}
 	s.check = c
 	tasks.Spawn(func(ctx context.Context) func() {
-		err := check(ctx, model)
+		err := check(ctx, run)
 		return func() {
 			switch {
 			case s.check != c || ctx.Err() != nil:

@@ -27,13 +27,16 @@ type Bytes struct {
 	Result uint64 `json:"result"` // of a member in a round, about; 0: not known
 }
 
-// Of works it out for a model of so many parameters. keep is how many checkpoints stay; 0: all, of which
-// one is counted; −1: none is saved.
-func Of(run config.Model, parameters uint64, keep int) Bytes {
+// Of works it out for a model of so many parameters, in a run with audits or without. keep is how many checkpoints stay; 0: all,
+// of which one is counted; −1: none is saved.
+func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
 	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum
 	if weights <= MaxCopied || keep < 0 {
 		b.Memory += weights // the newest model that others can ask for; of a large one the disk has it
+	}
+	if audited {
+		b.Memory += weights // momentum, or what was not sent, before the newest result
 	}
 	if l := run.Optimizer.LocalSteps; l != nil {
 		b.Memory += 3 * weights // a copy of the weights, two running means and what was not sent, in place of a momentum

@@ -28,8 +28,12 @@ func TestOf(t *testing.T) {
 		"outer momentum":     {config.Optimizer{LocalSteps: &config.LocalSteps{OuterMomentum: 0.9}}, 1 << 20, 1, Bytes{Model: weights, Memory: 8 * weights, Disk: 3 * weights}},
 		"another optimizer":  {config.Optimizer{}, 1 << 20, 1, Bytes{Model: weights, Memory: 4 * weights, Disk: 3 * weights}},
 	} {
-		if got := Of(config.Model{Optimizer: test.optimizer}, test.parameters, test.keep); got != test.want {
+		if got := Of(config.Model{Optimizer: test.optimizer}, false, test.parameters, test.keep); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+		test.want.Memory += test.want.Model
+		if got := Of(config.Model{Optimizer: test.optimizer}, true, test.parameters, test.keep); got != test.want {
+			t.Errorf("%s, with audits: %+v, want %+v", name, got, test.want)
 		}
 	}
 }
