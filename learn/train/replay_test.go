@@ -109,6 +109,19 @@ func (a *auditedLocal) settle() {
 // audit lets the verifier check a round.
 func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
+	before := digest(a.t, a.verifier)
+	reference, err := a.verifier.Recompute(a.t.Context(), a.question(step), batch)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if digest(a.t, a.verifier) != before {
+		a.t.Error("recomputing changed the verifier's model")
+	}
+	return a.compare(reference, payload, opening)
+}
+
+// question asks for a round as the weights are now.
+func (a *auditedLocal) question(step uint32) audit.Recomputation {
 	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: a.shaken}
 	x.Weights = step - min(step, a.trainer.ApplyLag())
 	for _, applied := range a.applied {
@@ -116,21 +129,19 @@ func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, open
 			x.Applied = append(x.Applied, applied)
 		}
 	}
-	before := digest(a.t, a.verifier)
-	reference, err := a.verifier.Recompute(a.t.Context(), x, batch)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if digest(a.t, a.verifier) != before {
-		a.t.Error("recomputing changed the verifier's model")
-	}
+	return x
+}
+
+// compare checks what was opened by what the verifier computed.
+func (a *auditedLocal) compare(reference *audit.Reference, payload []byte, opening audit.Opening) audit.Report {
+	a.t.Helper()
 	header, results, err := a.verifier.Decode(payload)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	claim := audit.Claim{Opening: opening, Result: results, Header: header, PreviousRoot: a.roots[opening.Previous]}
-	if !claim.Binds(a.verifier.Shapes(), x.Chunks) {
-		a.t.Errorf("step %d: the opening does not lead to the roots", step)
+	if !claim.Binds(a.verifier.Shapes(), a.opened()) {
+		a.t.Errorf("step %d: the opening does not lead to the roots", opening.Step)
 	}
 	return reference.Check(claim)
 }
@@ -350,6 +361,37 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 		}
 		if a.verifier.paused != nil {
 			t.Error("something is still kept")
+		}
+	}
+}
+
+// TestReplaysGoOnWhileRoundsAreApplied: what a replay that is stopped again and again goes on with is right, though it began
+// before rounds that have been applied since: the weights it began with are worked out anew from others.
+func TestReplaysGoOnWhileRoundsAreApplied(t *testing.T) {
+	eachInner(t, testReplaysGoOnWhileRoundsAreApplied)
+}
+
+func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, inner func(*Options)) {
+	a := newAuditedLocal(t, inner)
+	batch, now := toyBatch(8, 16), uint32(1)
+	payload, opening := a.round(now, batch, true, nil)
+	a.settle()
+	for _, a.shaken = range []bool{false, true} {
+		stops := 0
+		var reference *audit.Reference
+		for reference == nil {
+			var err error
+			if reference, err = a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); err != nil {
+				if stops++; stops > 20 || !errors.Is(err, context.Canceled) {
+					t.Fatalf("after %d stops: %v", stops, err)
+				}
+				now++
+				a.round(now, toyBatch(uint64(now)*8, uint64(now)*8+8), true, nil)
+				a.settle()
+			}
+		}
+		if report := a.compare(reference, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed || stops == 0 {
+			t.Errorf("shaken %v, after %d stops: %v, fault %v, error %v", a.shaken, stops, report.Judge(audit.LocalLimits), report.Fault, report.Error)
 		}
 	}
 }
