@@ -53,10 +53,16 @@ func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error)
 		}
 		kept = append(kept, newCorrections(was, again))
 	}
-	if was, again = nil, nil; 4*t.Elements() > required.MaxCopied { // a gradient comes now, for which there may be no room beside them
+	was, again = nil, nil
+	t.giveBack()
+	return back, nil
+}
+
+// giveBack gives the system what became garbage, of a large model: a gradient comes now, for which there may be no room beside it.
+func (r *replica) giveBack() {
+	if 4*r.Elements() > required.MaxCopied {
 		debug.FreeOSMemory()
 	}
-	return back, nil
 }
 
 // appliedStep is what the results of a step moved the weights by.

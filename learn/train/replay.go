@@ -158,6 +158,8 @@ func (t *LocalTrainer) eachBegun(r *replay, f func(i int, begun []float32)) erro
 		}
 		f(i, begun)
 	}
+	begun, moved = nil, nil
+	t.giveBack()
 	return nil
 }
 
