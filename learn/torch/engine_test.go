@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -260,4 +261,35 @@ func TestThreadsComputeTheSame(t *testing.T) {
 			t.Errorf("%s: a step of AdamW, or its rounding, depends on the threads", dtype)
 		}
 	}
+}
+
+// TestShare: what is shared is the tensor's own memory, and stays when tensor and engine are gone.
+func TestShare(t *testing.T) {
+	torchtest.Load(t)
+	e, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const elements = 1 << 20
+	var values []float32
+	var memory *torch.Memory
+	err = e.Do(t.Context(), false, func(s *torch.Scope) error {
+		kept := s.Keep(s.Full(torch.F32, 7, elements))
+		values, memory = kept.Float32s(), kept.Share()
+		return nil
+	})
+	if err = errors.Join(err, e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	other := torchtest.Engine(t)
+	err = other.Do(t.Context(), false, func(s *torch.Scope) error {
+		for range 8 { // one of them would get the memory
+			s.Keep(s.Full(torch.F32, 1, elements))
+		}
+		return nil
+	})
+	if err != nil || values[0] != 7 || slices.Min(values) != 7 || slices.Max(values) != 7 {
+		t.Errorf("the memory has %v to %v, error %v", slices.Min(values), slices.Max(values), err)
+	}
+	runtime.KeepAlive(memory)
 }

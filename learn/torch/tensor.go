@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 )
 
@@ -105,13 +106,18 @@ func (t *Tensor) Float32s() []float32 {
 	return unsafe.Slice((*float32)(data), t.Numel())
 }
 
-// Share is Float32s of memory that lives until release is called, whatever becomes of the tensor and its engine.
-func (t *Tensor) Share() (values []float32, release func()) {
-	values = t.Float32s()
+// Share returns what keeps the tensor's memory, whatever becomes of the tensor and its engine, for as long as it is
+// reachable. It may be called from any goroutine.
+func (t *Tensor) Share() *Memory {
 	shared := C.pt_detach(t.raw())
 	check("Share", shared.error)
-	return values, func() { C.pt_free_tensors(&shared.tensor, 1) }
+	m := &Memory{shared.tensor}
+	runtime.AddCleanup(m, func(handle C.pt_tensor) { C.pt_free_tensors(&handle, 1) }, shared.tensor)
+	return m
 }
+
+// Memory is the memory of a tensor; see [Tensor.Share].
+type Memory struct{ handle C.pt_tensor }
 
 // Address is where the elements of a contiguous f32 tensor begin in the memory of its
 // device, valid as long as the tensor lives. It is for those who work on that memory

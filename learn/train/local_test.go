@@ -186,7 +186,6 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err := errors.Join(lent.Write(path), state.Write(copied)); err != nil {
 		t.Fatal(err)
 	}
-	lent.Release()
 	want, err := os.ReadFile(copied)
 	if got, failed := os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(got, want) {
 		t.Errorf("what is lent is another state than the copy: %v, %v", err, failed)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // OptimizerFile is the name under which the state of an optimizer lies beside a model.
@@ -23,6 +25,7 @@ type OptimizerState struct {
 	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
 	Settings  string // with which the caller trained, in its own words; may be empty
 	Tensors   []safetensors.Tensor
+	memory    []*torch.Memory // of tensors that are lent by libtorch
 }
 
 // Keys of the metadata of an OptimizerFile.
@@ -37,6 +40,7 @@ const (
 
 // Write writes the state to a file, in one step.
 func (s OptimizerState) Write(path string) error {
+	defer runtime.KeepAlive(s.memory)
 	metadata := map[string]string{
 		optimizerKey: s.Optimizer,
 		stepKey:      strconv.FormatUint(uint64(s.Step), 10),
@@ -118,13 +122,6 @@ func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return a.state(safetensors.FromFloat32s), nil
 }
 
-// LentState is the state of an optimizer without a copy: it changes with the next call that changes the optimizer's, and its
-// memory lives until Release, even after the trainer's Close.
-type LentState struct {
-	OptimizerState
-	Release func()
-}
-
 // tensorOf makes a tensor of values: a copy, as safetensors.FromFloat32s does, or lent.
 type tensorOf func(name string, shape []int64, values []float32) safetensors.Tensor
 
@@ -144,20 +141,14 @@ func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 	return tensors
 }
 
-// share has the memory of the running means live until release is called.
-func (a *AdamW) share() (release func()) {
-	var each []func()
+// share returns what keeps the memory of the running means.
+func (a *AdamW) share() (memory []*torch.Memory) {
 	for _, mean := range slices.Concat(a.moments[0].tensors, a.moments[1].tensors) {
 		if mean != nil {
-			_, one := mean.Share()
-			each = append(each, one)
+			memory = append(memory, mean.Share())
 		}
 	}
-	return func() {
-		for _, one := range each {
-			one()
-		}
-	}
+	return memory
 }
 
 // SetOptimizerState continues from a state that was saved together with this model.
@@ -204,10 +195,9 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, safetensors.FromFloat32s)
 }
 
-// LendOptimizerState is OptimizerState without a copy.
-func (t *Trainer) LendOptimizerState(ctx context.Context) (LentState, error) {
-	state, err := t.stateOf(ctx, lent)
-	return LentState{state, func() {}}, err
+// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the momentum.
+func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, lent)
 }
 
 func (t *Trainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
@@ -282,9 +272,10 @@ func (t *LocalTrainer) OptimizerState(ctx context.Context) (s OptimizerState, er
 	return s, err
 }
 
-// LendOptimizerState is OptimizerState without a copy.
-func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (s LentState, err error) {
-	err = t.whenSettled(ctx, func() { s = LentState{t.state(lent), t.inner.share()} })
+// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the state, and can be
+// written even after Close.
+func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (s OptimizerState, err error) {
+	err = t.whenSettled(ctx, func() { s = t.state(lent); s.memory = t.inner.share() })
 	return s, err
 }
 

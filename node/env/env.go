@@ -167,7 +167,7 @@ type Lender interface {
 
 // OptimizerSaver is a Trainer whose optimizer can survive a restart of the process.
 type OptimizerSaver interface {
-	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, once, from any goroutine, and how
+	// SaveOptimizer returns what writes the momentum, as it is now, to a file, in one step, from any goroutine, and how
 	// many bytes it has. Up to most of them are copied, so that the trainer can go on meanwhile; with more it has
 	// to wait. Everything that was trained has been applied.
 	SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error)

@@ -18,7 +18,7 @@ type trainer interface {
 	env.Foreseer
 	env.Lender
 	OptimizerState(ctx context.Context) (train.OptimizerState, error)
-	LendOptimizerState(ctx context.Context) (train.LentState, error)
+	LendOptimizerState(ctx context.Context) (train.OptimizerState, error)
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
@@ -167,21 +167,13 @@ func (t *Trainer) Recompute(ctx context.Context, x audit.Recomputation, batch da
 
 // SaveOptimizer implements env.OptimizerSaver.
 func (t *Learner) SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error) {
-	lent, err := t.LendOptimizerState(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, tensor := range lent.Tensors {
+	state, err := t.LendOptimizerState(ctx)
+	for _, tensor := range state.Tensors {
 		bytes += len(tensor.Data)
 	}
-	if bytes > most {
-		return bytes, func(path string) error {
-			defer lent.Release()
-			return lent.Write(path)
-		}, nil
+	if err == nil && bytes <= most {
+		state, err = t.OptimizerState(ctx)
 	}
-	lent.Release()
-	state, err := t.OptimizerState(ctx)
 	return bytes, state.Write, err
 }
 
