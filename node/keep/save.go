@@ -44,10 +44,16 @@ func (k *Saver) save(a *attempt) {
 	report.Dir = k.Folder.Checkpoint(a.model.Step)
 	k.Tasks.Spawn(func(context.Context) func() {
 		var pruneErr error
+		older := "none of this run"
 		err := k.Tasks.AtDisk(func() error {
 			err := k.write(a, report.Dir)
 			if err == nil && k.Keep > 0 {
 				pruneErr = pruneCheckpoints(k.Folder.Dir, checkpointPrefix(k.Folder.RunID), k.Keep, max(a.model.Step, a.spare), a.spare)
+			}
+			if err != nil {
+				if step, found := k.Folder.NewestBefore(a.model.Step); found {
+					older = fmt.Sprintf("step %d", step)
+				}
 			}
 			return err
 		})
@@ -63,7 +69,7 @@ func (k *Saver) save(a *attempt) {
 					k.InPlace(a.model.Digest, report.Dir)
 				}
 			} else {
-				k.saveFailed(a, report.Dir, err)
+				k.saveFailed(a, report.Dir, older, err)
 				report.Dir = ""
 			}
 			k.Emit(report)
@@ -72,14 +78,10 @@ func (k *Saver) save(a *attempt) {
 }
 
 // saveFailed says what is wrong, and has the checkpoint saved later, unless another one is before.
-func (k *Saver) saveFailed(a *attempt, dir string, err error) {
+func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
-	newest := "none of this run"
-	if step, found := k.Folder.NewestBefore(a.model.Step); found {
-		newest = fmt.Sprintf("step %d", step)
-	}
-	k.Log.Error("the checkpoint is not saved: a restart would begin from an older one, training goes on", "dir", dir, "newest in the folder", newest, "again in", a.pause, "err", err)
+	k.Log.Error("the checkpoint is not saved: a restart would begin from an older one, training goes on", "dir", dir, "newest in the folder", older, "again in", a.pause, "err", err)
 	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}

@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"context"
 	"encoding/hex"
 	"log/slog"
 	"slices"
@@ -191,7 +192,10 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 		k.unsaved = nil
 		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
 		if k.pending != nil && k.pending.step == m.Step {
-			k.clean(m.Step)
+			k.Tasks.Spawn(func(context.Context) func() {
+				_ = k.Tasks.AtDisk(func() error { k.clean(m.Step); return nil })
+				return func() {}
+			})
 		}
 		return
 	}
