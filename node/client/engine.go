@@ -246,7 +246,8 @@ type reader struct {
 type reading struct {
 	tokens  *data.Batch // nil: not read yet
 	loading bool
-	at      time.Time // not before
+	cancel  context.CancelFunc // while it is loading
+	at      time.Time          // not before
 	tries   int
 }
 
@@ -267,8 +268,11 @@ func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 }
 
 func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
-	r.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := r.tasks.WithTimeout(ctx, limit)
+	wanted, cancel := context.WithCancel(r.tasks.Work)
+	this.cancel = cancel
+	r.tasks.Spawn(func(context.Context) func() {
+		defer cancel()
+		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
 		tokens, err := r.data.Batch(ctx, batch)
 		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
@@ -291,12 +295,17 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 	})
 }
 
-// forget gives up what was read of other batches.
+// forget gives up what was read of other batches, or is being read: a data server answers one question of a member at a
+// time, and to one about a batch that is not its member's only when it knows that no round to come assigns it.
 func (r *reader) forget(keep func(assign.BatchID) bool) {
-	for batch := range r.batches {
-		if !keep(batch) {
-			delete(r.batches, batch)
+	for batch, of := range r.batches {
+		if keep(batch) {
+			continue
 		}
+		if of.loading {
+			of.cancel()
+		}
+		delete(r.batches, batch)
 	}
 }
 

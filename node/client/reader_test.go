@@ -102,6 +102,27 @@ func TestReaderForgets(t *testing.T) {
 	}
 }
 
+// asked is a data provider that says whether who asked it still waits.
+type asked struct{ gone bool }
+
+func (a *asked) Batch(ctx context.Context, _ assign.BatchID) (data.Batch, error) {
+	a.gone = ctx.Err() != nil
+	return data.Batch{}, errors.New("not assigned")
+}
+
+// TestReaderEndsWhatNobodyWants: a read of a batch that is given up is ended, so that the next need not wait for it.
+func TestReaderEndsWhatNobodyWants(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		d, provider := newTokenReader(), &asked{}
+		d.data = provider
+		d.read(batch(4, 8), time.Second)
+		d.forget(func(b assign.BatchID) bool { return kept && b == batch(4, 8) })
+		if d.work(); provider.gone == kept {
+			t.Errorf("kept %v: ended %v", kept, provider.gone)
+		}
+	}
+}
+
 // TestDataThatCannotBeRead ends the client when it never can be, and is asked for again when
 // it may be, with growing pauses and as long as somebody wants it.
 func TestDataThatCannotBeRead(t *testing.T) {

@@ -61,7 +61,8 @@ func (n *Node) keepUp() *roundState {
 	}
 	l := n.rounds.of[round.Step]
 	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
-		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout)) // while the rounds before are applied
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // what was foretold before others came or went
+		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the rounds before are applied
 	}
 	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
+	programs "github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -106,6 +108,62 @@ func TestInternet(t *testing.T) {
 	for i, h := range hosts {
 		t.Logf("%s: %+v", clients[i].name, h.Traffic())
 	}
+}
+
+// TestLocalStepsOverSlowLines: six members on lines of 5 Mbit/s make local steps of Muon, with audits. One is killed and
+// comes back; a seventh trains one of three inner steps on tokens that are not its, and is ejected, and nobody else.
+func TestLocalStepsOverSlowLines(t *testing.T) {
+	lab := newInternet(t)
+	r := rules{clients: 7, minClients: 2, roundsPerEpoch: 60, steps: 60}
+	n := newNetwork(t, r)
+	writeFile(t, n.state, []byte(localSteps(t, stateFile(r, n.data, n.model), "inner_optimizer = \"muon\"\nerror_decay = 0.95\n")))
+	n.change("verification_percent = 0", "verification_percent = 40")
+	n.change("global_batch_size_start = 6", "global_batch_size_start = 30")
+	n.change("global_batch_size_end = 6", "global_batch_size_end = 30")
+	program := filepath.Join(n.dir, "cheater")
+	if err := programs.Compile(t.Context(), program, filepath.Join("..", ".."), "./proof/e2e/cheat/cheater", "CGO_ENABLED=1"); err != nil {
+		t.Fatal(err)
+	}
+	n.startServerOn(host(t, lab.Add, netlab.Link{Delay: 10 * time.Millisecond, Rate: 100e6}))
+	line := netlab.Link{Delay: 50 * time.Millisecond, LossPerMille: 10, Rate: 5e6}
+	var hosts []*netlab.Host
+	var honest []*client
+	for i := range r.clients - 1 {
+		h := host(t, lab.Add, line)
+		c := n.newClient(fmt.Sprintf("client-%d", i+1))
+		c.startOn(h)
+		hosts, honest = append(hosts, h), append(honest, c)
+	}
+	cheat, at := n.newClient("one-step"), host(t, lab.Add, line)
+	with, args := at.Wrap(program, "-server", n.address, "-run", "e2e", "-key", cheat.key, "-events", cheat.eventsPath(), "-listen", at.Address().String(), "-attack", "one-step")
+	cheat.process = start(t, cheat.name, filepath.Join(cheat.dir, "output.log"), with, nil, args...)
+
+	victim := honest[5]
+	victim.waitPhase("RoundTrain", 5)
+	victim.kill(t)
+	victim.startOn(hosts[5])
+	digest := finish(t, honest...)
+	checkRun(t, n, honest...)
+	if !countedAgain(t, victim) {
+		t.Error("no result counted of the member that came back")
+	}
+	outcomes := make(map[string]int) // of audits of the cheat
+	for _, c := range honest {
+		for _, e := range c.events() {
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if body.Trainer == cheat.id {
+					outcomes[body.Outcome]++
+				}
+			case event.Accused:
+				if body.Client != cheat.id {
+					t.Errorf("%s accuses an honest member: %+v", c.name, body)
+				}
+			}
+		}
+	}
+	t.Logf("audits of the cheat: %v; digest %s", outcomes, digest)
+	checkEjections(t, n, []*client{cheat})
 }
 
 // lastStep is the newest step that a client saw.

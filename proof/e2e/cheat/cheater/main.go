@@ -27,6 +27,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cheater", flag.ContinueOnError)
 	flags.StringVar(&m.server, "server", "", "the run's server, `HOST:PORT`")
 	flags.StringVar(&m.runID, "run", "", "the run to join")
+	flags.StringVar(&m.listen, "listen", "127.0.0.1", "the `ADDRESS` that it listens on")
 	flags.StringVar(&m.keyPath, "key", "", "the member's key `FILE`")
 	flags.StringVar(&m.eventsPath, "events", "", "event log, a `FILE`")
 	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")

@@ -33,6 +33,7 @@ const sharedMemory = 64 << 20
 type cheater struct {
 	server, runID       string
 	keyPath, eventsPath string
+	listen              string // address
 	attack              cheat.Attack
 	closed              bool
 	pace                time.Duration
@@ -54,7 +55,7 @@ func (c *cheater) takePart(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, events.Close()) }()
-	node, err := p2p.New(ctx, p2p.Options{Key: c.key, Listen: []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}, Logger: c.logger})
+	node, err := p2p.New(ctx, p2p.Options{Key: c.key, Listen: []string{"/ip4/" + c.listen + "/tcp/0", "/ip4/" + c.listen + "/udp/0/quic-v1"}, Logger: c.logger})
 	if err != nil {
 		return err
 	}
