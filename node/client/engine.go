@@ -268,7 +268,7 @@ func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 }
 
 func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
-	wanted, cancel := context.WithCancel(r.tasks.Work)
+	wanted, cancel := r.tasks.WithCancel(r.tasks.Work)
 	this.cancel = cancel
 	r.tasks.Spawn(func(context.Context) func() {
 		defer cancel()

@@ -47,6 +47,11 @@ func newTokenReader() *slowReader {
 // Now implements env.Runtime.
 func (d *slowReader) Now() time.Time { return d.now }
 
+// WithCancel implements env.Runtime.
+func (d *slowReader) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(parent)
+}
+
 // WithTimeout implements env.Runtime.
 func (d *slowReader) WithTimeout(parent context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(parent)
