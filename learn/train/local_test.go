@@ -154,7 +154,7 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 }
 
 // TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
-// never stopped. What it lends of that to be written is not a copy, and outlives it.
+// never stopped. The state that is lent to be written is not a copy, and outlives the trainer.
 func TestLocalStepsGoOn(t *testing.T) { eachInner(t, testLocalStepsGoOn) }
 
 func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {

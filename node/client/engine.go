@@ -295,8 +295,8 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 	})
 }
 
-// forget gives up what was read of other batches, or is being read: a data server answers one question of a member at a
-// time, and to one about a batch that is not its member's only when it knows that no round to come assigns it.
+// forget gives up what was read of other batches, and ends reads of them: a data server answers one question of a member
+// at a time, and waits before it refuses a batch, since the member may know of a round before the server does.
 func (r *reader) forget(keep func(assign.BatchID) bool) {
 	for batch, of := range r.batches {
 		if keep(batch) {
