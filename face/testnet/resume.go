@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/kept"
@@ -24,16 +25,47 @@ import (
 // the server its key and journal, or the chain its ledger, every client its key, checkpoints and events.
 func reopen(options Options) (*network, error) {
 	n := &network{dir: options.Resume}
-	var err error
+	if err := n.claim(); err != nil {
+		return nil, FlagError{fmt.Errorf("--resume %s: %w", options.Resume, err)}
+	}
+	if err := n.reopen(options); err != nil {
+		n.release()
+		return nil, err
+	}
+	return n, nil
+}
+
+// claim takes the folder of the run for this process. Another testnet that still runs or ends there has it.
+func (n *network) claim() error {
+	folder, err := os.Open(n.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no such folder: name one that psyche testnet start made")
+	}
+	if err != nil {
+		return err
+	}
+	err = filelock.Try(folder)
+	if errors.Is(err, filelock.ErrHeld) {
+		err = errors.New("a testnet runs there, or is about to end: wait until it has ended, or end it with Ctrl-C")
+	}
+	if err != nil {
+		return errors.Join(err, folder.Close())
+	}
+	n.claimed = folder
+	return nil
+}
+
+// reopen reads what is in the folder, and makes the processes.
+func (n *network) reopen(options Options) (err error) {
 	if options.Chain.Used, err = wasOnChain(n.serverDir(), options.Chain); err != nil {
-		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
+		return fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	saved := savedOnServer
 	if options.Chain.Used {
 		saved = savedOnChain
 	}
 	if n.run, n.resumed, err = saved(n.serverDir()); err != nil {
-		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
+		return fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	options.NumClients = 0
 	for {
@@ -44,23 +76,23 @@ func reopen(options Options) (*network, error) {
 		options.NumClients++
 	}
 	if err := check(options, n.run); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.resumed.check(options.AcceptLoss); err != nil {
-		return nil, fmt.Errorf("--resume %s: %w", options.Resume, err)
+		return fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}
 	if n.options, err = options.withDefaults(n.run); err != nil {
-		return nil, err
+		return err
 	}
 	if n.before, err = secondsBefore(n.dir); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.makeProcesses(); err != nil {
-		return nil, err
+		return err
 	}
 	n.progress = newTracker(n.ids, n.run)
 	n.progress.since = time.Now()
-	return n, nil
+	return nil
 }
 
 // wasOnChain reports whether a testnet's run is on a chain that is kept.

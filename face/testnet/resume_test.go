@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
@@ -236,9 +237,32 @@ func TestFailedRunLeavesASummary(t *testing.T) {
 }
 
 func TestResumeNeedsARun(t *testing.T) {
-	_, err := Run(t.Context(), Options{Resume: t.TempDir(), Timeout: time.Minute, Display: &watcher{}})
-	if _, ok := errors.AsType[FlagError](err); !ok || !strings.Contains(err.Error(), "--resume") {
-		t.Errorf("error = %v, want a FlagError of --resume", err)
+	for name, dir := range map[string]string{"there is no such folder": filepath.Join(t.TempDir(), "none"), "has 0 journals": t.TempDir()} {
+		_, err := Run(t.Context(), Options{Resume: dir, Timeout: time.Minute, Display: &watcher{}})
+		if _, ok := errors.AsType[FlagError](err); !ok || !strings.Contains(err.Error(), "--resume") || !strings.Contains(err.Error(), name) {
+			t.Errorf("error = %v, want a FlagError of --resume: %s", err, name)
+		}
+	}
+}
+
+// TestResumeWaitsForTheOldOne resumes a run whose testnet has not ended yet, and again when it has.
+func TestResumeWaitsForTheOldOne(t *testing.T) {
+	n := &network{dir: t.TempDir()}
+	if err := n.claim(); err != nil {
+		t.Fatal(err)
+	}
+	resume := func() error {
+		_, err := Run(t.Context(), Options{Resume: n.dir, Timeout: time.Minute, Display: &watcher{}})
+		return err
+	}
+	if err := resume(); filelock.Supported && (err == nil || !strings.Contains(err.Error(), "a testnet runs there")) {
+		t.Errorf("resumed beside another: %v, want to be told that it runs", err)
+	}
+	n.release()
+	for range 2 { // a refusal keeps nothing
+		if err := resume(); err == nil || !strings.Contains(err.Error(), "has 0 journals") {
+			t.Errorf("resumed after it: %v, want its journal to be missed", err)
+		}
 	}
 }
 

@@ -65,6 +65,7 @@ type network struct {
 	options     Options
 	run         config.Run
 	dir         string   // of this run
+	claimed     *os.File // dir, locked for this process
 	address     string   // of the server
 	server      *process // or the chain
 	data        *process // data server of a run on a chain; nil: there is none
@@ -148,15 +149,27 @@ func prepare(options Options) (*network, error) {
 	if n.dir, err = makeRunDir(options.RunDir, run.RunID); err != nil {
 		return nil, err
 	}
-	if err := n.makeKeys(); err != nil {
+	if err := n.claim(); err != nil {
+		return nil, fmt.Errorf("run folder %s: %w", n.dir, err)
+	}
+	if err := n.begin(); err != nil {
+		n.release()
 		return nil, err
 	}
-	if err := n.makeProcesses("--state", filepath.Join(options.ConfigPath, stateFile), "--run-id", run.RunID); err != nil {
-		return nil, err
-	}
-	n.progress = newTracker(n.ids, run)
-	n.makeCheats()
 	return n, nil
+}
+
+// begin makes the keys and the processes of a run that is new.
+func (n *network) begin() error {
+	if err := n.makeKeys(); err != nil {
+		return err
+	}
+	if err := n.makeProcesses("--state", filepath.Join(n.options.ConfigPath, stateFile), "--run-id", n.run.RunID); err != nil {
+		return err
+	}
+	n.progress = newTracker(n.ids, n.run)
+	n.makeCheats()
+	return nil
 }
 
 // stateFile is the configuration of a run in Options.ConfigPath.
@@ -307,8 +320,14 @@ func (n *network) reserve() {
 	}
 }
 
-// release lets the server have its port.
+// release lets others have the port and the folder.
 func (n *network) release() {
+	n.releasePort()
+	_ = n.claimed.Close() // nothing was written to it
+}
+
+// releasePort lets the server have its port.
+func (n *network) releasePort() {
 	if n.reserved != nil {
 		_ = n.reserved.Close() // it is gone whatever that says
 		n.reserved = nil
@@ -372,7 +391,7 @@ func (n *network) clientDir(i int) string {
 func (n *network) train(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	n.release()
+	n.releasePort()
 	if err := n.server.start(); err != nil {
 		return err
 	}
