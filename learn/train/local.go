@@ -161,6 +161,8 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 	defer t.keepWeights()()
 	if t.history != nil {
 		t.inner.forget()
+	} else if err := t.moveByOwn(step-1, 1); err != nil {
+		return nil, 0, err
 	}
 	if loss, _, err = t.steps(ctx, step, batch, 0, true); err != nil {
 		return nil, 0, err
@@ -174,9 +176,28 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
 	if t.history != nil {
 		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
+	} else if err := t.moveByOwn(step-1, -1); err != nil {
+		return nil, 0, err
 	}
 	payload, err = t.encode(header)
 	return payload, loss, err
+}
+
+// moveByOwn moves the weights by the own result of a step if it waits to be applied with those of others, as it does with an
+// apply_lag of 2, or with factor -1 back. A round that begins from weights without it makes the same steps twice: its
+// result and the next are then about the same. Audits would have to be given it, so it is not done where there are any.
+func (t *LocalTrainer) moveByOwn(step uint32, factor float32) error {
+	own, waits := t.sent[step]
+	if !waits {
+		return nil
+	}
+	t.changed()
+	for i, w := range t.weights() {
+		if err := localsteps.AddBack(t.kernel, t.layouts[i], w, own.tensors[i], own.reach, -factor*float32(t.config.OuterLR)); err != nil {
+			return fmt.Errorf("own result of step %d, tensor %d: %w", step, i, err)
+		}
+	}
+	return nil
 }
 
 // wasTrained reports whether a result of a step waits to be applied.

@@ -218,7 +218,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 }
 
 // TestLocalStepsAtALag: with an apply_lag of 2 a round is trained before the results of the one before
-// are applied; what is sent is how far the weights came from where they were then.
+// are applied; what is sent is how far the weights came from where they were then, moved by the own result that waits.
 func TestLocalStepsAtALag(t *testing.T) {
 	trainer := newLocalTrainer(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = 2 })
 	if trainer.ApplyLag() != 2 {
@@ -240,6 +240,56 @@ func TestLocalStepsAtALag(t *testing.T) {
 	}
 	if len(trainer.sent) != 1 {
 		t.Errorf("%d results wait", len(trainer.sent))
+	}
+}
+
+// TestLocalStepsGoOnFromTheirOwn has one member: with an apply_lag of 2 the weights come where they come with 1,
+// but for rounding, as each round begins from the own result of the one before. With audits
+// it does not, and comes elsewhere.
+func TestLocalStepsGoOnFromTheirOwn(t *testing.T) {
+	lead := func(lag uint8, audited bool) [][]float32 {
+		trainer := newLocalTrainer(t, func(o *Options) {
+			c := o.Optimizer.LocalSteps
+			c.ApplyLag = lag
+			if o.Audited = audited; audited {
+				c.ErrorDecay = 0.95
+			}
+		})
+		var waiting [][]byte
+		const steps = 6
+		for step := uint32(1); step <= steps; step++ {
+			before := digest(t, trainer)
+			payload, _, err := trainer.Train(t.Context(), step, toyBatch(uint64(step)*8, uint64(step)*8+8), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if digest(t, trainer) != before {
+				t.Errorf("step %d has moved the common weights", step)
+			}
+			waiting = append(waiting, payload)
+			for ; len(waiting) >= int(lag) || step == steps && len(waiting) > 0; waiting = waiting[1:] {
+				if err := trainer.Apply(t.Context(), step+1-uint32(len(waiting)), waiting[:1], true); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var weights [][]float32
+		for _, w := range trainer.weights() {
+			weights = append(weights, slices.Clone(w))
+		}
+		return weights
+	}
+	apart := func(a, b [][]float32) (far float64) {
+		for i := range a {
+			far = max(far, widest(a[i], b[i]))
+		}
+		return far
+	}
+	together := lead(1, false)
+	own, without := apart(lead(2, false), together), apart(lead(2, true), lead(1, true))
+	t.Logf("%g apart with the own result, %g without", own, without)
+	if own > 1e-5 || without < 1e-3 {
+		t.Errorf("lag 2 leads %g from lag 1, %g without the own result", own, without)
 	}
 }
 

@@ -22,6 +22,7 @@ type replica interface {
 	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
+	ApplyLag() uint32
 	Close() error
 }
 
@@ -44,13 +45,24 @@ func (b *bench) ownCurve(ctx context.Context, s system) (m measurement, err erro
 	batch := uint64(run.Config.GlobalBatchSizeStart)
 	m.Sequences = int(batch)
 	before, begun := ownCPU(), time.Now()
+	var waiting []results
 	for step := uint32(0); step <= uint32(s.Exchanges); step++ {
 		now := point{Step: int(step)}
 		if step > 0 {
 			first := uint64(step-1) * batch
-			if now.Loss, now.Bytes, err = exchange(ctx, replicas, b.text, step, assign.BatchID{Start: first, End: first + batch}); err != nil {
+			var trained results
+			if trained, now.Loss, now.Bytes, err = trainRound(ctx, replicas, b.text, step, assign.BatchID{Start: first, End: first + batch}); err != nil {
 				return m, fmt.Errorf("round %d: %w", step, err)
 			}
+			waiting = append(waiting, trained)
+			due := max(0, len(waiting)+1-int(replicas[0].ApplyLag()))
+			if int(step) == s.Exchanges {
+				due = len(waiting)
+			}
+			if err := apply(ctx, replicas, waiting[:due]); err != nil {
+				return m, err
+			}
+			waiting = waiting[due:]
 		}
 		if int(step)%s.Measure == 0 || int(step) == s.Exchanges {
 			if now.HeldOut, err = replicas[0].Evaluate(ctx, b.text.heldOut); err != nil {
@@ -98,28 +110,40 @@ func (b *bench) replicas(ctx context.Context, run config.Run) (all []replica, er
 	return all, nil
 }
 
-// exchange makes a round: each member trains its share, and all apply all results. It returns the mean loss
-// and the mean bytes of a result.
-func exchange(ctx context.Context, replicas []replica, t *text, step uint32, id assign.BatchID) (loss float64, bytes int, err error) {
-	var payloads [][]byte
+// results are those of a round, which are applied apply_lag rounds later.
+type results struct {
+	step     uint32
+	payloads [][]byte
+}
+
+// trainRound lets each member train its share. It returns the results, their mean loss, and the mean of their bytes.
+func trainRound(ctx context.Context, replicas []replica, t *text, step uint32, id assign.BatchID) (trained results, loss float64, bytes int, err error) {
+	trained.step = step
 	count := uint64(len(replicas))
 	for i, one := range replicas {
 		share := assign.BatchID{Start: id.Start + id.Len()*uint64(i)/count, End: id.Start + id.Len()*uint64(i+1)/count}
 		sequences, err := t.training.Sequences(ctx, share)
 		if err != nil {
-			return 0, 0, err
+			return trained, 0, 0, err
 		}
 		payload, mean, err := one.Train(ctx, step, data.Batch{ID: share, Sequences: sequences}, nil)
 		if err != nil {
-			return 0, 0, fmt.Errorf("member %d: %w", i, err)
+			return trained, 0, 0, fmt.Errorf("member %d: %w", i, err)
 		}
-		payloads = append(payloads, payload)
+		trained.payloads = append(trained.payloads, payload)
 		loss, bytes = loss+mean/float64(count), bytes+len(payload)/int(count)
 	}
-	for i, one := range replicas {
-		if err := one.Apply(ctx, step, payloads, true); err != nil {
-			return 0, 0, fmt.Errorf("member %d: %w", i, err)
+	return trained, loss, bytes, nil
+}
+
+// apply lets all members apply the results of some rounds.
+func apply(ctx context.Context, replicas []replica, due []results) error {
+	for _, round := range due {
+		for i, one := range replicas {
+			if err := one.Apply(ctx, round.step, round.payloads, true); err != nil {
+				return fmt.Errorf("round %d, member %d: %w", round.step, i, err)
+			}
 		}
 	}
-	return loss, bytes, nil
+	return nil
 }

@@ -60,26 +60,32 @@ func lowest(m measurement) float64 {
 	return low
 }
 
-// levels are the losses that systems are compared at: one that all reach, one that half of them reach, and one that the
-// first of ours just reaches.
+// levels are the losses that systems are compared at: one that all reach, one that half of those reach that are not ours, and
+// one that the first of ours just reaches.
 func levels(r rows, done map[string]measurement) (losses []float64) {
 	own := 0.0
-	var all []float64
+	var all, others []float64
 	for _, s := range r.System {
 		m, found := curveOf(done, s)
 		if !found || s.Only != "" {
 			continue
 		}
 		all = append(all, lowest(m))
-		if own == 0 && s.State != "" {
+		switch {
+		case s.State == "":
+			others = append(others, lowest(m))
+		case own == 0:
 			own = lowest(m)
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	slices.Sort(all)
-	for _, loss := range []float64{all[len(all)-1], all[len(all)/2], own} {
+	if len(others) == 0 {
+		others = all
+	}
+	slices.Sort(others)
+	for _, loss := range []float64{slices.Max(all), others[len(others)/2], own} {
 		if loss = math.Ceil(loss*20) / 20; loss > 0 && !slices.Contains(losses, loss) {
 			losses = append(losses, loss)
 		}
