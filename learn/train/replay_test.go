@@ -490,3 +490,37 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 		t.Errorf("it did not go on: %v", err)
 	}
 }
+
+// TestReplaysThatFailChangeNothing: not where a result that was applied cannot be read, before the first step or after the last.
+func TestReplaysThatFailChangeNothing(t *testing.T) { eachInner(t, testReplaysThatFailChangeNothing) }
+
+func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
+	a := newAuditedLocal(t, inner)
+	batch := toyBatch(8, 16)
+	payload, opening := a.round(1, batch, true, nil)
+	a.settle()
+	for step := uint32(2); step <= 3; step++ {
+		a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
+		a.settle()
+	}
+	before := digest(t, a.verifier)
+	fails := func(when string) {
+		t.Helper()
+		x := a.question(1)
+		x.Applied[1].Payloads = [][]byte{payload[:len(payload)-1]}
+		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.paused != nil {
+			t.Errorf("%s: error %v", when, err)
+		}
+		if digest(t, a.verifier) != before {
+			t.Fatalf("%s: the model is another", when)
+		}
+	}
+	fails("at first")
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.paused == nil {
+		t.Fatalf("it was not stopped half way: %v", err)
+	}
+	fails("when it goes on")
+	if report := a.audit(1, batch, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed {
+		t.Errorf("afterwards: fault %v, error %v", report.Fault, report.Error)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -426,6 +427,51 @@ func TestRestart(t *testing.T) {
 	other.Update(s, runHash)
 	if _, err := c.Batch(t.Context(), id); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
 		t.Errorf("other data: %v", err)
+	}
+}
+
+// TestReadsThatAreGivenUp: a client that gives up a batch while the server waits for a state that assigns it, while it is
+// sent, or while another read of the same client has the connection, gets its next one at once, and whole.
+func TestReadsThatAreGivenUp(t *testing.T) {
+	const long = 1 << 13
+	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
+		b := data.Batch{ID: id}
+		for i := range id.Len() {
+			b.Sequences = append(b.Sequences, slices.Repeat([]int32{int32(id.Start + i)}, long))
+		}
+		return b, nil
+	}}, "127.0.0.1:0", func(o *serve.Options) { o.SeqLen, o.StateWait = long-1, time.Minute })
+	s := state(3, 0, 1)
+	server.Update(s, runHash)
+	o := options(server, 1)
+	o.SeqLen = long - 1
+	c := connect(t, o)
+	for step := 1; step <= 24; step++ {
+		own, reads := owned(t, s, 1), []assign.BatchID{{Start: 900, End: 904}}
+		for range step % 3 {
+			reads = slices.Insert(reads, step%len(reads), own)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var givenUp sync.WaitGroup
+		for _, id := range reads {
+			givenUp.Go(func() { _, _ = c.Batch(ctx, id) })
+		}
+		time.Sleep(time.Duration(step%6) * 500 * time.Microsecond)
+		cancel()
+		limited, end := context.WithTimeout(t.Context(), 20*time.Second)
+		got, err := c.Batch(limited, own)
+		end()
+		if err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		for i, sequence := range got.Sequences {
+			if sequence[long-1] != int32(own.Start)+int32(i) {
+				t.Fatalf("step %d: the tokens of another sequence", step)
+			}
+		}
+		givenUp.Wait()
+		s = state(3, step, 1)
+		server.Update(s, runHash)
 	}
 }
 
