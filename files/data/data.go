@@ -42,6 +42,24 @@ type Provider interface {
 	Close() error
 }
 
+// batches is what AuditBatch needs of a Provider.
+type batches interface {
+	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
+}
+
+// yielding is a Provider that answers one call at a time, and lets those of Batch go first.
+type yielding interface {
+	AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error)
+}
+
+// AuditBatch is Batch of a provider for whoever audits another member: what the caller trains itself does not wait for it.
+func AuditBatch(ctx context.Context, p batches, id assign.BatchID) (Batch, error) {
+	if y, ok := p.(yielding); ok {
+		return y.AuditBatch(ctx, id)
+	}
+	return p.Batch(ctx, id)
+}
+
 // Options says how New reads.
 type Options struct {
 	SeqLen    int    // tokens of a sequence, without the one that is only a label

@@ -103,6 +103,18 @@ func (f *Fallback) Close() error {
 // Batch reads a batch from the location that serves, or from the next that can.
 // Indices at or beyond Len belong to further passes over the data.
 func (f *Fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
+	return f.read(ctx, id, Provider.Batch)
+}
+
+// AuditBatch implements yielding.
+func (f *Fallback) AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error) {
+	return f.read(ctx, id, func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error) { return AuditBatch(ctx, p, id) })
+}
+
+// reads is how a batch is read from a location.
+type reads func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error)
+
+func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return Batch{}, fmt.Errorf("read batch %v: %w", id, err)
 	}
@@ -113,7 +125,7 @@ func (f *Fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) 
 	final := true
 	for n := range f.sources {
 		i := (first + n) % len(f.sources)
-		batch, err := f.from(ctx, i, len(f.sources)-n, id)
+		batch, err := f.from(ctx, i, len(f.sources)-n, id, how)
 		if err == nil {
 			f.remember(batch)
 			f.use(i, errors.Join(errs...))
@@ -150,7 +162,7 @@ func failed(errs []error) error {
 }
 
 // from reads a batch from one location, in its share of the time that is left.
-func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID) (Batch, error) {
+func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID, how reads) (Batch, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 		defer cancel()
@@ -160,7 +172,7 @@ func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID) (Ba
 	if err != nil {
 		return Batch{}, err
 	}
-	batch, err := opened.Batch(ctx, id)
+	batch, err := how(opened, ctx, id)
 	if err == nil {
 		err = batch.check(id)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
-	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 )
 
@@ -83,27 +82,23 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 	return reference, nil
 }
 
-// readApplied reads the results that were applied since the step that is recomputed, newest first, as they are undone.
-func (m *member) readApplied(x audit.Recomputation) (results [][][]codec.TensorResult, err error) {
+// checkApplied refuses other steps than those that were applied since the one that is recomputed, newest first.
+func (m *member) checkApplied(x audit.Recomputation) error {
 	if len(x.Applied) == 0 {
 		if m.step != x.Weights {
-			err = fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, m.step, x.Weights)
+			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, m.step, x.Weights)
 		}
-		return nil, err
+		return nil
 	}
-	results = make([][][]codec.TensorResult, len(x.Applied))
 	for i, a := range x.Applied {
 		if want := m.step - uint32(i); a.Step != want || a.Step <= x.Weights {
-			return nil, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
-		}
-		if results[i], err = m.by.decodeAll(a.Step, a.Payloads); err != nil {
-			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
+			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
 		}
 	}
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
-		return nil, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+		return fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
 	}
-	return results, nil
+	return nil
 }
 
 // checkChunks refuses chunks that the model has not.

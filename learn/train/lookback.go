@@ -73,14 +73,16 @@ type appliedStep struct {
 
 // appliedSteps reads what was applied since the step that is recomputed, newest first.
 func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
-	results, err := t.readApplied(x)
-	if err != nil {
+	if err := t.checkApplied(x); err != nil {
 		return nil, err
 	}
-	steps := make([]appliedStep, len(results))
-	for i := range steps {
-		steps[i].results = results[i]
-		if steps[i].params, err = t.optimizer.applyParams(t.lr(x.Applied[i].Step)); err != nil {
+	steps := make([]appliedStep, len(x.Applied))
+	for i, a := range x.Applied {
+		var err error
+		if steps[i].results, err = t.decodeAll(a.Step, a.Payloads); err != nil {
+			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
+		}
+		if steps[i].params, err = t.optimizer.applyParams(t.lr(a.Step)); err != nil {
 			return nil, err
 		}
 	}

@@ -61,18 +61,17 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 }
 
 // recompute makes the steps of an earlier round that a trainer should have made on its batch: how far they lead
-// stands for the gradient. Beside a copy of the weights it needs room for two tensors: where the round began is worked out
-// again where it is asked for.
+// stands for the gradient. Beside a copy of the weights it needs room for a tensor and for the results of a round: where the
+// round began is worked out again where it is asked for.
 func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
 	if x.Precision != precisionOf(t.computes) {
 		return fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
 	}
-	applied, err := t.readApplied(x)
-	if err != nil {
+	if err := t.checkApplied(x); err != nil {
 		return err
 	}
 	defer t.keepWeights()()
-	r, err := t.again(x, applied, batch.Hash(), reference)
+	r, err := t.again(x, batch.Hash(), reference)
 	if err != nil {
 		return err
 	}
@@ -91,14 +90,13 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 
 // replay is a round that is made again, as far as it came.
 type replay struct {
-	x       audit.Recomputation
-	applied [][][]codec.TensorResult // what x.Applied says
-	batch   [32]byte                 // the hash of its tokens: those of another server may be others
-	next    int                      // step to be made
+	x     audit.Recomputation // without what was applied in one that was stopped
+	batch [32]byte            // the hash of its tokens: those of another server may be others
+	next  int                 // step to be made
 
-	// Of what is opened, each chunk where the round began and where its steps led; nil: not all are made.
-	reference    *audit.Reference
-	begun, ended [][]float32
+	reference *audit.Reference
+	begun     [][]float32 // weights of the chunks that are opened, where the round began
+	ended     [][]float32 // and where its steps led; nil: not all are made
 
 	// Of one that was stopped, what the next step goes on from.
 	weights [][]float32
@@ -113,54 +111,70 @@ func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
 
 // again makes the model what it was when a round began, or, where the same was stopped, what it was then. The caller puts
 // it back.
-func (t *LocalTrainer) again(x audit.Recomputation, applied [][][]codec.TensorResult, batch [32]byte, reference *audit.Reference) (*replay, error) {
+func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
 	if r := t.paused; r.isOf(x, batch) {
 		t.paused = nil
 		copyAll(t.weights(), r.weights)
 		copyAll(t.inner.all(), r.means)
 		t.inner.updates = r.updates
-		r.x, r.applied, r.weights, r.means = x, applied, nil, nil // more may have been applied since
+		r.x, r.weights, r.means = x, nil, nil // more may have been applied since
 		t.changed()
 		return r, nil
 	}
-	r := &replay{x: x, applied: applied, batch: batch, reference: reference}
-	return r, t.begin(r, func(weights, begun []float32) { copy(weights, begun) })
+	r := &replay{x: x, batch: batch, reference: reference}
+	err := t.begin(r)
+	r.begun = t.opened(r)
+	return r, err
 }
 
-// begin has the steps of a replay begin with what set makes of the weights that the round began with.
-func (t *LocalTrainer) begin(r *replay, set func(weights, begun []float32)) error {
-	weights := t.weights()
-	err := t.eachBegun(r, func(i int, begun []float32) { set(weights[i], begun) })
+// begin makes the model what it was when the round of a replay began: the weights that are kept, taken back by what was
+// applied since.
+func (t *LocalTrainer) begin(r *replay) error {
+	copyAll(t.weights(), t.canonical)
+	err := t.takeBack(r.x, t.weights())
 	t.changed()
 	t.inner.forget()
 	r.next = 0
 	return err
 }
 
-// eachBegun calls f with what each tensor was when the round began: the weights that are kept, taken back by what
-// was applied since. They are f's until it returns.
-func (t *LocalTrainer) eachBegun(r *replay, f func(i int, begun []float32)) error {
+// takeBack takes values of all weights back by what was applied since a round. The results are read one round at a time: those of
+// some rounds may take more memory than the model.
+func (t *LocalTrainer) takeBack(x audit.Recomputation, values [][]float32) error {
 	largest := 0
-	for _, w := range t.canonical {
-		largest = max(largest, len(w))
+	for _, of := range values {
+		largest = max(largest, len(of))
 	}
-	begun, moved := make([]float32, largest), make([]float32, largest)
-	for i, w := range t.canonical {
-		begun, moved := begun[:copy(begun, w)], moved[:len(w)]
-		for n, results := range r.applied {
+	moved := make([]float32, largest)
+	for _, a := range x.Applied {
+		results, err := t.decodeAll(a.Step, a.Payloads)
+		if err != nil {
+			return fmt.Errorf("applied in step %d: %w", a.Step, err)
+		}
+		for i, of := range values {
+			moved := moved[:len(of)]
 			clear(moved)
-			if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor(results, i), moved, t.applyParams(r.x.Applied[n].Step)); err != nil {
-				return fmt.Errorf("take back step %d, tensor %d: %w", r.x.Applied[n].Step, i, err)
+			if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor(results, i), moved, t.applyParams(a.Step)); err != nil {
+				return fmt.Errorf("take back step %d, tensor %d: %w", a.Step, i, err)
 			}
 			for j := range moved {
-				begun[j] -= moved[j]
+				of[j] -= moved[j]
 			}
 		}
-		f(i, begun)
 	}
-	begun, moved = nil, nil
+	moved = nil
 	t.giveBack()
 	return nil
+}
+
+// opened returns the present weights of the chunks that are opened.
+func (t *LocalTrainer) opened(r *replay) (chunks [][]float32) {
+	weights := t.weights()
+	for _, c := range r.reference.Chunks {
+		tensor, within, _ := r.reference.Shapes.Find(c)
+		chunks = append(chunks, t.layouts[tensor].Chunk(weights[tensor], within, nil))
+	}
+	return chunks
 }
 
 // goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.
@@ -170,7 +184,10 @@ func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (e
 			err = t.led(r)
 		}
 		if err == nil && r.x.Shaken {
-			err = t.begin(r, shake)
+			err = t.begin(r)
+			for _, w := range t.weights() {
+				shake(w)
+			}
 		}
 	}
 	if err == nil && r.x.Shaken {
@@ -179,27 +196,26 @@ func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (e
 	return err
 }
 
-// led fills in a replay's reference by how far the steps led. The weights are that afterwards.
+// led fills in a replay's reference by how far the steps led. The weights are about that afterwards.
 func (t *LocalTrainer) led(r *replay) error {
-	chunks := r.reference.Chunks
-	r.begun, r.ended = make([][]float32, len(chunks)), make([][]float32, len(chunks))
+	r.ended = t.opened(r)
 	weights := t.weights()
-	err := t.eachBegun(r, func(i int, begun []float32) {
-		for n, c := range chunks {
-			if tensor, within, _ := r.reference.Shapes.Find(c); tensor == i {
-				r.begun[n], r.ended[n] = t.layouts[i].Chunk(begun, within, nil), t.layouts[i].Chunk(weights[i], within, nil)
-			}
+	for i, w := range weights {
+		for j := range w {
+			w[j] = t.canonical[i][j] - w[j]
 		}
-		for j, w := range weights[i] {
-			weights[i][j] = begun[j] - w
-		}
-	})
-	if err != nil {
+	}
+	if err := t.takeBack(r.x, weights); err != nil {
 		return err
 	}
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
 	t.bound(r.reference, r.begun)
 	fill(r.reference, t.layouts, weights, 1)
+	for n, update := range r.reference.Updates { // from where its steps began, which more rounds taken back may miss by a bit
+		for j := range update {
+			update[j] = r.begun[n][j] - r.ended[n][j]
+		}
+	}
 	return nil
 }
 
@@ -210,7 +226,7 @@ func (t *LocalTrainer) pause(r *replay) {
 		return
 	}
 	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates
-	t.paused = r
+	r.x.Applied, t.paused = nil, r
 }
 
 func cloneAll(values [][]float32) [][]float32 {
@@ -227,9 +243,8 @@ func copyAll(to, from [][]float32) {
 	}
 }
 
-// shake makes of weights others that differ in their last bits, to both sides in turns that no tensor's shape
-// goes along with.
-func shake(to, weights []float32) {
+// shake changes weights in their last bits, to both sides in turns that no tensor's shape goes along with.
+func shake(weights []float32) {
 	const off = 1 << 4 // in the last place
 	state := uint32(1)
 	for i, w := range weights {
@@ -240,7 +255,7 @@ func shake(to, weights []float32) {
 		} else if bits<<1 >= 2*off { // as far as the sign is not changed
 			bits -= off
 		}
-		to[i] = math.Float32frombits(bits)
+		weights[i] = math.Float32frombits(bits)
 	}
 }
 
@@ -333,9 +348,12 @@ func (t *LocalTrainer) longest(r *replica) float64 {
 }
 
 // farthest is the most by which the steps of a round can move the weights of a chunk, as a root mean square, where each
-// is at most so large.
+// is at most half of weight. A step rounds each twice, by half a unit in its last place at most: that is more than the step itself
+// where the rate has become small.
 func (t *LocalTrainer) farthest(step uint32, weight float64) float64 {
-	return float64(t.lr(step)) * (t.quotients + float64(t.config.InnerSteps)*t.config.WeightDecay*weight)
+	const rounded = 1.0 / (1 << 25)
+	steps := float64(t.config.InnerSteps)
+	return float64(t.lr(step))*(t.quotients+steps*t.config.WeightDecay*weight) + steps*rounded*weight
 }
 
 // quotients is the most that the quotients of AdamW's two means come to in so many steps from zeros, by the

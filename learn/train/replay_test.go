@@ -5,8 +5,10 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
+	"weak"
 
 	"pgregory.net/rapid"
 
@@ -209,6 +211,28 @@ func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
 		a.settle()
 	}
 	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
+}
+
+// TestAuditsPassTheSmallestRates: where a learning rate has come down to what rounding leaves of a weight, an honest step
+// may be longer than AdamW or Muon would make it.
+func TestAuditsPassTheSmallestRates(t *testing.T) { eachInner(t, testAuditsPassTheSmallestRates) }
+
+func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
+	for _, rate := range []float64{1e-9, 3e-9, 1e-8, 1e-7} {
+		a := newAuditedLocal(t, inner, func(o *Options) {
+			o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps, o.Optimizer.LocalSteps.WeightDecay = rate, 1, 0
+		})
+		for step := uint32(1); step <= 4; step++ {
+			a.chunks = audit.Chunks([32]byte{byte(step)}, step, [32]byte{1}, a.trainer.Shapes(), audit.DefaultChunks, nil)
+			batch := toyBatch(uint64(step)*16, uint64(step)*16+16)
+			payload, opening := a.round(step, batch, true, nil)
+			report := a.audit(step, batch, payload, opening)
+			if outcome := report.Judge(audit.LocalLimits); outcome != audit.Passed {
+				t.Errorf("rate %v, step %d: %v, fault %v, error %v", rate, step, outcome, report.Fault, report.Error)
+			}
+			a.settle()
+		}
+	}
 }
 
 // TestAuditsPassWhatRoundingChanges: with a learning rate at which nothing is learned, a bit more or less leads far
@@ -441,5 +465,62 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Error("it went on from the steps of another batch")
+	}
+}
+
+// TestStoppedReplaysKeepNoResults: what a replay that was stopped keeps is its own; the results that were applied since its
+// round are asked for anew when it goes on.
+func TestStoppedReplaysKeepNoResults(t *testing.T) {
+	a := newAuditedLocal(t)
+	batch := toyBatch(8, 16)
+	a.round(1, batch, true, nil)
+	a.settle()
+	x := a.question(1)
+	x.Applied[0].Payloads = [][]byte{slices.Clone(x.Applied[0].Payloads[0])}
+	kept := weak.Make(&x.Applied[0].Payloads[0][0])
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); !errors.Is(err, context.Canceled) || a.verifier.paused == nil {
+		t.Fatalf("it was not stopped half way: %v", err)
+	}
+	x.Applied = nil
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("a result that was applied is kept with it")
+	}
+	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.paused != nil {
+		t.Errorf("it did not go on: %v", err)
+	}
+}
+
+// TestReplaysThatFailChangeNothing: not where a result that was applied cannot be read, before the first step or after the last.
+func TestReplaysThatFailChangeNothing(t *testing.T) { eachInner(t, testReplaysThatFailChangeNothing) }
+
+func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
+	a := newAuditedLocal(t, inner)
+	batch := toyBatch(8, 16)
+	payload, opening := a.round(1, batch, true, nil)
+	a.settle()
+	for step := uint32(2); step <= 3; step++ {
+		a.round(step, toyBatch(uint64(step)*8, uint64(step)*8+8), true, nil)
+		a.settle()
+	}
+	before := digest(t, a.verifier)
+	fails := func(when string) {
+		t.Helper()
+		x := a.question(1)
+		x.Applied[1].Payloads = [][]byte{payload[:len(payload)-1]}
+		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.paused != nil {
+			t.Errorf("%s: error %v", when, err)
+		}
+		if digest(t, a.verifier) != before {
+			t.Fatalf("%s: the model is another", when)
+		}
+	}
+	fails("at first")
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.paused == nil {
+		t.Fatalf("it was not stopped half way: %v", err)
+	}
+	fails("when it goes on")
+	if report := a.audit(1, batch, payload, opening); report.Judge(audit.LocalLimits) != audit.Passed {
+		t.Errorf("afterwards: fault %v, error %v", report.Fault, report.Error)
 	}
 }

@@ -257,7 +257,7 @@ func excuses(e disclosure, tokens data.Batch, h codec.Header) bool {
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
-		tokens, err := a.Data.Batch(ctx, r.Batch)
+		tokens, err := data.AuditBatch(ctx, a.Data, r.Batch)
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {

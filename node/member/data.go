@@ -64,6 +64,15 @@ func (d *Data) replace(next *openData) error {
 
 // Batch implements env.DataProvider.
 func (d *Data) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	return d.read(ctx, func(ctx context.Context, p data.Provider) (data.Batch, error) { return p.Batch(ctx, id) })
+}
+
+// AuditBatch is Batch for an audit; see data.AuditBatch.
+func (d *Data) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	return d.read(ctx, func(ctx context.Context, p data.Provider) (data.Batch, error) { return data.AuditBatch(ctx, p, id) })
+}
+
+func (d *Data) read(ctx context.Context, from func(ctx context.Context, p data.Provider) (data.Batch, error)) (data.Batch, error) {
 	d.mu.Lock()
 	current := d.current
 	if current == nil {
@@ -76,5 +85,5 @@ func (d *Data) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(current.life, cancel)()
-	return current.provider.Batch(ctx, id)
+	return from(ctx, current.provider)
 }

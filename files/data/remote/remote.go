@@ -53,8 +53,8 @@ type Client struct {
 	end     context.CancelFunc
 	len     uint64
 
-	busy     chan struct{} // has a value while a call uses what follows
-	session  *session      // nil: not connected
+	line     line     // of the calls that use what follows
+	session  *session // nil: not connected
 	receipts receipts
 }
 
@@ -67,9 +67,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.OpenTimeout, o.Timeout = cmp.Or(o.OpenTimeout, DefaultTimeout), cmp.Or(o.Timeout, DefaultTimeout)
-	c := &Client{options: o, busy: make(chan struct{}, 1), receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
+	c := &Client{options: o, line: line{busy: make(chan struct{}, 1)}, receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
 	c.life, c.end = context.WithCancel(context.Background())
-	err := c.do(ctx, o.OpenTimeout, func(s *session) error {
+	err := c.do(ctx, o.OpenTimeout, c.line.enter, func(s *session) error {
 		c.len = s.welcome.Sequences
 		return nil
 	})
@@ -85,19 +85,38 @@ func (c *Client) Len() uint64 { return c.len }
 // Close implements data.Provider.
 func (c *Client) Close() error {
 	c.end()
-	c.busy <- struct{}{}
-	defer func() { <-c.busy }()
+	c.line.busy <- struct{}{}
+	defer func() { <-c.line.busy }()
 	c.drop()
 	return nil
 }
 
 // Batch implements data.Provider. Only batches that the run assigns to the key are had, and in runs
 // that are audited those of rounds that are over. Every batch has a Receipt.
-func (c *Client) Batch(ctx context.Context, id assign.BatchID) (batch data.Batch, err error) {
+func (c *Client) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	return c.batch(ctx, id, c.line.enter)
+}
+
+// AuditBatch is Batch for an audit: it lets all other calls go first, and begins again when one has waited for it. That
+// happens once, or in short rounds nothing would ever be audited.
+func (c *Client) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	last := func(yield context.CancelFunc) entering {
+		return func(ctx context.Context) (leave func(), err error) { return c.line.enterLast(ctx, yield) }
+	}
+	given, yield := context.WithCancel(ctx)
+	defer yield()
+	batch, err := c.batch(given, id, last(yield))
+	if err != nil && given.Err() != nil && ctx.Err() == nil {
+		return c.batch(ctx, id, last(nil))
+	}
+	return batch, err
+}
+
+func (c *Client) batch(ctx context.Context, id assign.BatchID, enter entering) (batch data.Batch, err error) {
 	if err := tokens.CheckBatch(id, c.options.SeqLen); err != nil {
 		return data.Batch{}, err
 	}
-	err = c.do(ctx, c.options.Timeout, func(s *session) error {
+	err = c.do(ctx, c.options.Timeout, enter, func(s *session) error {
 		if batch, err = s.batch(id, c.options); err == nil {
 			err = c.receipts.add(*batch.Receipt, c.options.Logger)
 		}
@@ -114,7 +133,7 @@ func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, 
 	if index == math.MaxUint64 {
 		return hash, errors.New("there is no such sequence")
 	}
-	err = c.do(ctx, c.options.Timeout, func(s *session) error {
+	err = c.do(ctx, c.options.Timeout, c.line.enter, func(s *session) error {
 		hash, err = s.fingerprint(index)
 		return err
 	})
@@ -124,20 +143,22 @@ func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, 
 	return hash, nil
 }
 
+// entering waits until a call may use the connection, until leave.
+type entering func(ctx context.Context) (leave func(), err error)
+
 // do lets a call use the connection. It connects if need be, and again when that may help.
-func (c *Client) do(ctx context.Context, timeout time.Duration, call func(*session) error) error {
+func (c *Client) do(ctx context.Context, timeout time.Duration, enter entering, call func(*session) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	select {
-	case c.busy <- struct{}{}:
-		defer func() { <-c.busy }()
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := enter(ctx)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval = firstPause, maxPause
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+	_, err = backoff.Retry(ctx, func() (struct{}, error) {
 		return struct{}{}, c.attempt(ctx, call)
 	},
 		backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(timeout),
