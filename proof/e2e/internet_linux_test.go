@@ -69,10 +69,10 @@ func (c *client) startOn(h *netlab.Host, flags ...string) {
 }
 
 // TestInternet trains with five clients on five hosts with links as homes have them. One
-// is cut off for half a minute and comes back.
+// is cut off for half a minute and comes back while the epoch still runs, of which that is some 90 rounds.
 func TestInternet(t *testing.T) {
 	lab := newInternet(t)
-	n := newNetwork(t, rules{clients: 5, minClients: 3, roundsPerEpoch: 6, steps: 36})
+	n := newNetwork(t, rules{clients: 5, minClients: 3, roundsPerEpoch: 240, steps: 240})
 	n.startServerOn(host(t, lab.Add, netlab.Link{Delay: 10 * time.Millisecond, Rate: 100e6}))
 	var hosts []*netlab.Host
 	var clients []*client
