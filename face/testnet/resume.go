@@ -28,7 +28,7 @@ func reopen(options Options) (*network, error) {
 	if err := n.claim(); err != nil {
 		return nil, FlagError{fmt.Errorf("--resume %s: %w", options.Resume, err)}
 	}
-	if err := n.reopen(options); err != nil {
+	if err := n.restore(options); err != nil {
 		n.release()
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (n *network) claim() error {
 	return nil
 }
 
-// reopen reads what is in the folder, and makes the processes.
-func (n *network) reopen(options Options) (err error) {
+// restore reads what is in the folder, and makes the processes.
+func (n *network) restore(options Options) (err error) {
 	if options.Chain.Used, err = wasOnChain(n.serverDir(), options.Chain); err != nil {
 		return fmt.Errorf("--resume %s: %w", options.Resume, err)
 	}

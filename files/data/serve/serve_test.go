@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -429,103 +426,6 @@ func TestRestart(t *testing.T) {
 	other.Update(s, runHash)
 	if _, err := c.Batch(t.Context(), id); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
 		t.Errorf("other data: %v", err)
-	}
-}
-
-// TestReadsThatAreGivenUp: a client that gives up a batch while the server waits for a state that assigns it, while it is
-// sent, or while another read of the same client has the connection, gets its next one at once, and whole.
-func TestReadsThatAreGivenUp(t *testing.T) {
-	const long = 1 << 13
-	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
-		b := data.Batch{ID: id}
-		for i := range id.Len() {
-			b.Sequences = append(b.Sequences, slices.Repeat([]int32{int32(id.Start + i)}, long))
-		}
-		return b, nil
-	}}, "127.0.0.1:0", func(o *serve.Options) { o.SeqLen, o.StateWait = long-1, time.Minute })
-	s := state(3, 0, 1)
-	server.Update(s, runHash)
-	o := options(server, 1)
-	o.SeqLen = long - 1
-	c := connect(t, o)
-	for step := 1; step <= 24; step++ {
-		own, reads := owned(t, s, 1), []assign.BatchID{{Start: 900, End: 904}}
-		for range step % 3 {
-			reads = slices.Insert(reads, step%len(reads), own)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var givenUp sync.WaitGroup
-		for i, id := range reads {
-			givenUp.Go(func() {
-				if (step+i)%4 < 2 {
-					_, _ = c.AuditBatch(ctx, id)
-				} else {
-					_, _ = c.Batch(ctx, id)
-				}
-			})
-		}
-		givenUp.Go(func() { // not this one
-			if _, err := c.AuditBatch(t.Context(), own); err != nil {
-				t.Errorf("step %d, for an audit: %v", step, err)
-			}
-		})
-		time.Sleep(time.Duration(step%6) * 500 * time.Microsecond)
-		cancel()
-		limited, end := context.WithTimeout(t.Context(), 20*time.Second)
-		got, err := c.Batch(limited, own)
-		end()
-		if err != nil {
-			t.Fatalf("step %d: %v", step, err)
-		}
-		for i, sequence := range got.Sequences {
-			if sequence[long-1] != int32(own.Start)+int32(i) {
-				t.Fatalf("step %d: the tokens of another sequence", step)
-			}
-		}
-		givenUp.Wait()
-		s = state(3, step, 1)
-		server.Update(s, runHash)
-	}
-}
-
-// TestAuditsGiveWay: while a batch is on its way that a member audits, which takes long, it gets the one that it trains, and
-// the other one after that.
-func TestAuditsGiveWay(t *testing.T) {
-	var slow atomic.Uint64 // start of what takes long
-	slow.Store(math.MaxUint64)
-	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
-		if id.Start == slow.Load() {
-			time.Sleep(3 * time.Second)
-		}
-		return samples(id)
-	}}, "127.0.0.1:0", nil)
-	s := state(2, 0, 2)
-	s.Config.VerificationPercent, s.Progress.Step = 25, 2
-	server.Update(s, runHash)
-	past := assign.BatchID{Start: 0, End: 12}
-	slow.Store(past.Start)
-	location := config.DataLocation{Server: &config.ServerData{Addr: server.address}}
-	p := open(t, data.Options{Server: func(ctx context.Context, _ config.ServerData, _ data.Options) (data.Provider, error) {
-		return remote.Open(ctx, options(server, 1))
-	}}, location)
-	if _, err := p.Batch(t.Context(), owned(t, s, 1)); err != nil {
-		t.Fatal(err)
-	}
-	audited := make(chan error, 1)
-	go func() {
-		_, err := data.AuditBatch(t.Context(), p, past)
-		audited <- err
-	}()
-	time.Sleep(100 * time.Millisecond)
-	begun := time.Now()
-	if _, err := p.Batch(t.Context(), owned(t, s, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the own batch took %v", took)
-	}
-	if err := <-audited; err != nil {
-		t.Errorf("the other: %v", err)
 	}
 }
 

@@ -39,6 +39,8 @@ flags.add_argument("--chunk", type=int, default=32)
 flags.add_argument("--lr", type=float, default=2e-3)
 flags.add_argument("--seed", type=int, default=1)
 o = flags.parse_args()
+if o.steps % o.parts:
+    flags.error(f"--steps {o.steps} is no multiple of --parts {o.parts}")
 torch.set_num_threads(1)
 torch.manual_seed(o.seed)
 
