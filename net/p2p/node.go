@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/connmgr"
@@ -70,6 +71,8 @@ type Node struct {
 	useRelays bool
 	relays    *relays
 	upload    *rate.Limiter // nil: no limit
+	sending   atomic.Int32  // blobs that are being written
+	answering atomic.Int32  // writes of all streams that are served
 	first     *rate.Limiter // of it what goes first
 	onPenalty func(Penalty)
 	records   records

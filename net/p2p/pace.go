@@ -2,13 +2,16 @@ package p2p
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// paceRate is what a member takes of an answer at the least, in bytes per second. It is
-	// low because a slow line is shared by all that goes over it at the same time.
+	// paceRate is what a member takes of an answer at least, in bytes per second, if this node writes nothing
+	// else. All streams share the uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each
+	// has to take its share only.
 	paceRate = 16 << 10
+	linkRate = 16 << 10
 	// paceGrace is how long a member may be behind that.
 	paceGrace = 5 * time.Second
 	// pacePiece is how much is written with one deadline.
@@ -30,18 +33,26 @@ type deadlineStream interface {
 // less than it should; time that passes between writes is nobody's fault but ours.
 type pacedStream struct {
 	deadlineStream
-	grace time.Duration // left
+	grace   time.Duration // left
+	writing *atomic.Int32 // writes of all streams of the node
 
 	mu       sync.Mutex // of what follows and of setting deadlines
 	deadline time.Time
 	ended    bool
-	writing  time.Time     // since when a write waits for the other side; zero: none does
+	since    time.Time     // when the running write began to wait for the other side; zero: none does
 	waited   time.Duration // for the other side, by the writes before
 	due      time.Duration // that what they wrote takes at slowRate
 }
 
-func newPacedStream(s deadlineStream) *pacedStream {
-	return &pacedStream{deadlineStream: s, grace: paceGrace}
+// newPacedStream returns a stream with full grace. Writing counts the writes of all streams that share the uplink.
+func newPacedStream(s deadlineStream, writing *atomic.Int32) *pacedStream {
+	return &pacedStream{deadlineStream: s, grace: paceGrace, writing: writing}
+}
+
+// dueTime returns how long the other side may take for a write of size bytes, beside its grace.
+func dueTime(size int, writers int32) time.Duration {
+	rate := min(paceRate, max(linkRate/int64(max(writers, 1)), 1))
+	return time.Duration(int64(size) * int64(time.Second) / rate)
 }
 
 // until sets the end of whatever is done with the stream.
@@ -75,7 +86,8 @@ func (s *pacedStream) Write(p []byte) (written int, err error) {
 }
 
 func (s *pacedStream) write(piece []byte) (int, error) {
-	due := time.Duration(len(piece)) * time.Second / paceRate
+	due := dueTime(len(piece), s.writing.Add(1))
+	defer s.writing.Add(-1)
 	if err := s.beginWrite(s.grace + due); err != nil {
 		return 0, err
 	}
@@ -96,7 +108,7 @@ func (s *pacedStream) beginWrite(wait time.Duration) error {
 	if s.deadline.Before(deadline) {
 		deadline = s.deadline
 	}
-	s.writing = now
+	s.since = now
 	return s.SetWriteDeadline(deadline)
 }
 
@@ -104,8 +116,8 @@ func (s *pacedStream) beginWrite(wait time.Duration) error {
 func (s *pacedStream) endWrite(n int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	took := time.Since(s.writing)
-	s.writing = time.Time{}
+	took := time.Since(s.since)
+	s.since = time.Time{}
 	s.waited += took
 	s.due += time.Duration(n) * time.Second / slowRate
 	return took
@@ -117,8 +129,8 @@ func (s *pacedStream) slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waited := s.waited
-	if !s.writing.IsZero() {
-		waited += time.Since(s.writing)
+	if !s.since.IsZero() {
+		waited += time.Since(s.since)
 	}
 	return waited > slowTime && waited > s.due
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func TestReadersKeepPace(t *testing.T) {
 						}
 					}
 				}()
-				s := newPacedStream(pipeStream{ours})
+				s := newPacedStream(pipeStream{ours}, new(atomic.Int32))
 				if err := s.until(time.Now().Add(24 * time.Hour)); err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +84,7 @@ func TestEndedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer func() { _ = theirs.Close() }()
-		s := newPacedStream(pipeStream{ours})
+		s := newPacedStream(pipeStream{ours}, new(atomic.Int32))
 		if err := s.until(time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,15 @@ const (
 	// MaxResponse is the largest response a handler may give, in bytes.
 	MaxResponse = 16 << 20
 
-	requestTimeout  = 30 * time.Second // of one request, on both sides
+	// requestTimeout is how long a request may take on either side. A large response may take longer: as long as
+	// at slowestAnswer, in bytes per second, an eighth of a link of 0.25 Mbit/s, but not longer than longestAnswer.
+	requestTimeout = 30 * time.Second
+	slowestAnswer  = 4 << 10
+	longestAnswer  = 2 * time.Minute
+	// confirmedSize is the size from which on the receiver confirms a response. The sender's own buffers may
+	// hold a smaller one.
+	confirmedSize = 4 << 10
+
 	requestsPerPeer = 16
 	// requestsTotal is more than a third of the members of the largest run, which is 256. Each
 	// may hold a response in memory.
@@ -42,30 +50,67 @@ var (
 	ErrMalformed = errors.New("malformed message")
 )
 
-// Handle serves a protocol of single requests and responses from members. Requests over
-// maxRequest bytes are refused unread. h may run many times at once; its ctx ends after
-// 30 s, with the node, or when the place is needed for a member that has fewer or, if the
-// member takes the response slowly, for one that has none. The text of
-// an error it returns goes to the other side, cut to 512 bytes.
+// Handle serves a protocol of single requests and responses from members. Requests over maxRequest bytes are refused
+// unread. The function h may run many times at once. Its ctx ends when the response has arrived at the other side;
+// before that, if h takes longer than 30 s, with the node, or when the place is needed for a member that has fewer or,
+// if the member takes the response slowly, for one that has none. Responses count against Options.MaxUploadRate and let
+// blobs go first. The text of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
-	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTimeout}
+	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
 		request, err := readFrame(s, maxRequest)
 		if err != nil {
 			return nil, refuse(s, fmt.Errorf("read request: %w", err))
 		}
 		return func(ctx context.Context) error {
-			response, err := h(ctx, from, request)
+			response, err := ask(ctx, h, from, request)
 			if err == nil && len(response) > MaxResponse {
 				err = fmt.Errorf("response of %d bytes: %w", len(response), ErrTooLarge)
 			}
 			if err != nil {
 				return refuse(s, err)
 			}
-			return writeResponse(s, statusOK, response)
+			return n.respond(ctx, s, response)
 		}, nil
 	})
 	n.bulk.serve(name, nil)
+}
+
+// ask calls a handler with a ctx that outlives the call, but ends if the call takes too long.
+func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]byte, error), from identity.ID, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
+	response, err := h(ctx, from, request)
+	if late.Stop() {
+		return response, err
+	}
+	return nil, context.DeadlineExceeded
+}
+
+// respond sends a response, and waits for the other side to confirm a large one. How long it may take depends on its
+// size.
+func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
+	if len(response) < confirmedSize {
+		return writeResponse(s, statusOK, response)
+	}
+	if paced, ok := s.(*pacedStream); ok {
+		if err := paced.until(time.Now().Add(requestTimeout + answerTime(len(response)))); err != nil {
+			return err
+		}
+	}
+	if err := writeResponse(n.throttleLast(ctx, s), statusOK, response); err != nil {
+		return err
+	}
+	_, err := s.Read(make([]byte, 1))
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("response was not confirmed: %w", err)
+}
+
+// answerTime returns how long a response may take in addition to requestTimeout.
+func answerTime(size int) time.Duration {
+	return min(time.Duration(size)*time.Second/slowestAnswer, longestAnswer)
 }
 
 func refuse(w io.Writer, reason error) error {
@@ -77,11 +122,12 @@ func refuse(w io.Writer, reason error) error {
 }
 
 // Request sends request to a member and returns its response, which is refused unread
-// when it is over maxResponse bytes. It ends after 30 s or with ctx, whichever is first.
+// when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 4 KiB of maxResponse,
+// at most two minutes.
 // Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the end of
 // ctx; others are of the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
 	defer cancel()
 	s, err := n.OpenStream(ctx, to, name)
 	if err != nil {
@@ -105,15 +151,11 @@ func exchange(s Stream, request []byte, maxResponse int) ([]byte, error) {
 	// The other side may refuse before it has read everything; then the write fails or
 	// stands still, and the answer says why.
 	written := make(chan error, 1)
-	go func() {
-		err := writeFrame(s, nil, request)
-		if err == nil {
-			err = s.CloseWrite()
-		}
-		written <- err
-	}()
+	go func() { written <- writeFrame(s, nil, request) }()
 	response, err := readResponse(s, maxResponse)
-	if err != nil {
+	if err == nil {
+		_ = s.CloseWrite() // confirms the response
+	} else {
 		_ = s.Reset() // releases the writer
 	}
 	if writeErr := <-written; writeErr != nil && err != nil && !errors.Is(err, ErrRefused) {

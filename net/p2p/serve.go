@@ -92,7 +92,7 @@ func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
 	}
 	defer v.queue.leave(from)
 	return v.contain(from, func() error {
-		paced := newPacedStream(s)
+		paced := newPacedStream(s, &v.node.answering)
 		if err := paced.until(time.Now().Add(requestTime)); err != nil {
 			return err
 		}

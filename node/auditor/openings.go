@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,45 +21,42 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// OpeningProtocol is what members ask each other by for the opening of a result. Its bytes are in
-// docs/p2p.md.
-const OpeningProtocol = "/psyche/opening/2"
-
 const (
-	requestSize = 32 + 4
-	// maxAnswers is how often the same is handed to the same member: answers may be lost.
-	maxAnswers = 24
-	// The own ones are kept for so many rounds and so long: longer than anybody may ask. Of those on the
-	// disk so many rounds are in memory, too.
+	// This member's openings are kept for openRounds rounds and openTime: longer than any other member may
+	// ask for them. Of the openings on the disk, openRounds are also in memory.
 	openRounds = 2 * keptRounds
 	openTime   = 2 * keptTime
 	openSuffix = ".opening"
 )
 
-// errMalformed says that bytes are no request, or no disclosure.
-var errMalformed = errors.New("malformed request or opening")
+// errNotServed means that a client is not served: it is neither a member nor a juror.
+var errNotServed = errors.New("openings are for members and jurors")
 
-// openings has the openings of results, and hands them to members that ask.
+// openings holds the parts of openings and sends them to members that ask. It is safe for concurrent use.
 type openings struct {
-	dir string // for the own ones; empty: none
+	dir string // for this member's openings; empty: none
 	me  coordinator.ClientID
+	now func() time.Time
 
-	mu    sync.Mutex
-	of    map[resultID]*opened
-	swept uint32 // step in which old files were removed last
+	mu       sync.Mutex
+	of       map[resultID]*opened
+	swept    uint32 // step in which old files were removed last
+	audience audience
+	turns    turns
 }
 
+// opened is one opening, or the parts of it that are here.
 type opened struct {
-	bytes    []byte // nil: on the disk
-	onDisk   bool
-	at       time.Time
-	answered map[identity.ID]int
+	parts  [][]byte // by position among the drawn chunks; nil where a part is missing. No parts: on the disk
+	onDisk bool
+	at     time.Time
+	sent   [audit.MaxChunks]uint16 // how often each part was sent
 }
 
-// newOpenings returns those of a member. In dir, unless it is empty, the own ones outlive the
-// process.
-func newOpenings(me identity.ID, dir string) *openings {
-	return &openings{dir: dir, me: coordinator.ClientID(me), of: make(map[resultID]*opened)}
+// newOpenings returns the openings of a member. If dir is not empty, this member's openings survive the process
+// there.
+func newOpenings(me identity.ID, dir string, now func() time.Time) *openings {
+	return &openings{dir: dir, me: coordinator.ClientID(me), now: now, of: make(map[resultID]*opened)}
 }
 
 // Serve answers the requests of peers.
@@ -66,10 +64,24 @@ func (o *openings) Serve(network exchange.Requests) {
 	network.Handle(OpeningProtocol, requestSize, o.answer)
 }
 
-// Keep keeps the opening of a result. An error says that it is not on the disk.
-func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
+// Admit replaces the set of clients that are served.
+func (o *openings) Admit(a audience) {
 	o.mu.Lock()
-	e := &opened{bytes: bytes, at: now, answered: make(map[identity.ID]int)}
+	defer o.mu.Unlock()
+	o.audience = a
+}
+
+// Renew renews what each member may receive. It is called when a round begins.
+func (o *openings) Renew() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.turns.renew(o.now())
+}
+
+// Keep keeps all parts of the opening of a result. If it returns an error, the opening is not on the disk.
+func (o *openings) Keep(key resultID, parts [][]byte) error {
+	o.mu.Lock()
+	e := &opened{parts: parts, at: o.now()}
 	o.of[key] = e
 	o.mu.Unlock()
 	if o.dir == "" || key.Trainer != o.me {
@@ -78,8 +90,7 @@ func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(bytes)
-	if err := os.WriteFile(o.file(key.Step), append(sum[:], bytes...), 0o600); err != nil {
+	if err := os.WriteFile(o.file(key.Step), encodeParts(parts), 0o600); err != nil {
 		return err
 	}
 	o.mu.Lock()
@@ -88,40 +99,85 @@ func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
 	return nil
 }
 
+// Add keeps the verified part at a position among count drawn chunks.
+func (o *openings) Add(key resultID, count, position int, part []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.of[key]
+	if e == nil || len(e.parts) != count {
+		e = &opened{parts: make([][]byte, count), at: o.now()}
+		o.of[key] = e
+	}
+	e.parts[position] = part
+}
+
 func (o *openings) file(step uint32) string {
 	return filepath.Join(o.dir, fmt.Sprint(step, openSuffix))
 }
 
-// Get returns the opening of a result, or nil.
-func (o *openings) Get(key resultID) []byte {
+// Parts returns the parts of an opening that are here, by position; nil: none is. The caller does not modify them.
+func (o *openings) Parts(key resultID) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, bytes := o.find(key)
-	return bytes
+	_, parts := o.find(key)
+	return append([][]byte(nil), parts...)
 }
 
-// find looks for an opening also on the disk, where one of an earlier process may be. One that was
-// written in part when the process was killed is none.
-func (o *openings) find(key resultID) (*opened, []byte) {
+// find returns an opening and its parts. It also looks on the disk, where an earlier process may have left this
+// member's opening. It ignores a file that was written only in part.
+func (o *openings) find(key resultID) (*opened, [][]byte) {
 	e := o.of[key]
-	if e != nil && e.bytes != nil {
-		return e, e.bytes
+	if e != nil && e.parts != nil {
+		return e, e.parts
 	}
 	if o.dir == "" || key.Trainer != o.me {
 		return nil, nil
 	}
 	file, err := os.ReadFile(o.file(key.Step))
-	if err != nil || len(file) < sha256.Size || sha256.Sum256(file[sha256.Size:]) != [sha256.Size]byte(file) {
+	if err != nil {
+		return nil, nil
+	}
+	parts, err := decodeParts(file)
+	if err != nil {
 		return nil, nil
 	}
 	if e == nil {
-		e = &opened{onDisk: true, answered: make(map[identity.ID]int)}
+		e = &opened{onDisk: true}
 		o.of[key] = e
 	}
-	return e, file[sha256.Size:]
+	return e, parts
 }
 
-// Drop gives up the opening of another member's result.
+// encodeParts returns the bytes of a file with parts: SHA-256 of the rest ‖ for each part: size u32 ‖ part.
+func encodeParts(parts [][]byte) []byte {
+	b := make([]byte, sha256.Size)
+	for _, part := range parts {
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(part))), part...)
+	}
+	sum := sha256.Sum256(b[sha256.Size:])
+	copy(b, sum[:])
+	return b
+}
+
+// decodeParts reads the bytes that encodeParts writes.
+func decodeParts(b []byte) (parts [][]byte, err error) {
+	if len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
+		return nil, fmt.Errorf("%w: wrong checksum", errMalformed)
+	}
+	for b = b[sha256.Size:]; len(b) > 0; {
+		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) || len(parts) == audit.MaxChunks {
+			return nil, fmt.Errorf("%w: %d bytes after part %d", errMalformed, len(b), len(parts))
+		}
+		size := binary.LittleEndian.Uint32(b)
+		parts, b = append(parts, b[4:4+size]), b[4+size:]
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%w: no parts", errMalformed)
+	}
+	return parts, nil
+}
+
+// Drop forgets the opening of another member's result.
 func (o *openings) Drop(key resultID) {
 	if key.Trainer == o.me {
 		return
@@ -131,18 +187,19 @@ func (o *openings) Drop(key resultID) {
 	delete(o.of, key)
 }
 
-// Prune gives up own openings that are as old as rounds that are not kept, and not needed.
-func (o *openings) Prune(newest, needed uint32, now time.Time) {
+// Prune forgets this member's openings of old rounds that are not needed.
+func (o *openings) Prune(newest, needed uint32) {
 	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := o.now()
 	for key, e := range o.of {
 		switch {
 		case key.Trainer != o.me || !old(key.Step):
 		case now.Sub(e.at) > openTime:
 			delete(o.of, key)
 		case e.onDisk:
-			e.bytes = nil
+			e.parts = nil
 		}
 	}
 	if o.dir == "" || o.swept <= newest && newest < o.swept+openRounds {
@@ -152,8 +209,8 @@ func (o *openings) Prune(newest, needed uint32, now time.Time) {
 	o.sweep(old)
 }
 
-// sweep removes files of old steps, also those of earlier processes, when another was written so much
-// later that nobody may ask for them any more.
+// sweep removes files of old steps, including files of earlier processes, once a file was written so much later
+// that no member may ask for the old ones.
 func (o *openings) sweep(old func(step uint32) bool) {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -181,41 +238,59 @@ func (o *openings) sweep(old func(step uint32) bool) {
 	}
 }
 
-func (o *openings) answer(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
-	if len(request) != requestSize {
-		return nil, fmt.Errorf("%w: %d bytes, want %d", errMalformed, len(request), requestSize)
+// answer returns a part of an opening, or the time after which to ask again. ctx ends when the answer has arrived.
+func (o *openings) answer(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+	asked, err := decodeRequest(request)
+	if err != nil {
+		return nil, err
 	}
-	key := resultID{coordinator.ClientID(request), binary.LittleEndian.Uint32(request[32:])}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e, bytes := o.find(key)
-	if e == nil || e.answered[from] >= maxAnswers {
-		return nil, fmt.Errorf("opening of step %d of %s: %w", key.Step, hex.EncodeToString(key.Trainer[:4]), errNotKept)
+	rank := o.audience.rank(from)
+	if rank == rankNone {
+		return nil, errNotServed
 	}
-	e.answered[from]++
-	return bytes, nil
-}
-
-// disclosure is what a trainer shows of a result: its opening, and what its data server signed about the
-// batch, if it has that from one.
-type disclosure struct {
-	Receipt [64]byte // signature of the receipt; zero: it has none
-	Opening []byte
-}
-
-// Encode returns the bytes of a disclosure: signature [64] ‖ opening.
-func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
-
-// decodeDisclosure reads what Encode writes.
-func decodeDisclosure(b []byte) (e disclosure, err error) {
-	if len(b) < len(e.Receipt) {
-		return e, fmt.Errorf("%w: opening of %d bytes", errMalformed, len(b))
+	missing := fmt.Errorf("opening of step %d of %s: %w", asked.Step, hex.EncodeToString(asked.Trainer[:4]), errNotKept)
+	if !o.mayHave(asked) {
+		return nil, missing
 	}
-	return disclosure{[64]byte(b), b[len(e.Receipt):]}, nil
+	if later := o.turns.take(ctx, from, rank, o.now()); later > 0 {
+		return encodeLater(later), nil
+	}
+	e, parts := o.find(asked.resultID)
+	if e == nil {
+		return nil, missing
+	}
+	position := e.rarest(parts, asked.wanted)
+	if position < 0 {
+		return nil, missing
+	}
+	e.sent[position]++
+	return parts[position], nil
 }
 
-// askOpening asks a member for the disclosure of a result. What it answers is not looked at.
-func askOpening(ctx context.Context, network exchange.Requests, from identity.ID, key resultID, shapes audit.Shapes) ([]byte, error) {
-	request := binary.LittleEndian.AppendUint32(key.Trainer[:], key.Step)
-	return network.Request(ctx, from, OpeningProtocol, request, len(disclosure{}.Receipt)+audit.MaxOpeningSize(shapes, audit.DefaultChunks))
+// mayHave reports whether a wanted part may be here. It does not read from the disk.
+func (o *openings) mayHave(asked partRequest) bool {
+	if e := o.of[asked.resultID]; e != nil && e.parts != nil {
+		return e.rarest(e.parts, asked.wanted) >= 0
+	}
+	if o.dir == "" || asked.Trainer != o.me {
+		return false
+	}
+	_, err := os.Stat(o.file(asked.Step))
+	return err == nil
+}
+
+// rarest returns the position of the wanted part that was sent the fewest times; -1 if no wanted part is here. So
+// the members that ask soon have all parts between them, and get the others from each other.
+func (e *opened) rarest(parts [][]byte, wanted uint64) int {
+	best := -1
+	for wanted != 0 {
+		i := bits.TrailingZeros64(wanted)
+		wanted &^= 1 << i
+		if i < len(parts) && parts[i] != nil && (best < 0 || e.sent[i] < e.sent[best]) {
+			best = i
+		}
+	}
+	return best
 }

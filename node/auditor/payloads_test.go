@@ -68,64 +68,26 @@ func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	}
 }
 
-// TestOpeningsAreServed to whoever asks, so often, also of an earlier process.
-func TestOpeningsAreServed(t *testing.T) {
-	me, dir := identity.ID{7}, t.TempDir()
-	own, others := resultID{coordinator.ClientID(me), 5}, resultID{coordinator.ClientID{8}, 5}
-	ask := func(o *openings, k resultID, from identity.ID) ([]byte, error) {
-		return o.answer(context.Background(), from, binary.LittleEndian.AppendUint32(k.Trainer[:], k.Step))
-	}
-	o := newOpenings(me, dir)
-	if err := errors.Join(o.Keep(own, []byte("own"), time.Unix(0, 0)), o.Keep(others, []byte("others"), time.Unix(0, 0))); err != nil {
-		t.Fatal(err)
-	}
-	for range maxAnswers {
-		if got, err := ask(o, own, identity.ID{1}); err != nil || string(got) != "own" {
-			t.Fatalf("%q, %v", got, err)
-		}
-	}
-	if _, err := ask(o, own, identity.ID{1}); !errors.Is(err, errNotKept) {
-		t.Errorf("asked too often: %v", err)
-	}
-	if got, err := ask(o, others, identity.ID{2}); err != nil || string(got) != "others" {
-		t.Errorf("%q, %v", got, err)
-	}
-	o.Drop(others)
-	if _, err := ask(o, others, identity.ID{2}); !errors.Is(err, errNotKept) {
-		t.Errorf("dropped: %v", err)
-	}
-	if _, err := o.answer(context.Background(), identity.ID{1}, make([]byte, 4)); !errors.Is(err, errMalformed) {
-		t.Errorf("half a request: %v", err)
-	}
-	again := newOpenings(me, dir)
-	if got, err := ask(again, own, identity.ID{1}); err != nil || string(got) != "own" {
-		t.Errorf("after a restart: %q, %v", got, err)
-	}
-	if err := os.Truncate(again.file(5), 33); err != nil {
-		t.Fatal(err)
-	}
-	if got := newOpenings(me, dir).Get(own); got != nil {
-		t.Errorf("a file that was written in part: %q", got)
-	}
-}
-
 // TestOldOpeningsGo from memory, where they are on the disk, and from the disk when nobody may ask any
 // more, also those of a process that was killed: but not what is needed.
 func TestOldOpeningsGo(t *testing.T) {
 	me, dir := identity.ID{7}, t.TempDir()
 	of := func(step uint32) resultID { return resultID{coordinator.ClientID(me), step} }
-	o, start := newOpenings(me, dir), time.Unix(1000, 0)
+	start := time.Unix(1000, 0)
+	now := start
+	clock := func() time.Time { return now }
+	o := newOpenings(me, dir, clock)
 	for step := range uint32(10) {
-		if err := o.Keep(of(step), []byte{byte(step)}, start); err != nil {
+		if err := o.Keep(of(step), [][]byte{{byte(step)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o.Prune(6+openRounds, 100, start)
+	o.Prune(6+openRounds, 100)
 	for step := range uint32(10) {
-		if got := o.of[of(step)].bytes != nil; got != (step >= 6) {
+		if got := o.of[of(step)].parts != nil; got != (step >= 6) {
 			t.Errorf("step %d: in memory %v", step, got)
 		}
-		if got := o.Get(of(step)); len(got) != 1 || got[0] != byte(step) {
+		if got := o.Parts(of(step)); len(got) != 1 || got[0][0] != byte(step) {
 			t.Errorf("step %d: %v", step, got)
 		}
 	}
@@ -135,27 +97,31 @@ func TestOldOpeningsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := newOpenings(me, dir)
-	again.Prune(10+openRounds, 3, start.Add(2*openTime))
+	again := newOpenings(me, dir, clock)
+	now = start.Add(2 * openTime)
+	again.Prune(10+openRounds, 3)
 	for step := range uint32(10) {
-		if got := again.Get(of(step)) != nil; got != (step >= 3) {
+		if got := again.Parts(of(step)) != nil; got != (step >= 3) {
 			t.Errorf("step %d: kept %v", step, got)
 		}
 	}
-	again.Prune(10+2*openRounds, 100, start.Add(2*openTime))
+	again.Prune(10+2*openRounds, 100)
 	for step := range uint32(10) {
-		if got := again.Get(of(step)) != nil; got != (step >= 5) {
+		if got := again.Parts(of(step)) != nil; got != (step >= 5) {
 			t.Errorf("later, step %d: kept %v", step, got)
 		}
 	}
-	without := newOpenings(me, "")
-	_ = without.Keep(of(1), []byte{1}, start)
-	without.Prune(100, 200, start.Add(openTime))
-	if without.Get(of(1)) == nil {
+	now = start
+	without := newOpenings(me, "", clock)
+	_ = without.Keep(of(1), [][]byte{{1}})
+	now = start.Add(openTime)
+	without.Prune(100, 200)
+	if without.Parts(of(1)) == nil {
 		t.Error("what is in memory only went too early")
 	}
-	without.Prune(100, 200, start.Add(openTime+1))
-	if without.Get(of(1)) != nil {
+	now = now.Add(1)
+	without.Prune(100, 200)
+	if without.Parts(of(1)) != nil {
 		t.Error("what is in memory only stays")
 	}
 }

@@ -3,6 +3,7 @@ package auditor
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -20,8 +21,9 @@ type review struct {
 // maxReviews are under way at a time: of those whose openings do not come others go on.
 const maxReviews = 8
 
-// auditorAsks is for how long an auditor asks before it accuses somebody of silence.
-var auditorAsks = askingTime{time.Minute, 6}
+// auditorAsks is how long an auditor gets no part from a trainer before it accuses the trainer of silence. A trainer that
+// opens some parts and withholds others is accused, too: a jury then asks it for one part that the jury draws.
+var auditorAsks = askingTime{time.Minute, 6, 5}
 
 // soundness is whether this client's own newest result passes its own audit. It is found out before
 // the first accusation.
@@ -54,9 +56,10 @@ func (a *Auditor) audit() {
 			continue
 		}
 		if !r.isOver() {
-			a.pursue(&r.auditCase, manner{holders: a.holders(key.Trainer), accuses: true, engine: free})
+			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
 			if a.isSilent(&r.auditCase, auditorAsks) {
-				r.end(silent, "asked %d times in %v, it opens to nobody", r.poll.asked, a.Tasks.Now().Sub(r.poll.first).Round(time.Second))
+				g := &r.gathered
+				r.end(silent, "asked %d times in %v, %d of %d parts arrived", g.trainer.asked, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
 			}
 		}
 		if r.isOver() {
@@ -115,16 +118,20 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// holders returns the members that may have the opening of a trainer: itself, and two others, in turns.
-func (a *Auditor) holders(trainer coordinator.ClientID, also ...coordinator.ClientID) func() []identity.ID {
-	return func() []identity.ID {
-		ids := []identity.ID{identity.ID(trainer)}
-		for _, id := range also {
+// others returns the members that may have parts of a trainer's opening besides the trainer, the given ones first.
+func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
+	var ids []identity.ID
+	for _, id := range first {
+		if id != trainer && id != a.me {
 			ids = append(ids, identity.ID(id))
 		}
-		others := a.Client.Members()
-		return append(ids, others[:min(2, len(others))]...)
 	}
+	for _, id := range a.Client.Members() {
+		if coordinator.ClientID(id) != trainer && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // conclude tells what a review came to, and accuses if it has to.
@@ -218,7 +225,7 @@ func (a *Auditor) auditItself(free bool) {
 		a.ofItself = &auditCase{resultID: key}
 	}
 	q := a.ofItself
-	a.pursue(q, manner{holders: func() []identity.ID { return nil }, engine: free})
+	a.pursue(q, manner{others: func() []identity.ID { return nil }, engine: free})
 	if !q.isOver() {
 		return
 	}
@@ -238,7 +245,7 @@ func (a *Auditor) ownNewest() (resultID, bool) {
 	rounds := a.past.Rounds(drawnRounds)
 	for i := range slices.Backward(rounds) {
 		key := resultID{Trainer: a.me, Step: rounds[i].Step}
-		if _, held := a.past.Find(key.Step, key.Trainer); held && a.openings.Get(key) != nil {
+		if _, held := a.past.Find(key.Step, key.Trainer); held && a.openings.Parts(key) != nil {
 			return key, true
 		}
 	}

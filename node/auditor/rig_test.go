@@ -3,6 +3,7 @@ package auditor
 import (
 	"context"
 	"log/slog"
+	"math/bits"
 	"testing"
 	"time"
 
@@ -33,7 +34,9 @@ type rig struct {
 	away    bool // and no result of it comes here any more
 
 	other     coordinator.ClientID
-	shown     map[resultID][]byte // that members hand out
+	shown     map[resultID][][]byte // parts that members hand out
+	withheld  uint64                // positions of parts that nobody hands out
+	asked     int                   // requests for parts
 	submitted map[string]coordinator.Action
 	told      []event.Audit
 }
@@ -44,7 +47,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	t.Helper()
 	r := &rig{
 		clock: &timeline{now: time.Unix(1000, 0)}, tallies: make(map[uint32]*tally.Tally), spare: true,
-		other: coordinator.ClientID(clienttest.Key(2).ID()), shown: make(map[resultID][]byte), submitted: make(map[string]coordinator.Action),
+		other: coordinator.ClientID(clienttest.Key(2).ID()), shown: make(map[resultID][][]byte), submitted: make(map[string]coordinator.Action),
 	}
 	me := coordinator.ClientID(clienttest.Key(1).ID())
 	r.engine = &engine{clock: r.clock, trainer: &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: me}}}}
@@ -99,13 +102,13 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 	if err != nil {
 		t.Fatal(err)
 	}
-	bytes, err := opening.Encode(by.Shapes())
+	parts, err := splitOpening(opening, [64]byte{}, by.Shapes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.shown[key] = disclosure{Opening: bytes}.Encode()
+	r.shown[key] = parts
 	if key.Trainer == r.me {
-		_ = r.openings.Keep(key, r.shown[key], r.clock.now)
+		_ = r.openings.Keep(key, parts)
 	}
 	commitment := [32]byte{byte(batch), byte(step)}
 	if err := r.payloads.Put(commitment, payload); err != nil {
@@ -216,11 +219,14 @@ type network struct {
 }
 
 func (n network) Request(_ context.Context, _ identity.ID, _ string, request []byte, _ int) ([]byte, error) {
-	key := resultID{coordinator.ClientID(request), uint32(request[32])}
-	if n.rig.silent {
+	asked, err := decodeRequest(request)
+	n.rig.asked++
+	parts := n.rig.shown[asked.resultID]
+	wanted := asked.wanted &^ n.rig.withheld
+	if err != nil || n.rig.silent || wanted == 0 || bits.TrailingZeros64(wanted) >= len(parts) {
 		return nil, clienttest.ErrFake
 	}
-	return n.rig.shown[key], nil
+	return parts[bits.TrailingZeros64(wanted)], nil
 }
 
 // timeline is an env.Runtime whose time and tasks stand still until the test moves them.

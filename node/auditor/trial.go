@@ -1,11 +1,14 @@
 package auditor
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -14,12 +17,21 @@ import (
 type trial struct {
 	auditCase
 	state   coordinator.Trial // newest known
+	seed    uint64            // of the round after the accusation, for the challenge
+	drawn   bool              // the seed is known
 	ready   uint32            // step of the round since which only the recomputation is lacking; 0: more is
 	pressed bool              // the own training has waited for the recomputation
 }
 
-// jurorAsks is for how long, and how often, a juror asks for an opening before it finds the accused silent.
-var jurorAsks = askingTime{30 * time.Second, 4}
+// jurorAsks returns how long a juror asks the accused for its challenge, one part, before the juror finds it silent:
+// half a minute, and the time in which a quarter of a link of 0.25 Mbit/s carries the part. A trial ends after a
+// minute.
+func jurorAsks(shapes audit.Shapes) askingTime {
+	return askingTime{30*time.Second + time.Duration(maxPart(shapes))*time.Second/challengeRate, 4, 2}
+}
+
+// challengeRate is in bytes per second.
+const challengeRate = 8 << 10
 
 // findTrials takes up the trials that are new in the state, and forgets those that ended.
 func (a *Auditor) findTrials() {
@@ -32,7 +44,11 @@ func (a *Auditor) findTrials() {
 		if a.trials[key] == nil {
 			a.trials[key] = &trial{auditCase: auditCase{resultID: key}}
 		}
-		a.trials[key].state = t
+		j := a.trials[key]
+		j.state = t
+		if r := s.RoundOfStep(t.Since + 1); !j.drawn && r != nil {
+			j.seed, j.drawn = r.Seed, true
+		}
 	}
 	for key := range a.trials {
 		if !open[key] {
@@ -54,12 +70,7 @@ func (a *Auditor) judge(j *trial) {
 		return // before the jury is drawn it may be this client that has to know
 	}
 	if !j.isOver() {
-		a.pursue(&j.auditCase, manner{
-			holders: a.holders(t.Accused, t.Accuser), engine: true,
-		})
-		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.auditCase, jurorAsks) {
-			j.end(silent, "asked %d times, nobody has what it should have opened", j.poll.asked)
-		}
+		a.pursueTrial(j)
 	}
 	if j.phase == waitsForEngine && j.ready == 0 {
 		j.ready = a.Client.State().Progress.Step
@@ -68,6 +79,38 @@ func (a *Auditor) judge(j *trial) {
 		a.vote(j)
 	}
 }
+
+// pursueTrial goes on with a trial that this client has no answer for. A jury about silence asks for one part of the
+// opening: the smallest amount of data that answers the question, so that a slow link can answer a whole jury in time.
+// The accused cannot know which part before it is accused. A wrong result shows in the part as it does in an audit.
+func (a *Auditor) pursueTrial(j *trial) {
+	t := &j.state
+	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
+	if t.Fault != coordinator.FaultSilent {
+		a.pursue(&j.auditCase, m)
+		return
+	}
+	if !j.drawn && a.Client.State().Progress.Step <= t.Since+1 {
+		return
+	}
+	m.challenge = j.challenge // if this client missed the round, with a seed of zero: it judges by another part
+	a.pursue(&j.auditCase, m)
+	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor().Shapes())) {
+		j.end(silent, "asked %d times for one part, nobody has it", j.gathered.trainer.asked)
+	}
+}
+
+// challenge returns the one chunk of an opening that a jury about silence asks for.
+func (j *trial) challenge(drawn []uint32) []uint32 {
+	b := binary.LittleEndian.AppendUint64([]byte(domainChallenge), j.seed)
+	b = binary.LittleEndian.AppendUint32(append(b, j.Trainer[:]...), j.Step)
+	sum := sha256.Sum256(b)
+	i := binary.LittleEndian.Uint64(sum[:]) % uint64(len(drawn))
+	return drawn[i : i+1]
+}
+
+// domainChallenge separates the challenge of a jury from other uses of a round's seed.
+const domainChallenge = "psyche/audit/challenge/v1"
 
 // idleRounds is for how many rounds, at least, a juror waits for a moment in which nothing else
 // needs the trainer.

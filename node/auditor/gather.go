@@ -1,0 +1,294 @@
+package auditor
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+const (
+	// A request for a part ends after roundTrips, and the time of the part at slowestPart.
+	roundTrips = 10 * time.Second
+	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: an eighth of
+	// 0.25 Mbit/s, for a link that also carries results and requests of other members.
+	slowestPart = 4 << 10
+	// otherHolders members other than the trainer are asked at the same time.
+	otherHolders = 3
+	// otherPause is the longest pause before another member is asked: any of them may have received a part since.
+	otherPause = time.Second
+	// patience is how many times in a row a member other than the trainer may answer that it has no turn.
+	patience = 3
+)
+
+// errNotPart means that bytes from a peer are not a missing part of the opening.
+var errNotPart = errors.New("not a part of this opening")
+
+// gathering collects the parts of one opening. Every part is verified by itself: the roots in the results determine
+// its bytes, so any member may send it. The trainer and some other members are asked at the same time.
+type gathering struct {
+	trainer asker
+	others  [otherHolders]asker
+	parts   [][]byte       // by position among the chunks of the case; nil: missing
+	chunks  []audit.Opened // of these parts
+	newest  time.Time      // when the newest part arrived; zero: none did
+	vain    int            // requests to the trainer without a part since then
+	next    int            // counts the other members that were asked
+}
+
+// asker asks one member at a time for one part at a time.
+type asker struct {
+	poll
+	holder identity.ID
+	chosen bool
+	laters int // answers in a row that the holder has no turn
+	failed int // requests in a row without a part
+}
+
+// reset forgets all parts.
+func (g *gathering) reset(count int) {
+	g.parts, g.chunks = make([][]byte, count), make([]audit.Opened, count)
+}
+
+// missing returns the positions of the missing parts.
+func (g *gathering) missing() uint64 {
+	set := allParts(len(g.parts))
+	for i, part := range g.parts {
+		if part != nil {
+			set &^= 1 << i
+		}
+	}
+	return set
+}
+
+// size returns the number of bytes of the parts that are here.
+func (g *gathering) size() (bytes int) {
+	for _, part := range g.parts {
+		bytes += len(part)
+	}
+	return bytes
+}
+
+// partReader verifies parts of one opening. It is used outside the loop.
+type partReader struct {
+	shapes audit.Shapes
+	claim  audit.Claim
+	chunks []uint32
+	drawn  []uint32
+	differ bool // the trainer has other tokens than this client: only parts with a receipt for its tokens are believed
+	tokens data.Batch
+	check  func(audit.Claim) audit.Fault
+}
+
+// verifiedPart is a part of an opening that leads to the roots of the result.
+type verifiedPart struct {
+	position int // among the chunks of the case
+	bytes    []byte
+	chunk    audit.Opened
+	fault    audit.Fault // the rule that the chunk breaks
+}
+
+// read verifies a part.
+func (r *partReader) read(bytes []byte) (verifiedPart, error) {
+	shown, err := decodeDisclosure(bytes)
+	if err != nil {
+		return verifiedPart{}, err
+	}
+	claim := r.claim
+	if claim.Opening, err = audit.DecodeOpening(shown.Opening, r.shapes); err != nil {
+		return verifiedPart{}, err
+	}
+	if len(claim.Opening.Chunks) != 1 || r.differ && !excuses(shown, r.tokens, claim.Header) {
+		return verifiedPart{}, errNotPart
+	}
+	chunk := claim.Opening.Chunks[0]
+	for i, wanted := range r.chunks {
+		if chunk.Chunk == wanted && claim.Binds(r.shapes, r.chunks[i:i+1]) {
+			return verifiedPart{i, bytes, chunk, r.check(claim)}, nil
+		}
+	}
+	return verifiedPart{}, errNotPart
+}
+
+// wanted returns the set of chunks of the case at these positions, as positions among the drawn chunks.
+func (r *partReader) wanted(missing uint64) (set uint64) {
+	for i, chunk := range r.chunks {
+		if missing>>i&1 == 0 {
+			continue
+		}
+		for j, drawn := range r.drawn {
+			if drawn == chunk {
+				set |= 1 << j
+			}
+		}
+	}
+	return set
+}
+
+// positionOf returns the position of a chunk of the case among the drawn chunks.
+func (r *partReader) positionOf(i int) int { return bits.TrailingZeros64(r.wanted(1 << i)) }
+
+// getOpening collects the opening: from this client's store, its trainer, and other members. A part that breaks a
+// rule ends the case.
+func (a *Auditor) getOpening(q *auditCase, m manner) {
+	g := &q.gathered
+	if g.trainer.asked == 0 {
+		q.asked = a.Client.State().Progress
+	}
+	if len(g.parts) != len(q.chunks) {
+		g.reset(len(q.chunks))
+	}
+	auditor := a.Engine.Auditor()
+	reader := &partReader{
+		shapes: auditor.Shapes(), claim: q.claim, chunks: q.chunks, drawn: q.drawn, differ: q.differ, tokens: q.tokens, check: auditor.CheckLight,
+	}
+	if a.takeKept(q, reader); q.phase != waitsForOpening || q.Trainer == a.me {
+		return
+	}
+	g.trainer.holder = identity.ID(q.Trainer)
+	a.askHolder(q, &g.trainer, reader)
+	for i := range g.others {
+		if other := &g.others[i]; other.due(a.Tasks.Now()) && (other.chosen || a.choose(g, other, m.others())) {
+			a.askHolder(q, other, reader)
+		}
+	}
+}
+
+// choose chooses the next member for an asker, in turn. It reports false if all are asked already.
+func (a *Auditor) choose(g *gathering, of *asker, others []identity.ID) bool {
+	for range others {
+		id := others[g.next%len(others)]
+		g.next++
+		if id != g.trainer.holder && !slices.ContainsFunc(g.others[:], func(o asker) bool { return o.chosen && o.holder == id }) {
+			of.holder, of.chosen, of.laters = id, true, 0
+			return true
+		}
+	}
+	return false
+}
+
+// askHolder asks a member for a missing part, unless a request is under way or the member is to be asked later.
+func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
+	g := &q.gathered
+	holder, wanted, isTrainer := of.holder, r.wanted(g.missing()), of == &g.trainer
+	of.ask(a.Tasks, partTime(r.shapes), func(ctx context.Context) func() {
+		v, later, err := a.askPart(ctx, holder, q.resultID, wanted, r)
+		return func() {
+			now := a.Tasks.Now()
+			if of.failed++; isTrainer {
+				g.vain++
+			}
+			switch {
+			case err != nil:
+				of.again, of.chosen = now.Add(of.pause(isTrainer)), false
+			case later > 0:
+				of.laters++
+				of.again, of.chosen = now.Add(later), of.laters < patience
+			default:
+				of.again, of.laters, of.failed = now, 0, 0
+				a.received(q, r, v)
+			}
+		}
+	})
+}
+
+// pause returns the time until the next request after one that failed.
+func (a *asker) pause(isTrainer bool) time.Duration {
+	longest := otherPause
+	if isTrainer {
+		longest = longestPause
+	}
+	return min(leastPause<<min(a.failed-1, 10), longest)
+}
+
+// takeKept takes over parts that another case of this client has received.
+func (a *Auditor) takeKept(q *auditCase, r *partReader) {
+	kept := a.openings.Parts(q.resultID)
+	for i := range r.chunks {
+		if p := r.positionOf(i); q.gathered.parts[i] == nil && p < len(kept) && kept[p] != nil {
+			if v, err := r.read(kept[p]); err == nil {
+				a.received(q, r, v)
+			}
+		}
+	}
+}
+
+// askPart asks a member for one of the wanted parts and verifies the part. Later is positive if the member has it and
+// wants to be asked again after that time.
+func (a *Auditor) askPart(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (v verifiedPart, later time.Duration, err error) {
+	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), maxPart(r.shapes))
+	if err != nil {
+		return verifiedPart{}, 0, err
+	}
+	if later, is := decodeLater(answer); is {
+		return verifiedPart{}, max(later, soonestLater), nil
+	}
+	v, err = r.read(answer)
+	return v, 0, err
+}
+
+// received takes over a verified part, and goes on with the case when it is the last one. Other members can get the
+// part from this client.
+func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
+	g := &q.gathered
+	if q.phase != waitsForOpening || v.position >= len(g.parts) || g.parts[v.position] != nil || a.rateIsOver(q) {
+		return
+	}
+	g.parts[v.position], g.chunks[v.position] = v.bytes, v.chunk
+	g.newest, g.vain = a.Tasks.Now(), 0
+	if q.Trainer != a.me {
+		a.openings.Add(q.resultID, len(r.drawn), r.positionOf(v.position), v.bytes)
+	}
+	if v.fault == audit.FaultNone && g.missing() != 0 {
+		return
+	}
+	a.opened(q, r)
+}
+
+// opened goes on with a case whose opening is complete, or breaks a rule.
+func (a *Auditor) opened(q *auditCase, r *partReader) {
+	g := &q.gathered
+	claim := q.claim
+	claim.Opening = audit.Opening{Step: claim.Header.Step, Trainer: claim.Header.Trainer, Previous: claim.Header.Previous}
+	for i, part := range g.parts {
+		if part != nil {
+			claim.Opening.Chunks = append(claim.Opening.Chunks, g.chunks[i])
+		}
+	}
+	encoded, err := claim.Opening.Encode(r.shapes)
+	if err != nil {
+		q.end(unclear, "%v", err)
+		return
+	}
+	fault := r.check(claim)
+	q.opening, q.claim = encoded, claim
+	switch {
+	case fault != audit.FaultNone:
+		q.end(faulty, "what it opens breaks a rule: %v", fault)
+	case q.differ:
+		q.end(wrongData, "its data server signed other tokens for it than for this client: the server lies")
+		a.Log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
+	case q.tokens.Sequences == nil:
+		q.next(waitsForTokens)
+	default:
+		q.next(waitsForEngine)
+	}
+}
+
+// partTime returns how long one request for a part may take.
+func partTime(shapes audit.Shapes) time.Duration {
+	return roundTrips + time.Duration(maxPart(shapes))*time.Second/slowestPart
+}
+
+// excuses reports whether the data server of these tokens signed the tokens of a result's header for its trainer.
+func excuses(e disclosure, tokens data.Batch, h codec.Header) bool {
+	receipt := *tokens.Receipt
+	receipt.Hash, receipt.Signature = h.Batch, e.Receipt
+	return receipt.Verify()
+}

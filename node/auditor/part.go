@@ -1,0 +1,128 @@
+package auditor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// OpeningProtocol is the request protocol for the parts of an opening. docs/p2p.md defines its bytes.
+const OpeningProtocol = "/psyche/opening/3"
+
+const (
+	requestSize = 32 + 4 + 8
+	laterSize   = 4
+)
+
+// errMalformed means that bytes are not a request, an answer or a part.
+var errMalformed = errors.New("malformed request or part of an opening")
+
+// partRequest asks for one part of the opening of a result.
+type partRequest struct {
+	resultID
+	wanted uint64 // bit i: the i-th of the drawn chunks
+}
+
+// Encode returns the bytes of a request: trainer [32] ‖ step u32 ‖ wanted u64, little-endian.
+func (r partRequest) Encode() []byte {
+	b := binary.LittleEndian.AppendUint32(r.Trainer[:], r.Step)
+	return binary.LittleEndian.AppendUint64(b, r.wanted)
+}
+
+// decodeRequest reads the bytes that partRequest.Encode writes.
+func decodeRequest(b []byte) (partRequest, error) {
+	if len(b) != requestSize {
+		return partRequest{}, fmt.Errorf("%w: request of %d bytes, want %d", errMalformed, len(b), requestSize)
+	}
+	r := partRequest{
+		resultID{coordinator.ClientID(b), binary.LittleEndian.Uint32(b[32:])}, binary.LittleEndian.Uint64(b[36:]),
+	}
+	if r.wanted == 0 {
+		return partRequest{}, fmt.Errorf("%w: request for no part", errMalformed)
+	}
+	return r, nil
+}
+
+// encodeLater returns the answer of a member whose turns are taken: the time after which to ask again.
+func encodeLater(after time.Duration) []byte {
+	return binary.LittleEndian.AppendUint32(nil, uint32(min(after, longestLater).Milliseconds()))
+}
+
+// decodeLater reports whether an answer asks to come again later, and when.
+func decodeLater(answer []byte) (after time.Duration, later bool) {
+	if len(answer) != laterSize {
+		return 0, false
+	}
+	after = time.Duration(binary.LittleEndian.Uint32(answer)) * time.Millisecond
+	return min(after, longestLater), true
+}
+
+// disclosure is a trainer's opening of a result, or one chunk of it, with the signature of its data server.
+type disclosure struct {
+	Receipt [64]byte // signature of the data server's receipt for the batch; zero without a data server
+	Opening []byte   // as package audit encodes it
+}
+
+// Encode returns the bytes of a disclosure: signature [64] ‖ opening.
+func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
+
+// decodeDisclosure reads the bytes that disclosure.Encode writes.
+func decodeDisclosure(b []byte) (e disclosure, err error) {
+	if len(b) < len(e.Receipt) {
+		return e, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
+	}
+	return disclosure{[64]byte(b), b[len(e.Receipt):]}, nil
+}
+
+// splitOpening returns the parts of an opening: for each chunk, in ascending order, the disclosure of that
+// chunk alone. The roots in a result determine the bytes of each part.
+func splitOpening(o audit.Opening, receipt [64]byte, shapes audit.Shapes) ([][]byte, error) {
+	parts := make([][]byte, len(o.Chunks))
+	for i := range o.Chunks {
+		one := o
+		one.Chunks = o.Chunks[i : i+1]
+		opening, err := one.Encode(shapes)
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = disclosure{receipt, opening}.Encode()
+	}
+	return parts, nil
+}
+
+// maxPart returns the maximum size of a part, in bytes.
+func maxPart(shapes audit.Shapes) int {
+	return len(disclosure{}.Receipt) + audit.MaxOpeningSize(shapes, 1)
+}
+
+// allParts returns the bit set of n parts.
+func allParts(n int) uint64 {
+	if n >= 64 {
+		return ^uint64(0)
+	}
+	return 1<<n - 1
+}
+
+// rank is the order in which clients are served; the lower rank is served first.
+type rank uint8
+
+const (
+	rankJuror rank = iota // of an open trial
+	rankMember
+	rankNone // not served
+)
+
+// audience is the set of clients that may ask for openings.
+type audience map[identity.ID]rank
+
+func (a audience) rank(id identity.ID) rank {
+	if r, known := a[id]; known {
+		return r
+	}
+	return rankNone
+}

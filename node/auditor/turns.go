@@ -1,0 +1,185 @@
+package auditor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+const (
+	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the link busy
+	// while the receiver of the first one confirms it.
+	turnPlaces = 2
+	// turnTime is how long a transfer keeps its turn. A longer transfer goes on without it; its receiver gets
+	// no other turn before it ends.
+	turnTime = 5 * time.Second
+	// A member that waits for a turn is told to ask again after a time between these.
+	soonestLater = 50 * time.Millisecond
+	longestLater = 10 * time.Second
+	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
+	waitingTime = 2 * time.Second
+	// A member may receive budgetParts parts, as much as four openings, in a round; in short rounds, in
+	// budgetTime.
+	budgetParts = 128
+	budgetTime  = 30 * time.Second
+)
+
+// turns decides which member is sent the next part. Few parts are sent at the same time, so that the first
+// receiver has its part early and can pass it on, and so that results wait for few bytes. Among the members that
+// ask, jurors are first, then the member that has used the least time.
+//
+// A member that gets no turn is told when to ask again; turns never blocks. The zero value is ready for use. It is
+// not safe for concurrent use.
+type turns struct {
+	active  []transfer // that have a turn
+	slow    []transfer // that go on without one
+	waiting []waiter
+	used    map[identity.ID]usage
+	mean    time.Duration // between turns while members wait
+	granted time.Time     // when the newest turn began
+	renewed time.Time     // when the budgets were renewed
+}
+
+// transfer is one part that is being sent. ctx ends when the receiver has it, or gave up.
+type transfer struct {
+	ctx   context.Context
+	to    identity.ID
+	began time.Time
+}
+
+func (s transfer) over() bool { return s.ctx.Err() != nil }
+
+// waiter is a member that was told to ask again.
+type waiter struct {
+	id    identity.ID
+	rank  rank
+	since time.Time
+	due   time.Time // when it asks again
+}
+
+// usage is what one member has used.
+type usage struct {
+	time  time.Duration // of turns, and of turns that were kept for it in vain
+	parts int           // since the budgets were renewed
+}
+
+// take gives a turn to a member, or returns the time after which the member is to ask again. The turn ends with
+// ctx.
+func (t *turns) take(ctx context.Context, id identity.ID, r rank, now time.Time) (later time.Duration) {
+	t.expire(now)
+	isSlow := slices.ContainsFunc(t.slow, func(s transfer) bool { return s.to == id })
+	switch {
+	case t.used[id].parts >= budgetParts, isSlow:
+		return longestLater
+	case len(t.active) < turnPlaces && t.first(waiter{id: id, rank: r, since: now}):
+		t.grant(ctx, id, now)
+		return 0
+	}
+	return t.wait(id, r, now)
+}
+
+// renew renews the budgets when a round begins, and halves the time that members have used.
+func (t *turns) renew(now time.Time) {
+	if now.Sub(t.renewed) < budgetTime {
+		return
+	}
+	t.renewed = now
+	for id, u := range t.used {
+		if u = (usage{time: u.time / 2}); u.time < time.Millisecond {
+			delete(t.used, id)
+			continue
+		}
+		t.used[id] = u
+	}
+}
+
+// expire ends transfers that are over, turns that take too long, and the waits of members that did not ask again.
+func (t *turns) expire(now time.Time) {
+	t.slow = slices.DeleteFunc(t.slow, transfer.over)
+	t.active = slices.DeleteFunc(t.active, func(s transfer) bool {
+		took := now.Sub(s.began)
+		if !s.over() && took <= turnTime {
+			return false
+		}
+		t.charge(s.to, usage{time: min(took, turnTime)})
+		if !s.over() {
+			t.slow = append(t.slow, s)
+		}
+		return true
+	})
+	t.waiting = slices.DeleteFunc(t.waiting, func(w waiter) bool {
+		if now.Sub(w.due) <= waitingTime {
+			return false
+		}
+		t.charge(w.id, usage{time: waitingTime})
+		return true
+	})
+}
+
+// charge adds to what a member has used.
+func (t *turns) charge(id identity.ID, u usage) {
+	if t.used == nil {
+		t.used = make(map[identity.ID]usage)
+	}
+	sum := t.used[id]
+	sum.time += u.time
+	sum.parts += u.parts
+	t.used[id] = sum
+}
+
+// first reports whether no other waiting member comes before this one. A turn is kept for a member that obeys the
+// time it was told: a member that asks all the time gains nothing.
+func (t *turns) first(w waiter) bool {
+	places := turnPlaces - len(t.active)
+	for _, other := range t.waiting {
+		if other.id != w.id && t.compare(other, w) < 0 {
+			places--
+		}
+	}
+	return places > 0
+}
+
+// compare orders waiting members by their turn.
+func (t *turns) compare(a, b waiter) int {
+	return cmp.Or(
+		cmp.Compare(a.rank, b.rank), cmp.Compare(t.used[a.id].time, t.used[b.id].time), a.since.Compare(b.since), slices.Compare(a.id[:], b.id[:]),
+	)
+}
+
+// grant begins a turn.
+func (t *turns) grant(ctx context.Context, id identity.ID, now time.Time) {
+	if len(t.waiting) > 0 && !t.granted.IsZero() {
+		t.mean = (3*t.mean + min(now.Sub(t.granted), turnTime)) / 4
+	}
+	t.waiting = slices.DeleteFunc(t.waiting, func(w waiter) bool {
+		if w.id == id && now.After(w.due) {
+			t.charge(id, usage{time: now.Sub(w.due)})
+		}
+		return w.id == id
+	})
+	t.active, t.granted = append(t.active, transfer{ctx, id, now}), now
+	t.charge(id, usage{parts: 1})
+}
+
+// wait enters a member into the queue and returns the time after which it is to ask again.
+func (t *turns) wait(id identity.ID, r rank, now time.Time) time.Duration {
+	i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.id == id })
+	if i < 0 {
+		i = len(t.waiting)
+		t.waiting = append(t.waiting, waiter{id: id, since: now})
+	}
+	w := &t.waiting[i]
+	w.rank = r
+	ahead := 0
+	for _, other := range t.waiting {
+		if t.compare(other, *w) < 0 {
+			ahead++
+		}
+	}
+	later := min(max(time.Duration(ahead)*t.mean, soonestLater), longestLater)
+	w.due = now.Add(later)
+	return later
+}
