@@ -2,8 +2,6 @@ package auditor
 
 import (
 	"bytes"
-	"context"
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"

@@ -74,11 +74,15 @@ func (t *turns) take(ctx context.Context, id identity.ID, r rank, now time.Time)
 	switch {
 	case t.used[id].parts >= budgetParts, isSlow:
 		return longestLater
-	case len(t.active) < turnPlaces && t.first(waiter{id: id, rank: r, since: now}):
-		t.grant(ctx, id, now)
+	}
+	w := t.enter(id, r, now)
+	if len(t.active) < turnPlaces && t.ahead(*w) < turnPlaces-len(t.active) {
+		t.grant(ctx, *w, now)
 		return 0
 	}
-	return t.wait(id, r, now)
+	later = min(max(time.Duration(t.ahead(*w))*t.mean, soonestLater), longestLater)
+	w.due = now.Add(later)
+	return later
 }
 
 // renew renews the budgets when a round begins, and halves the time that members have used.
@@ -130,16 +134,26 @@ func (t *turns) charge(id identity.ID, u usage) {
 	t.used[id] = sum
 }
 
-// first reports whether no other waiting member comes before this one. A turn is kept for a member that obeys the
-// time it was told: a member that asks all the time gains nothing.
-func (t *turns) first(w waiter) bool {
-	places := turnPlaces - len(t.active)
+// enter returns the entry of a member in the queue.
+func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
+	i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.id == id })
+	if i < 0 {
+		i = len(t.waiting)
+		t.waiting = append(t.waiting, waiter{id: id, since: now, due: now})
+	}
+	t.waiting[i].rank = r
+	return &t.waiting[i]
+}
+
+// ahead returns the number of waiting members that come before this one. Their turns are kept for them: a member that
+// asks all the time gains nothing over members that ask when they were told to.
+func (t *turns) ahead(w waiter) (count int) {
 	for _, other := range t.waiting {
-		if other.id != w.id && t.compare(other, w) < 0 {
-			places--
+		if t.compare(other, w) < 0 {
+			count++
 		}
 	}
-	return places > 0
+	return count
 }
 
 // compare orders waiting members by their turn.
@@ -149,37 +163,15 @@ func (t *turns) compare(a, b waiter) int {
 	)
 }
 
-// grant begins a turn.
-func (t *turns) grant(ctx context.Context, id identity.ID, now time.Time) {
-	if len(t.waiting) > 0 && !t.granted.IsZero() {
+// grant begins the turn of a waiting member.
+func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
+	if len(t.waiting) > 1 && !t.granted.IsZero() {
 		t.mean = (3*t.mean + min(now.Sub(t.granted), turnTime)) / 4
 	}
-	t.waiting = slices.DeleteFunc(t.waiting, func(w waiter) bool {
-		if w.id == id && now.After(w.due) {
-			t.charge(id, usage{time: now.Sub(w.due)})
-		}
-		return w.id == id
-	})
-	t.active, t.granted = append(t.active, transfer{ctx, id, now}), now
-	t.charge(id, usage{parts: 1})
-}
-
-// wait enters a member into the queue and returns the time after which it is to ask again.
-func (t *turns) wait(id identity.ID, r rank, now time.Time) time.Duration {
-	i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.id == id })
-	if i < 0 {
-		i = len(t.waiting)
-		t.waiting = append(t.waiting, waiter{id: id, since: now})
+	if late := now.Sub(w.due); late > 0 {
+		t.charge(w.id, usage{time: late}) // the turn was kept for it
 	}
-	w := &t.waiting[i]
-	w.rank = r
-	ahead := 0
-	for _, other := range t.waiting {
-		if t.compare(other, *w) < 0 {
-			ahead++
-		}
-	}
-	later := min(max(time.Duration(ahead)*t.mean, soonestLater), longestLater)
-	w.due = now.Add(later)
-	return later
+	t.waiting = slices.DeleteFunc(t.waiting, func(other waiter) bool { return other.id == w.id })
+	t.active, t.granted = append(t.active, transfer{ctx, w.id, now}), now
+	t.charge(w.id, usage{parts: 1})
 }

@@ -38,7 +38,7 @@ func (m *machine) cheats(step uint32) bool {
 
 // refusesToOpen reports whether a process that is asked for an opening says that it has none.
 func (p *process) refusesToOpen(asker *process, request []byte) bool {
-	if len(request) != 36 {
+	if len(request) < 36 {
 		return false
 	}
 	m, r := p.machine, result{binary.LittleEndian.Uint32(request[32:]), coordinator.ClientID(request)}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// holding answers requests for openings only after hold returns.
+type holding struct {
+	env.Network
+	hold func(ctx context.Context, from identity.ID) error
+}
+
+// Handle implements env.Requests.
+func (h holding) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol != auditor.OpeningProtocol {
+		h.Network.Handle(protocol, maxRequest, handle)
+		return
+	}
+	h.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+		answer, err := handle(ctx, from, request)
+		if err == nil {
+			err = h.hold(ctx, from)
+		}
+		return answer, err
+	})
+}
+
+// TestCheatsThatHide: a member that sends false results is ejected, however it hides them from auditors and jurors.
+func TestCheatsThatHide(t *testing.T) {
+	confidant := clienttest.Key(2).ID()
+	for name, hide := range map[string]func(o *options){
+		"opens nothing": func(o *options) {
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
+		},
+		"sends one byte per second": func(o *options) {
+			o.Network = holding{o.Network, func(ctx context.Context, _ identity.ID) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+		},
+		"sends wrong bytes": func(o *options) {
+			opens(o, func(_ identity.ID, bytes []byte) ([]byte, error) {
+				bytes[len(bytes)-1] ^= 1
+				return bytes, nil
+			})
+		},
+		"has no turn, ever": func(o *options) {
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return []byte{100, 0, 0, 0}, nil })
+		},
+		"opens to one member": func(o *options) {
+			opens(o, func(from identity.ID, bytes []byte) ([]byte, error) {
+				if from != confidant {
+					return nil, errRefusesToOpen
+				}
+				return bytes, nil
+			})
+		},
+		"opens": func(*options) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, auditedConfig(9, 200))
+				var honest []*member
+				for i := range 8 {
+					honest = append(honest, w.launch(i, func(o *options) {
+						audited(nil)(o)
+						o.trainer.Duration = 3 * time.Second
+					}))
+				}
+				cheat := w.launch(8, func(o *options) {
+					turnsSign(o)
+					o.trainer.Duration = 3 * time.Second
+					hide(o)
+				})
+				w.until("the cheat is ejected", func(s *coordinator.State) bool {
+					return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
+				})
+				s := w.host.State()
+				if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id {
+					t.Fatalf("ejected: %v, want %s; audits %v", e, cheat.id.Short(), found(honest))
+				}
+				t.Logf("ejected in step %d", s.Progress.Step)
+				for _, m := range append(honest, cheat) {
+					m.cancel()
+				}
+			})
+		})
+	}
+}
+
+// TestWithholdingParts: a member that opens some parts of its results, and never the others, is ejected although every
+// auditor has most of each opening.
+func TestWithholdingParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(9, 400))
+		launch := func(i int, change func(o *options)) *member {
+			return w.launch(i, func(o *options) {
+				audited(nil)(o)
+				o.trainer.Duration = 3 * time.Second
+				change(o)
+			})
+		}
+		for i := range 8 {
+			launch(i, func(*options) {})
+		}
+		cheat := launch(8, func(o *options) {
+			var mu sync.Mutex
+			o.Network = &asking{o.Network, func(request []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := 36; i < 40; i++ { // the first 16 parts of 32
+					request[i] &= [4]byte{0, 0, 0xff, 0xff}[i-36]
+				}
+			}}
+		})
+		w.until("the cheat is ejected", func(s *coordinator.State) bool {
+			return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
+		})
+		s := w.host.State()
+		if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id {
+			t.Fatalf("ejected: %v, want %s", e, cheat.id.Short())
+		}
+		t.Logf("ejected in step %d", s.Progress.Step)
+	})
+}
+
+// asking changes the requests for openings that a member answers.
+type asking struct {
+	env.Network
+	change func(request []byte)
+}
+
+// Handle implements env.Requests.
+func (a *asking) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol != auditor.OpeningProtocol {
+		a.Network.Handle(protocol, maxRequest, handle)
+		return
+	}
+	a.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+		a.change(request)
+		return handle(ctx, from, request)
+	})
+}
