@@ -44,6 +44,6 @@ func TestHandlersKnowWhenAResponseArrived(t *testing.T) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		t.Fatal("the transfer goes on after the receiver confirmed it")
+		t.Fatal("the transfer continues after the receiver confirmed it")
 	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// paceRate is what a member takes of an answer at least, in bytes per second, if this node writes nothing
-	// else. All streams share the uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each
+	// paceRate is the lowest rate at which a member may read an answer, in bytes per second, if this node writes
+	// to no other stream. All streams share the uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each
 	// has to take its share only.
 	paceRate = 16 << 10
 	linkRate = 16 << 10
@@ -49,7 +49,7 @@ func newPacedStream(s deadlineStream, writing *atomic.Int32) *pacedStream {
 	return &pacedStream{deadlineStream: s, grace: paceGrace, writing: writing}
 }
 
-// dueTime returns how long the other side may take for a write of size bytes, beside its grace.
+// dueTime returns how long the other side may take for a write of size bytes, in addition to its grace.
 func dueTime(size int, writers int32) time.Duration {
 	rate := min(paceRate, max(linkRate/int64(max(writers, 1)), 1))
 	return time.Duration(int64(size) * int64(time.Second) / rate)

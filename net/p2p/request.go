@@ -51,9 +51,9 @@ var (
 )
 
 // Handle serves a protocol of single requests and responses from members. Requests over maxRequest bytes are refused
-// unread. The function h may run many times at once. Its ctx ends when the response has arrived at the other side;
-// before that, if h takes longer than 30 s, with the node, or when the place is needed for a member that has fewer or,
-// if the member takes the response slowly, for one that has none. Responses count against Options.MaxUploadRate and let
+// unread. The function h may run many times at once. Its ctx ends when the response has arrived at the other side.
+// It ends earlier if h takes longer than 30 s, if the node closes, or if the queue evicts the request: a member with
+// fewer requests needs the place, or the receiver is slow and a member without a place needs it. Responses count against Options.MaxUploadRate and let
 // blobs go first. The text of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
@@ -87,7 +87,7 @@ func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]by
 	return nil, context.DeadlineExceeded
 }
 
-// respond sends a response, and waits for the other side to confirm a large one. How long it may take depends on its
+// respond sends a response. If the response is large, respond waits until the other side confirms it. How long it may take depends on its
 // size.
 func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
 	if len(response) < confirmedSize {

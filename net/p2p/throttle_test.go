@@ -58,7 +58,7 @@ func (l *slowLink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestResponsesYieldToBlobs: beside a blob a response gets a quarter of the link at most, but never nothing.
+// TestResponsesYieldToBlobs: while a blob is sent, a response gets some of the link, and a quarter at most.
 func TestResponsesYieldToBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := make(chan struct{}, 1)

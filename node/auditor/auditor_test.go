@@ -275,3 +275,82 @@ func TestNewMomentumAfterASignedResult(t *testing.T) {
 		})
 	}
 }
+
+// silenceTrial puts the newest result of the other on trial for silence, with this client as the only juror.
+func (r *rig) silenceTrial() {
+	s := r.state.Clone()
+	s.Trials = append(s.Trials, coordinator.Trial{Accused: r.other, Step: newest - 1, Fault: coordinator.FaultSilent, Since: newest, Jurors: 1})
+	s.Epoch.Clients[0].Juror = 1
+	s.Epoch.Rounds = []coordinator.Round{{Step: newest + 1, Seed: 12345}}
+	r.state = &s
+	r.Observe()
+}
+
+// TestJuryAsksForOnePart: a juror of a trial for silence asks for one part, which the round's seed draws, and votes by it. It
+// finds the accused silent if no member sends this part for half a minute and four rounds.
+func TestJuryAsksForOnePart(t *testing.T) {
+	for name, c := range map[string]struct {
+		lies   func([]float32) []float32
+		silent bool
+		want   []bool // the votes; none: it cannot know
+	}{
+		"honest":         {nil, false, []bool{false}},
+		"a cheat":        {opposite, false, []bool{true}},
+		"opens nothing":  {nil, true, []bool{true}},
+		"a silent cheat": {opposite, true, []bool{true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.lies)
+			r.spare, r.silent = false, c.silent
+			r.silenceTrial()
+			vote := func() (guilty, voted bool) {
+				v, voted := r.submitted["vote on "+identity.ID(r.other).String()].(coordinator.Vote)
+				return v.Guilty, voted
+			}
+			r.run(25 * time.Second)
+			if _, voted := vote(); voted == c.silent {
+				t.Fatalf("after 25 s: voted %v", voted)
+			}
+			if !c.silent && r.asked > 3 {
+				t.Errorf("%d requests for one part", r.asked)
+			}
+			for range 5 {
+				r.round()
+			}
+			r.run(15 * time.Second)
+			if guilty, voted := vote(); !voted || guilty != c.want[0] {
+				t.Errorf("voted %v, guilty %v; want %v", voted, guilty, c.want)
+			}
+		})
+	}
+}
+
+// TestPartsAreKept: an auditor that has most parts of an opening asks only for the others. It accuses the trainer of silence
+// only if no part arrives any more.
+func TestPartsAreKept(t *testing.T) {
+	r := newRig(t, nil)
+	r.withheld = 1<<5 | 1<<9
+	r.run(5 * time.Second)
+	var key resultID
+	for key = range r.reviews {
+	}
+	q := r.reviews[key]
+	if q == nil || q.gathered.missing() != r.withheld {
+		t.Fatalf("missing parts: %+v", q)
+	}
+	if parts := r.openings.Parts(key); parts[4] == nil || parts[5] != nil {
+		t.Error("the parts that arrived are not served")
+	}
+	for range 7 {
+		r.round()
+		r.run(7 * time.Second)
+	}
+	if len(r.submitted) > 0 {
+		t.Fatalf("accused after %v", 54*time.Second)
+	}
+	r.withheld = 0
+	r.run(3 * time.Second)
+	if len(r.told) == 0 || r.told[0].Outcome != "passed" {
+		t.Errorf("told %+v", r.told)
+	}
+}

@@ -27,7 +27,7 @@ type auditCase struct {
 	result                heldResult
 	claim                 audit.Claim // what the trainer says, with its opening once that is here
 	drawn                 []uint32    // chunks that the trainer opens
-	chunks                []uint32    // of these, the ones that this case is about
+	chunks                []uint32    // subset of drawn that this case needs
 	gathered              gathering
 	opening               []byte
 	tokens                data.Batch
@@ -79,11 +79,11 @@ func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 
 // manner is how a case is made.
 type manner struct {
-	others    func() []identity.ID    // members that may have parts of the opening, besides its trainer
-	challenge func([]uint32) []uint32 // the drawn chunks that the case is about; nil: all
+	others    func() []identity.ID    // members other than the trainer that may have parts of the opening
+	challenge func([]uint32) []uint32 // selects the chunks that the case needs; nil: all drawn chunks
 	accuses   bool                    // only what is beyond wider limits is faulty, and only if it is when it is computed again
 	engine    bool                    // the trainer may be used now
-	within    time.Duration           // nothing else stops it for so long; 0: it gives way to all else
+	within    time.Duration           // time during which other work does not preempt it; 0: any other work does
 }
 
 // pursue goes on with a case. Nothing here waits.
@@ -209,10 +209,10 @@ func (a *Auditor) getTokens(q *auditCase) {
 	})
 }
 
-// leastAsked is how often a batch is asked for before the opening, which may excuse the trainer.
+// leastAsked is the number of requests for a batch before the opening is requested, which may excuse the trainer.
 const leastAsked = 5
 
-// askingTime is how long, and for how many rounds, a trainer is asked for its opening before it counts as silent.
+// askingTime is the time and the number of rounds without a part after which a trainer counts as silent.
 type askingTime struct {
 	time   time.Duration
 	rounds uint32
@@ -222,7 +222,7 @@ type askingTime struct {
 // isSilent reports whether a trainer does not open although it is there. For long enough, and often enough, it was
 // asked and no verified part of the opening arrived, from the trainer or from any other member. It is a member whose
 // optimizer remembers the step, and a later result of it arrived in one of the newest rounds. That result only proves
-// that the trainer is there: it says nothing about how fast its link is.
+// that the trainer is online, not that its link is fast.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
 	since := g.trainer.first

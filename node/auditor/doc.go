@@ -17,7 +17,7 @@
 //     how something is asked for until it is there.
 //   - record.go, past.go, payloads.go: what is kept of the newest rounds: which results are held, whose,
 //     from which step each says that it goes on, and their bytes, whatever they weigh.
-//   - openings.go: what trainers show of results: the own ones, and those of others that are looked at.
-//     It answers whoever asks, since the roots in results determine the bytes of an opening.
+//   - gather.go: collecting the parts of an opening from its trainer and from other members.
+//   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order of serving.
 //   - dice.go: which result a member looks at.
 package auditor

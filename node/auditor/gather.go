@@ -198,7 +198,7 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 	})
 }
 
-// pause returns the time until the next request after one that failed.
+// pause returns the time between a failed request and the next one.
 func (a *asker) pause(isTrainer bool) time.Duration {
 	longest := otherPause
 	if isTrainer {
@@ -233,8 +233,7 @@ func (a *Auditor) askPart(ctx context.Context, from identity.ID, key resultID, w
 	return v, 0, err
 }
 
-// received takes over a verified part, and goes on with the case when it is the last one. Other members can get the
-// part from this client.
+// received stores a verified part, from where other members can get it. The last part completes the opening.
 func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	g := &q.gathered
 	if q.phase != waitsForOpening || v.position >= len(g.parts) || g.parts[v.position] != nil || a.rateIsOver(q) {
@@ -251,7 +250,7 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	a.opened(q, r)
 }
 
-// opened goes on with a case whose opening is complete, or breaks a rule.
+// opened starts the next phase of a case whose opening is complete, or ends the case if the opening breaks a rule.
 func (a *Auditor) opened(q *auditCase, r *partReader) {
 	g := &q.gathered
 	claim := q.claim

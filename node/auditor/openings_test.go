@@ -67,7 +67,7 @@ func TestOpeningsAreServed(t *testing.T) {
 	}
 }
 
-// TestFilesOfParts reads what it writes, and nothing that was changed.
+// TestFilesOfParts: decoding inverts encoding, and refuses a file with a changed bit.
 func TestFilesOfParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 9), 1, 64).Draw(t, "parts")
@@ -88,8 +88,8 @@ func TestFilesOfParts(t *testing.T) {
 	})
 }
 
-// uplink simulates members that ask one server for parts over its link. Each member asks again as soon as it is told, but
-// a hog asks all the time.
+// uplink simulates members that ask one server for parts over its link. Each member obeys the time in the
+// answer, but a hog asks all the time.
 type uplink struct {
 	turns turns
 	now   time.Time

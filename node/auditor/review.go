@@ -21,8 +21,8 @@ type review struct {
 // maxReviews are under way at a time: of those whose openings do not come others go on.
 const maxReviews = 8
 
-// auditorAsks is how long an auditor gets no part from a trainer before it accuses the trainer of silence. A trainer that
-// opens some parts and withholds others is accused, too: a jury then asks it for one part that the jury draws.
+// auditorAsks is the time without a new part after which an auditor accuses a trainer of silence. It also applies to a
+// trainer that opens only some parts: the jury then requests a part that the jury draws.
 var auditorAsks = askingTime{time.Minute, 6, 5}
 
 // soundness is whether this client's own newest result passes its own audit. It is found out before
@@ -118,7 +118,7 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// others returns the members that may have parts of a trainer's opening besides the trainer, the given ones first.
+// others lists the members that may have parts of a trainer's opening, without the trainer; the given members first.
 func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
 	var ids []identity.ID
 	for _, id := range first {

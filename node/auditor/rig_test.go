@@ -35,7 +35,7 @@ type rig struct {
 
 	other     coordinator.ClientID
 	shown     map[resultID][][]byte // parts that members hand out
-	withheld  uint64                // positions of parts that nobody hands out
+	withheld  uint64                // positions of parts that no member serves
 	asked     int                   // requests for parts
 	submitted map[string]coordinator.Action
 	told      []event.Audit

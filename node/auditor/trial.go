@@ -80,7 +80,7 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// pursueTrial goes on with a trial that this client has no answer for. A jury about silence asks for one part of the
+// pursueTrial works on a trial until this client knows the answer. A jury about silence asks for one part of the
 // opening: the smallest amount of data that answers the question, so that a slow link can answer a whole jury in time.
 // The accused cannot know which part before it is accused. A wrong result shows in the part as it does in an audit.
 func (a *Auditor) pursueTrial(j *trial) {

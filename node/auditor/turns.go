@@ -13,10 +13,10 @@ const (
 	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the link busy
 	// while the receiver of the first one confirms it.
 	turnPlaces = 2
-	// turnTime is how long a transfer keeps its turn. A longer transfer goes on without it; its receiver gets
-	// no other turn before it ends.
+	// turnTime is how long a transfer keeps its turn. A longer transfer continues without it; its receiver
+	// must wait for the end of the transfer.
 	turnTime = 5 * time.Second
-	// A member that waits for a turn is told to ask again after a time between these.
+	// A member that waits for a turn asks again after a time between these.
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
@@ -31,11 +31,11 @@ const (
 // receiver has its part early and can pass it on, and so that results wait for few bytes. Among the members that
 // ask, jurors are first, then the member that has used the least time.
 //
-// A member that gets no turn is told when to ask again; turns never blocks. The zero value is ready for use. It is
+// The answer to a member without a turn is the time after which to ask again; turns never blocks. The zero value is ready for use. It is
 // not safe for concurrent use.
 type turns struct {
 	active  []transfer // that have a turn
-	slow    []transfer // that go on without one
+	slow    []transfer // that continue without a turn
 	waiting []waiter
 	used    map[identity.ID]usage
 	mean    time.Duration // between turns while members wait
@@ -43,7 +43,7 @@ type turns struct {
 	renewed time.Time     // when the budgets were renewed
 }
 
-// transfer is one part that is being sent. ctx ends when the receiver has it, or gave up.
+// transfer is one part that is being sent. ctx ends when the part has arrived, or the receiver gave up.
 type transfer struct {
 	ctx   context.Context
 	to    identity.ID
@@ -52,7 +52,7 @@ type transfer struct {
 
 func (s transfer) over() bool { return s.ctx.Err() != nil }
 
-// waiter is a member that was told to ask again.
+// waiter is a member that waits for a turn.
 type waiter struct {
 	id    identity.ID
 	rank  rank
@@ -60,9 +60,9 @@ type waiter struct {
 	due   time.Time // when it asks again
 }
 
-// usage is what one member has used.
+// usage is the use of one member.
 type usage struct {
-	time  time.Duration // of turns, and of turns that were kept for it in vain
+	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
 	parts int           // since the budgets were renewed
 }
 
@@ -123,7 +123,7 @@ func (t *turns) expire(now time.Time) {
 	})
 }
 
-// charge adds to what a member has used.
+// charge adds to the use of a member.
 func (t *turns) charge(id identity.ID, u usage) {
 	if t.used == nil {
 		t.used = make(map[identity.ID]usage)
@@ -145,8 +145,8 @@ func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
 	return &t.waiting[i]
 }
 
-// ahead returns the number of waiting members that come before this one. Their turns are kept for them: a member that
-// asks all the time gains nothing over members that ask when they were told to.
+// ahead returns the number of waiting members that come before this one. Turns are kept for them, so a member that
+// asks all the time has no advantage.
 func (t *turns) ahead(w waiter) (count int) {
 	for _, other := range t.waiting {
 		if t.compare(other, w) < 0 {

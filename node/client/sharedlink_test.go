@@ -39,7 +39,7 @@ func (l *sharedLink) Handle(protocol string, maxRequest int, handle func(ctx con
 	}
 	l.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 		answer, err := handle(ctx, from, request)
-		if err != nil || len(answer) <= 4 { // the requester is told to ask again later
+		if err != nil || len(answer) <= 4 { // the answer is a time, not a part
 			return answer, err
 		}
 		return answer, l.carry(ctx)
@@ -69,7 +69,7 @@ func (l *sharedLink) carry(ctx context.Context) error {
 	return nil
 }
 
-// accuses makes a member that accuses another one of silence as often as the run lets it.
+// accuses makes a member accuse the given member of silence, as often as the run allows.
 func accuses(of identity.ID, accused *atomic.Int64) func(o *options) {
 	return func(o *options) {
 		backend := o.Backend
@@ -85,7 +85,7 @@ func accuses(of identity.ID, accused *atomic.Int64) func(o *options) {
 	}
 }
 
-// hogs makes a member that asks another one for openings all the time, with many requests at once, until ctx ends.
+// hogs makes a member request openings of the given member all the time, many at once, until ctx ends.
 func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func() uint32) func(o *options) {
 	return func(o *options) {
 		network := o.Network
@@ -110,8 +110,8 @@ func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func(
 	}
 }
 
-// TestAccusedOnASlowLink: an honest member on a slow link that its jurors share keeps its seat, whoever accuses it of
-// silence, and how often. Openings of 1.06 MB are those of chunks of 64, 4.25 MB of chunks of 128.
+// TestAccusedOnASlowLink: an honest member on a slow link, which its jurors share, keeps its seat when a liar accuses it of
+// silence again and again. Openings have 1.06 MB with chunks of 64, and 4.25 MB with chunks of 128.
 func TestAccusedOnASlowLink(t *testing.T) {
 	for _, c := range []struct {
 		members int
@@ -171,7 +171,7 @@ func TestAccusedOnASlowLink(t *testing.T) {
 					t.Errorf("ejected %s, the honest member is %s", identity.ID(e.Client).Short(), slow.Short())
 				}
 				if accused.Load() == 0 {
-					t.Error("the liar accused nobody")
+					t.Error("the liar did not accuse")
 				}
 				for _, m := range honest {
 					if m.id != slow {
