@@ -69,15 +69,15 @@ func TestCheatsThatHide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, auditedConfig(9, 200))
+				w := newWorld(t, auditedConfig(7, 200))
 				var honest []*member
-				for i := range 8 {
+				for i := range 6 {
 					honest = append(honest, w.launch(i, func(o *options) {
 						audited(nil)(o)
 						o.trainer.Duration = 3 * time.Second
 					}))
 				}
-				cheat := w.launch(8, func(o *options) {
+				cheat := w.launch(6, func(o *options) {
 					turnsSign(o)
 					o.trainer.Duration = 3 * time.Second
 					hide(o)
@@ -102,7 +102,7 @@ func TestCheatsThatHide(t *testing.T) {
 // auditor has most of each opening.
 func TestWithholdingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, auditedConfig(9, 400))
+		w := newWorld(t, auditedConfig(7, 400))
 		launch := func(i int, change func(o *options)) *member {
 			return w.launch(i, func(o *options) {
 				audited(nil)(o)
@@ -110,10 +110,10 @@ func TestWithholdingParts(t *testing.T) {
 				change(o)
 			})
 		}
-		for i := range 8 {
+		for i := range 6 {
 			launch(i, func(*options) {})
 		}
-		cheat := launch(8, func(o *options) {
+		cheat := launch(6, func(o *options) {
 			var mu sync.Mutex
 			o.Network = &asking{o.Network, func(request []byte) {
 				mu.Lock()
