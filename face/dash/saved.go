@@ -17,7 +17,7 @@ import (
 )
 
 // modules are the page's scripts that import each other, each after those that it imports.
-var modules = []string{"parts.js", "axes.js", "picture.js", "charts.js", "verify.js", "other.js", "learning.js", "progress.js", "trust.js", "app.js"}
+var modules = []string{"parts.js", "axes.js", "picture.js", "charts.js", "check.js", "named.js", "verify.js", "other.js", "learning.js", "progress.js", "trust.js", "app.js"}
 
 // MaxSavedLog bounds the log of a run that is saved as a page, in bytes: a browser has all of it in memory.
 const MaxSavedLog = 128 << 20

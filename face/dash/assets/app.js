@@ -6,11 +6,16 @@ import { chooser, overlay } from "./other.js";
 import { claimColumns, learning, lossTile } from "./learning.js";
 import { alive, leftTile, silent, waits } from "./progress.js";
 import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
-import { askSaved, checkSaved, markSources, saved, verification } from "./verify.js";
+import { checkSaved, drawn, events, follow, isVerified, saved, span as showSpan } from "./check.js";
+import { linked, markSources, progressed, verification } from "./verify.js";
 
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
-let etag = "", data = null, serverAhead = 0, freshAt = 0, verifierBytes = 0;
+let etag = "", serverAhead = 0, freshAt = 0, verifierBytes = 0;
+let host = null; // newest answer about the run; in a saved page, its facts other than the log
+let data = null; // the part of it that the page draws, see drawn
+let stale = false; // the drawing is older than host or check
+let drawnAt = 0;
 
 const $ = (id) => document.getElementById(id);
 const say = (text) => { $("says").textContent = text; };
@@ -33,7 +38,6 @@ $("theme").addEventListener("click", () => {
 });
 
 async function ask(path, known) {
-  if (saved) return { etag: "", body: await askSaved(path) };
   const answer = await fetch(path, { headers: known ? { "If-None-Match": known } : {}, cache: "no-store" });
   const date = Date.parse(answer.headers.get("Date"));
   if (date) serverAhead = date - Date.now();
@@ -42,7 +46,16 @@ async function ask(path, known) {
   return { etag: answer.headers.get("ETag"), body: await answer.json() };
 }
 
-const now = () => Date.now() + serverAhead;
+const grown = { key: "", log: 0, at: 0 }; // run, time of its newest entry, and the reader's time when this entry was first drawn
+
+// now returns the earlier of the host's time and the reader's time. It is never earlier than the time of the newest
+// entry plus the time that this page has waited for the next entry.
+const now = () => Math.max(Math.min(Date.now(), Date.now() + serverAhead), grown.log + Date.now() - grown.at);
+
+function grow() {
+  const log = data.history ? data.history.now : 0;
+  if (grown.key !== data.key || grown.log !== log) Object.assign(grown, { key: data.key, log, at: Date.now() });
+}
 
 async function refresh() {
   try {
@@ -54,16 +67,34 @@ async function refresh() {
       $("runs").replaceChildren();
       $("run").replaceChildren(el("section", {}, el("h1", {}, "No runs"), el("p", {}, "There is nothing to show yet.")));
     } else {
-      if (view.run !== chosen.key) { view.run = chosen.key; view.older = []; view.olderLeft = null; etag = ""; }
+      if (view.run !== chosen.key) { view.run = chosen.key; forget(); etag = ""; }
       showList(list);
-      const answer = await ask(`api/run?run=${encodeURIComponent(view.run)}&last=${view.last}`, etag);
-      if (answer && !marking() && !dragging()) { etag = answer.etag; data = answer.body; show(); }
+      const run = view.run, answer = await ask(`api/run?run=${encodeURIComponent(run)}&last=${view.last}`, etag);
+      if (run !== view.run) return; // the reader chose a different run meanwhile
+      if (answer) { etag = answer.etag; host = { ...answer.body, key: run }; stale = true; }
+      if (host) await followed();
+      draw();
     }
     freshAt = Date.now();
     fresh("");
   } catch (error) {
     fresh(String(error.message || error));
   }
+}
+
+// followed waits up to half a polling interval for the verifier to verify new entries.
+async function followed() {
+  const done = follow(host, view.last).then((changed) => { stale ||= changed; if (changed) draw(); });
+  await Promise.race([done, new Promise((go) => setTimeout(go, every / 2))]);
+}
+
+// forget drops the older events that the page has fetched.
+function forget() { view.older = []; view.olderLeft = null; }
+
+// draw redraws the run if anything changed, and every 10 s to update ages. It waits while the reader marks text or drags.
+function draw() {
+  const old = data && data.status && !isOver(data.status) && Date.now() - drawnAt > 10000;
+  if ((stale || old) && !marking() && !dragging()) show();
 }
 
 function fresh(trouble) {
@@ -93,8 +124,15 @@ function marking() {
   return !marked.isCollapsed && $("run").contains(marked.anchorNode);
 }
 
+let shownFrom = false; // whether the page draws verified data
+
 // show draws the run anew, and puts the focus and the places of scrolling back.
 function show() {
+  stale = false;
+  drawnAt = Date.now();
+  data = drawn(host);
+  if (shownFrom !== isVerified(data.key)) { shownFrom = isVerified(data.key); forget(); }
+  grow();
   const active = document.activeElement, inRun = active && $("run").contains(active);
   const mark = inRun ? active.id || active.dataset.sort || (active.closest("[data-chart]") || {}).dataset?.chart : null;
   const open = [...document.querySelectorAll("#run details[open]")].map((d) => d.id);
@@ -103,7 +141,7 @@ function show() {
   const s = data.status;
   call(s && s.names);
   document.title = (s ? s.run_id : data.key) + " · Psyche";
-  $("run").replaceChildren(...[overview(), learning(data), verification(data, verifierBytes, show), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  $("run").replaceChildren(...[overview(), learning(data), verification(host, data, verifierBytes, view.last, show), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   markSources(data);
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
@@ -134,26 +172,26 @@ function overview() {
       tile("Tokens per second", wall && !silent(data, now()) ? short(sum(late, (r) => r.k) / wall * 1000) : "–", "of results that counted, over the newest rounds"),
       tile("Tokens", short(h.tokens), "of results that counted"),
       tile("A round lasts", late.length ? span(wall / sum(late, (r) => r.n)) : "–", "with everything between rounds, over the newest rounds"),
-      tile("Results that counted", late.length ? percent(sum(late, (r) => r.c) / sum(late, (r) => r.b)) : "–", "of the batches of the newest rounds"),
+      tile("Results that counted", late.length ? percent(sum(late, (r) => r.c) / sum(late, (r) => r.b)) : "–", "of the batches of the newest rounds; results on probation do not count"),
       tile("Idle", percent(idle(h.spent)), "share of the run's time in which it did not train"));
   }
   const points = data.reported ? data.reported.points : [];
-  if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of what the event logs say that this page reads, nats per token"));
+  if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of what members write into their event logs, nats per token", "as the host reports", "host"));
   return el("section", { "aria-labelledby": "title", class: silent(data, now()) ? "silent" : null },
-    el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (silent(data, now()) ? "muted" : kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : silent(data, now()) ? ", silent" : "")),
+    el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (silent(data, now()) ? "muted" : kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : silent(data, now()) ? (data.behind ? ", not verified further" : ", silent") : "")),
       el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
     s.name ? el("p", { id: "name" }, el("strong", {}, el("bdi", {}, s.name))) : null, s.description ? el("p", { id: "description" }, el("bdi", {}, s.description)) : null,
-    problem(), saved ? null : alive(data, now()), waits(data), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
+    problem(), saved ? null : alive(data, now()), waits(data), saved ? el("p", { class: "muted" }, data.source) : el("p", { class: "muted host" }, "Source, as the host reports: ", data.source), el("dl", { class: "tiles" }, tiles));
 }
 
 // reading says how far the log of a run is that is not shown yet.
 function reading() {
   const r = data.reading;
-  return r ? el("p", {}, el("progress", { max: r.size, value: r.bytes, "aria-label": "Reading the log" }), ` Its log is read and verified: ${part(r.bytes, r.size)} of ${bytes(r.size)}`)
+  return r ? el("p", {}, el("progress", { max: r.size, value: r.bytes, "aria-label": "Reading the log" }), ` The host reads and verifies its log: ${part(r.bytes, r.size)} of ${bytes(r.size)}`)
     : el("p", {}, "Its state is not known yet.");
 }
 
-function problem() { return data.problem ? el("p", { class: "problem", role: "alert" }, "The log of this run cannot be followed: " + data.problem) : null; }
+function problem() { return data.problem ? el("p", { class: "problem host", role: "alert" }, "The host reports that it cannot follow the log of this run: " + data.problem) : null; }
 
 // Idle is every phase of a run that goes on but RoundTrain: waiting, Warmup, RoundWitness, Cooldown.
 const idle = (spent) => { const busy = spent[3], wait = spent[1] + spent[2] + spent[4] + spent[5]; return busy + wait ? wait / (busy + wait) : NaN; };
@@ -175,7 +213,7 @@ function time() {
 function curves() {
   const h = data.history;
   if (!h) return null;
-  const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; saved ? showSpan() : refresh(); } },
+  const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; saved ? showSpan(view.last).then(show) : refresh(); } },
     [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
   const at = places(h), rounds = h.rounds.map((r, i) => ({ ...r, at: at[i] })), speed = (r) => r.k / Math.max(1, whole8(r.w)) * 1000;
   const csv = el("button", { type: "button", id: "csv", onclick: () => save(h, data.status ? data.status.run_id : data.key) }, "Save as CSV");
@@ -191,16 +229,17 @@ function members() {
   const h = data.history, s = data.status;
   if (!s) return null;
   const said = new Map((data.reported ? data.reported.members : []).map((m) => [m.id, m]));
-  let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
+  let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, probation: 0, tokens: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
   const fallen = ["dropped", "ejected"].map((name) => [name, rows.filter((m) => m.standing === name).length]).filter(([, n]) => n);
-  const total = rows.length, all = Math.max(1, sum(rows, (m) => m.counted));
+  const total = rows.length, all = Math.max(1, h ? h.tokens : 0), probation = rows.some((m) => m.probation);
   if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || nameOf(m.id).toLowerCase().includes(view.find) || m.standing.includes(view.find));
   const columns = [
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     ...claimColumns(data),
-    { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
-    { name: "Share", help: "of the rounds of all members in which a result counted", value: (m) => m.counted, show: (m) => el("span", { class: "whole" }, percent(m.counted / all)) },
+    { name: "Counted", help: "rounds in which its result counted, as in its receipt, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
+    { name: "Share", help: "its tokens, of the tokens of all results that counted, as in its receipt", value: (m) => m.tokens, show: (m) => el("span", { class: "whole" }, percent(m.tokens / all)) },
+    ...(probation ? [{ name: "On probation", help: "rounds in which witnesses held its result, which could not count yet: it was new, or its optimizer warmed up", value: (m) => m.probation, show: (m) => whole(m.probation) }] : []),
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
@@ -217,14 +256,14 @@ function members() {
   if (said.size) {
     const of = (m) => said.get(m.id) || {};
     columns.push(
-      { name: "Loss*", value: (m) => of(m).loss ?? -1, show: (m) => of(m).loss >= 0 ? short(of(m).loss, 4) : "–" },
-      { name: "Tokens/s*", value: (m) => of(m).speed || 0, show: (m) => of(m).speed ? short(of(m).speed) : "–" },
-      { name: "Sent*", value: (m) => of(m).sent || 0, show: (m) => of(m).sent ? bytes(of(m).sent) : "–" },
-      { name: "Received*", value: (m) => of(m).received || 0, show: (m) => of(m).received ? bytes(of(m).received) : "–" },
+      { name: "Loss*", host: true, value: (m) => of(m).loss ?? -1, show: (m) => of(m).loss >= 0 ? short(of(m).loss, 4) : "–" },
+      { name: "Tokens/s*", host: true, value: (m) => of(m).speed || 0, show: (m) => of(m).speed ? short(of(m).speed) : "–" },
+      { name: "Sent*", host: true, value: (m) => of(m).sent || 0, show: (m) => of(m).sent ? bytes(of(m).sent) : "–" },
+      { name: "Received*", host: true, value: (m) => of(m).received || 0, show: (m) => of(m).received ? bytes(of(m).received) : "–" },
       ...claimedColumns(data, of),
-      { name: "Memory*", value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
+      { name: "Memory*", host: true, value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
     const moves = (m) => [of(m).arrives, of(m).uploads].filter(Boolean);
-    if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", help: "what it loads or uploads now", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
+    if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", host: true, help: "what it loads or uploads now", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
   }
   const limit = view.all ? rows.length : 50;
   const sort = (name) => { view.sort = { name, down: view.sort.name === name ? !view.sort.down : true }; show(); say(`Sorted by ${name}, ${view.sort.down ? "descending" : "ascending"}`); };
@@ -237,7 +276,7 @@ function members() {
       fallen.map(([name, n]) => el("button", { type: "button", id: "find-" + name, class: "bad", "aria-pressed": String(view.find === name), onclick: () => { view.find = view.find === name ? "" : name; show(); } }, `${whole(n)} ${name}`)),
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
     el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
-    said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
+    said.size ? el("p", { class: "muted host" }, "* as the member writes into its event log and the host reports; nobody signed it.") : null,
     total && rows.some((m) => nameOf(m.id)) ? el("p", { class: "muted" }, "A name in italics is what a member calls itself, as it signed when it joined. It proves nothing: others may have the same, and the key is who it is.") : null,
     claimColumns(data).length ? el("p", { class: "muted" }, "† as the member claims in the proofs that it signs as a witness; nobody checks it.") : null,
     h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
@@ -281,9 +320,10 @@ function log() {
   const list = [...h.events, ...older].filter(groups[view.kind]);
   const left = view.olderLeft === null ? h.more : view.olderLeft;
   const more = async () => {
-    const answer = await ask(`api/log?run=${encodeURIComponent(view.run)}&before=${left}`);
-    view.older = [...view.older, ...answer.body.events];
-    view.olderLeft = answer.body.more;
+    const verified = shownFrom, answer = verified ? await events(left) : (await ask(`api/log?run=${encodeURIComponent(view.run)}&before=${left}`)).body;
+    if (verified !== shownFrom) return;
+    view.older = [...view.older, ...answer.events];
+    view.olderLeft = answer.more;
     show();
   };
   return section("What happened",
@@ -315,10 +355,16 @@ function evaluations() {
   const tasks = data.reported ? Object.entries(data.reported.tasks).filter(([, scores]) => scores && scores.length) : [];
   const notices = data.reported && data.reported.notices ? [...data.reported.notices].reverse() : [];
   if (!tasks.length && !notices.length) return null;
-  return section("As reported by members",
+  return hosts(section("As reported by members",
     tasks.length ? el("div", { class: "pair" }, tasks.map(([name, scores]) => lines({ title: "Evaluation " + name, curves: [{ name: "score", points: scores.map((p) => [p.s, p.v]) }], format: (v) => short(v, 4) }))) : null,
     notices.length ? el("details", { id: "notices" }, el("summary", {}, `${notices.length} notices`), el("ol", { class: "events" },
-      notices.map((n) => el("li", {}, el("span", { class: "muted" }, `${when(n.t)} · `), key(n.member), ` ${n.kind}, step ${n.step} `, n.subject ? key(n.subject) : "", " ", n.text)))) : null);
+      notices.map((n) => el("li", {}, el("span", { class: "muted" }, `${when(n.t)} · `), key(n.member), ` ${n.kind}, step ${n.step} `, n.subject ? key(n.subject) : "", " ", n.text)))) : null));
+}
+
+// hosts marks a section whose whole content is reported by the host.
+function hosts(made) {
+  made.classList.add("host");
+  return made;
 }
 
 function costs() {
@@ -332,8 +378,8 @@ function costs() {
 
 function join() {
   if (!data.status) return null;
-  const host = location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
-  const command = data.join.replaceAll("@@HOST@@", host);
+  const address = location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
+  const command = data.join.replaceAll("@@HOST@@", address);
   const copy = async () => {
     try { await navigator.clipboard.writeText(command); say("Copied."); $("copy").textContent = "Copied"; } catch {
       const range = document.createRange();
@@ -343,13 +389,13 @@ function join() {
     }
   };
   const n = data.join_needs;
-  return section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
+  return hosts(section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
     n ? el("dl", { class: "tiles", id: "needs" }, tile("Memory", bytes(n.memory), "weights, gradient, what the optimizer keeps and a model for others, of small models a copy of the weights; the client says before it joins how much a batch takes", "at least, and what a batch takes"),
       tile("Disk", bytes(n.disk), "and one that is written, and the optimizer's state", "for three checkpoints"), tile("Model", bytes(n.model), null, "to get first"),
       n.result ? tile("In a round", "about " + bytes(n.result), null, "to and from each other trainer") : null) : null,
-    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),
+    command ? [linked(command, data), el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),
       data.join_link ? el("details", { id: "as-qr" }, el("summary", {}, "The link as a QR code"), el("img", { class: "qr", loading: "lazy", alt: "QR code of the link to this run", width: 320, height: 320,
-        src: `api/qr?run=${encodeURIComponent(data.key)}&host=${encodeURIComponent(host)}` })) : null] : null);
+        src: `api/qr?run=${encodeURIComponent(data.key)}&host=${encodeURIComponent(address)}` })) : null] : null));
 }
 
 function configuration() {
@@ -365,15 +411,12 @@ function configuration() {
 
 // showSaved verifies a saved page's log, and shows what that made of it.
 async function showSaved() {
-  data = { key: "saved", source: saved.source, status: null, history: null, locations: [], join: "", join_note: "" };
-  await checkSaved(show);
-  await showSpan();
-  $("fresh").textContent = "Saved: " + saved.source;
-}
-
-async function showSpan() {
-  Object.assign(data, await askSaved("api/run?last=" + view.last));
+  host = { key: "saved", source: saved.source, status: null, history: null, locations: [], join: "", join_note: "" };
+  const checked = checkSaved(progressed);
   show();
+  await checked;
+  show();
+  $("fresh").textContent = "Saved: " + saved.source;
 }
 
 if (saved) showSaved();

@@ -31,8 +31,8 @@ export function learning(data) {
     : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
   const claims = (r) => r.a > 0;
   const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
-    : "No witness claims a loss. As reported by the members whose event logs this page reads; nobody signs it.";
-  return section("Learning", el("div", { class: "pair" },
+    : "No witness claims a loss. The host reports what members write into their event logs; nobody signs it.";
+  return section("Learning", el("div", { class: rounds.length ? "pair" : "pair host", "data-said": rounds.length ? null : true },
     lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => (r.x || 0) / r.a / unit, claims)], format: (v) => short(v, 4), note }),
     rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => (r.z || 0) / r.a, claims)], note: "While it computes, as claimed by witnesses." }) : null),
   c ? far(c) : null);

@@ -31,7 +31,7 @@ export function section(title, ...children) {
 }
 
 // tile is a figure with its name.
-export function tile(name, value, help, more) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value, more ? el("small", {}, more) : null)); }
+export function tile(name, value, help, more, style) { return el("div", { class: style }, el("dt", { title: help }, name), el("dd", {}, value, more ? el("small", {}, more) : null)); }
 
 const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 
@@ -120,7 +120,9 @@ export function key(id) {
 // sol are lamports as SOL.
 export function sol(lamports) { return trim(lamports / 1e9, 6) + " SOL"; }
 
-// table makes a table with sortable columns: {name, value(row), show(row), left}.
+// table makes a table with sortable columns {name, value(row), show(row), left, host}. The host reports columns with host.
+const style = (c) => [c.left && "left", c.host && "host"].filter(Boolean).join(" ") || null;
+
 export function table(caption, columns, rows, sorted, onsort) {
   if (sorted) {
     const by = columns.find((c) => c.name === sorted.name) || columns[0];
@@ -132,9 +134,9 @@ export function table(caption, columns, rows, sorted, onsort) {
   const heads = columns.map((c) => {
     const active = sorted && sorted.name === c.name;
     const text = onsort ? el("button", { type: "button", "data-sort": c.name, onclick: () => onsort(c.name) }, c.name) : c.name;
-    return el("th", { scope: "col", class: c.left ? "left" : null, title: c.help, "aria-sort": active ? (sorted.down ? "descending" : "ascending") : null }, text);
+    return el("th", { scope: "col", class: style(c), title: c.help, "aria-sort": active ? (sorted.down ? "descending" : "ascending") : null }, text);
   });
   return el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, heads)),
     el("tbody", {}, rows.map((row) => el("tr", {}, columns.map((c, i) =>
-      el(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: c.left ? "left" : null }, c.show ? c.show(row) : String(c.value(row))))))));
+      el(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: style(c) }, c.show ? c.show(row) : String(c.value(row))))))));
 }

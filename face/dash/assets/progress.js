@@ -20,16 +20,17 @@ export function silent(data, now) {
   return over > 0 ? over : 0;
 }
 
-// alive says when the log's newest entry was written.
+// alive draws the age of the log's newest entry.
 export function alive(data, now) {
   const s = data.status, h = data.history;
   if (!s || !h || !h.now) return null;
   if (isOver(s)) return el("p", { class: "muted" }, `Its newest entry is of ${when(h.now)}.`);
-  const age = Math.max(0, now - h.now);
-  if (silent(data, now)) {
-    return el("p", { class: "problem", role: "alert" }, `Nobody has written to this log since ${when(h.now)}, for ${span(age)}: its host has stopped, or this is an older copy of its log.`);
+  const age = span(Math.max(0, now - h.now)), stands = silent(data, now);
+  if (data.behind) return el("p", { class: stands ? "problem host" : "muted host", role: stands ? "alert" : null }, `The newest entry that this browser has verified was written ${age} ago; the host reports ${whole(data.behind)} more.`);
+  if (stands) {
+    return el("p", { class: "problem", role: "alert" }, `Nobody has written to this log since ${when(h.now)}, for ${age}: its host has stopped, or this is an older copy of its log.`);
   }
-  return el("p", { class: "muted" }, `Its newest entry was written ${span(age)} ago.`);
+  return el("p", { class: "muted" }, `Its newest entry was written ${age} ago.`);
 }
 
 // quantile of a sorted list.

@@ -29,7 +29,7 @@ export function auditColumns(data) {
 export function claimedColumns(data, of) {
   if (!audited(data)) return [];
   const all = (m) => sum(Object.values(of(m).audits || {}));
-  return [{ name: "Audits*", help: "that it says it made, and how they ended", left: true, value: all,
+  return [{ name: "Audits*", host: true, help: "that it says it made, and how they ended", left: true, value: all,
     show: (m) => all(m) ? Object.entries(of(m).audits).sort().map(([outcome, n]) => `${whole(n)} ${outcome}`).join(", ") : "–" }];
 }
 

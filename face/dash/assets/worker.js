@@ -1,7 +1,8 @@
-// Checks the log of a run, beside the page: fetches the verifier and the log, or is given both.
+// Runs a verifier in a worker. Jobs of check.js arrive as {id, do, …}; each gets one answer of its id.
 import "./wasm_exec.js";
 
-const send = (kind, value) => postMessage({ kind, value });
+let begun = null; // resolves once the verifier runs
+let at = 0; // bytes of a server's log that were fetched
 
 async function begin(program) {
   const go = new Go();
@@ -10,7 +11,7 @@ async function begin(program) {
   go.run(instance);
 }
 
-// got fetches something; a page with many readers says that it is asked again later.
+// got fetches a path. It waits and retries while the server is busy.
 async function got(path) {
   let answer = await fetch(path, { cache: "no-store" });
   for (let again = 0; answer.status === 429 && again < 60; again++) {
@@ -21,36 +22,41 @@ async function got(path) {
   return answer;
 }
 
-// parts yields the log, piece by piece.
-async function* parts(job) {
-  if (job.log) {
-    const piece = 1 << 18;
-    for (let from = 0; from < job.log.length; from += piece) yield job.log.subarray(from, from + piece);
-    return;
-  }
-  for (let from = 0; from < job.bytes;) {
-    const part = new Uint8Array(await (await got(`api/journal?run=${encodeURIComponent(job.run)}&from=${from}`)).arrayBuffer());
-    if (!part.length) return;
-    yield part.subarray(0, job.bytes - from); // it may have grown meanwhile
-    from += part.length;
-  }
+// write verifies a part of the log and reports whether it verifies. bytes is the position of its end.
+function write(part, bytes) {
+  const records = verifier.write(part);
+  if (records >= 0) postMessage({ kind: "progress", value: { bytes, records } });
+  return records >= 0;
 }
+
+const jobs = {
+  // file verifies a complete log.
+  file({ log, told }) {
+    const piece = 1 << 18;
+    for (let from = 0; from < log.length && write(log.subarray(from, from + piece), Math.min(log.length, from + piece)); from += piece);
+    return JSON.parse(verifier.close(JSON.stringify(told)));
+  },
+  // fetch continues to fetch and verify the log of a run on the page's server, up to a number of bytes.
+  async fetch({ run, bytes, told }) {
+    while (at < bytes) {
+      const answer = await got(`api/journal?run=${encodeURIComponent(run)}&from=${at}`);
+      const part = new Uint8Array(await answer.arrayBuffer()).subarray(0, bytes - at); // the log may have grown
+      at += part.length;
+      if (!part.length || !write(part, at)) break;
+    }
+    return JSON.parse(verifier.report(JSON.stringify(told)));
+  },
+  show: ({ last }) => JSON.parse(verifier.show(last)),
+  events: ({ before }) => JSON.parse(verifier.events(before)),
+  event: ({ head }) => verifier.event(head),
+};
 
 onmessage = async ({ data: job }) => {
   try {
-    if (job.show !== undefined) return send("shown", verifier.show(job.show));
-    if (job.events !== undefined) return send("events", verifier.events(job.events));
-    if (job.head !== undefined) return send("event", { head: job.head, event: verifier.event(job.head) });
-    await begin(job.program);
-    let bytes = 0;
-    for await (const part of parts(job)) {
-      const records = verifier.write(part);
-      if (records < 0) break;
-      bytes += part.length;
-      send("progress", { bytes, records });
-    }
-    send("report", JSON.parse(verifier.close(JSON.stringify(job.told))));
+    begun ||= begin(job.program);
+    await begun;
+    postMessage({ id: job.id, kind: "done", value: await jobs[job.do](job) });
   } catch (error) {
-    send("failed", String(error.message || error));
+    postMessage({ id: job.id, kind: "failed", value: String(error.message || error) });
   }
 };

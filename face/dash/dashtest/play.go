@@ -43,6 +43,10 @@ type Options struct {
 	Slander int
 	// Boast is the number of a member that claims a far lower loss than the others. Zero: none.
 	Boast int
+	// Late is the number of a member that joins in the third round. Zero: none.
+	Late int
+	// Probation is the number of steps in which results of new members do not count.
+	Probation int
 	// Hung is whether no juror votes.
 	Hung bool
 
@@ -94,7 +98,7 @@ func configOf(o Options) coordinator.Config {
 		WarmupTime: 20_000, CooldownTime: 10_000, RoundsPerEpoch: uint32(o.RoundsPerEpoch), MaxRoundTrainTime: 8_000, RoundWitnessTime: 1_000,
 		WaitingForMembersExtraTime: 3_000, GlobalBatchSizeStart: uint32(4 * o.Members), GlobalBatchSizeEnd: uint32(4 * o.Members),
 		TotalSteps: uint32(o.Rounds), InitMinClients: uint16(max(1, o.Members/2)), MinClients: 1,
-		VerificationPercent: uint8(o.Audits), EjectionEpochs: 3,
+		VerificationPercent: uint8(o.Audits), EjectionEpochs: 3, ProbationSteps: uint32(o.Probation),
 	}
 }
 
@@ -135,6 +139,9 @@ func Play(o Options, visit Visit) error {
 		join := coordinator.Join{}
 		if member == 0 {
 			join.Name = o.Name
+		}
+		if o.Late > 0 && member == o.Late {
+			continue
 		}
 		if err := p.act(member, join); err != nil {
 			return err
@@ -206,6 +213,11 @@ func (p *player) phase() error {
 		}
 		if p.o.Eject > 0 && s.Progress.Step == 5 {
 			if err := p.act(-1, coordinator.Eject{Client: p.ids[p.o.Eject]}); err != nil {
+				return err
+			}
+		}
+		if p.o.Late > 0 && s.Progress.Step == 3 {
+			if err := p.act(p.o.Late, coordinator.Join{}); err != nil {
 				return err
 			}
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // keptFormat is the format of kept histories. One of another format is made again.
-const keptFormat = 4
+const keptFormat = 5
 
 // maxKept bounds a kept history that is read, unpacked.
 const maxKept = 64 << 20

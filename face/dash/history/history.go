@@ -186,20 +186,24 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 	}
 	h.Cursor.Spent = Spent{}
 	quorum := round.HasQuorum()
-	counted := make(map[int]bool, len(round.Members))
+	results := make(map[int]*result, len(round.Members))
 	for _, batch := range round.Assignments(s.Config) {
-		ok, judged := counted[batch.Member]
+		of, judged := results[batch.Member]
 		if !judged {
-			id := round.Members[batch.Member]
-			ok = quorum && round.Score(id) >= int(round.WitnessesNeeded)
-			counted[batch.Member] = ok
-			h.trained(id, ok)
+			held := quorum && round.Score(round.Members[batch.Member]) >= int(round.WitnessesNeeded)
+			of = &result{held: held, counts: held && !round.Warming.Has(batch.Member)}
+			results[batch.Member] = of
 		}
 		r.Batches++
-		if ok {
+		if of.counts {
+			tokens := batch.Batch.Len() * uint64(s.Model.MaxSeqLen)
 			r.Counted++
-			r.Tokens += batch.Batch.Len() * uint64(s.Model.MaxSeqLen)
+			r.Tokens += tokens
+			of.tokens += tokens
 		}
+	}
+	for member, of := range results {
+		h.trained(round.Members[member], *of)
 	}
 	h.Tokens += r.Tokens
 	for _, member := range round.ElectedWitnesses(s.Config) {

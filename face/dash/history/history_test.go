@@ -41,7 +41,7 @@ func TestWhatBecameOfMembers(t *testing.T) {
 		t.Fatalf("%d members, want 12", len(h.Members))
 	}
 	for id, m := range h.Members {
-		if m.Counted+m.Lost != m.Assigned || m.Assigned == 0 {
+		if m.Counted+m.Probation+m.Lost != m.Assigned || m.Assigned == 0 {
 			t.Errorf("%s: %d counted and %d lost of %d", id, m.Counted, m.Lost, m.Assigned)
 		}
 		if m.Witnessed > m.Elected {

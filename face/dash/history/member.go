@@ -19,9 +19,11 @@ type Member struct {
 	LastSeen  uint64 `json:"last"` // its newest action that was accepted
 	Epochs    uint32 `json:"epochs"`
 
-	Assigned  uint64 `json:"assigned"` // rounds in which it had a batch
-	Counted   uint64 `json:"counted"`  // of them: witnesses held its result
-	Lost      uint64 `json:"lost"`     // of them: no quorum did
+	Assigned  uint64 `json:"assigned"`  // rounds in which it had a batch; the sum of the next three
+	Counted   uint64 `json:"counted"`   // of them: its result counted, as in a receipt
+	Probation uint64 `json:"probation"` // of them: witnesses held its result, which could not count yet
+	Lost      uint64 `json:"lost"`      // of them: no quorum held its result
+	Tokens    uint64 `json:"tokens"`    // of its results that counted
 	Elected   uint64 `json:"elected"`
 	Witnessed uint64 `json:"witnessed"`
 	Accused   uint64 `json:"accused"` // times that an accepted accusation named it
@@ -105,16 +107,27 @@ func (h *History) forget(s *coordinator.State) {
 	}
 }
 
-// trained notes that a member had a batch in the round that ended.
-func (h *History) trained(id coordinator.ClientID, counted bool) {
+// result is the outcome of a member's batches in one round.
+type result struct {
+	held   bool   // by a quorum of witnesses
+	counts bool   // held, and the member is neither on probation nor warming up its optimizer
+	tokens uint64 // that count
+}
+
+// trained adds the result of a member in the round that ended.
+func (h *History) trained(id coordinator.ClientID, r result) {
 	m, known := h.Members[name(id)]
 	if !known {
 		return
 	}
 	m.Assigned++
-	if counted {
+	m.Tokens += r.tokens
+	switch {
+	case r.counts:
 		m.Counted++
-	} else {
+	case r.held:
+		m.Probation++
+	default:
 		m.Lost++
 	}
 }

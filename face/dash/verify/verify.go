@@ -1,11 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/archive"
@@ -27,6 +27,7 @@ type Told struct {
 type Report struct {
 	Verified   bool   `json:"verified"`          // of all that there is, and it is what was told
 	Problem    string `json:"problem,omitempty"` // why it is not
+	Broken     bool   `json:"broken,omitempty"`  // an entry does not verify; nothing after it can
 	Records    int    `json:"records"`           // that were verified, from the first on
 	Signatures int    `json:"signatures"`        // of members and authorities, of these records
 	Bytes      int64  `json:"bytes"`             // of these records
@@ -50,18 +51,23 @@ type Chain struct {
 	Head    string `json:"head"`    // of the chain of hashes over all events, which the account has too
 }
 
-// Verifier checks one log. It is used by one goroutine, and has one of its own, which Close ends.
+// Verifier checks one log. One goroutine uses it; it starts another, which Close ends.
 type Verifier struct {
-	to      *io.PipeWriter
-	done    chan struct{}
-	records atomic.Int64
+	source *source
+	closed bool
+	done   chan struct{} // closed when the Verifier's goroutine ends
 
-	// What the Verifier's own goroutine has until done is closed.
+	// The Verifier's goroutine changes these fields only while Write or Close runs.
 	log        log // nil before the first record
 	history    history.History
+	records    int
 	signatures int
-	summary    journal.Summary
+	bytes      int64    // end of the newest verified record in the log
+	head       [32]byte // hash of the newest entry
+	entry      []byte   // buffer
 	err        error
+
+	written int64 // bytes that Write took
 }
 
 // log is a log of one of the two kinds, as far as it was verified.
@@ -90,33 +96,40 @@ func logOf(first []byte) log {
 
 // New returns a Verifier of a log of which nothing has arrived. The caller closes it.
 func New() *Verifier {
-	from, to := io.Pipe()
-	v := &Verifier{to: to, done: make(chan struct{})}
+	v := &Verifier{source: newSource(), done: make(chan struct{}), bytes: journal.First}
 	go func() {
 		defer close(v.done)
-		v.summary, v.err = journal.Read(from, v.take)
-		_ = from.CloseWithError(v.err) // Write fails from now on
+		_, v.err = journal.Read(v.source, v.take)
 	}()
 	return v
 }
 
-// Write takes the next bytes of the log. After something that does not verify it fails.
-func (v *Verifier) Write(p []byte) (int, error) { return v.to.Write(p) }
+// Write takes the next bytes of the log. When it returns, every record that is complete has been verified. It fails
+// after a record that does not verify.
+func (v *Verifier) Write(p []byte) (int, error) {
+	if v.closed || !v.source.give(p, v.done) {
+		return 0, cmp.Or(v.err, io.ErrClosedPipe)
+	}
+	v.written += int64(len(p))
+	return len(p), nil
+}
 
-// Records returns how many records were verified until now.
-func (v *Verifier) Records() int { return int(v.records.Load()) }
+// Records returns the number of verified records.
+func (v *Verifier) Records() int { return v.records }
 
 // take verifies a record.
 func (v *Verifier) take(payload []byte) error {
 	if v.log == nil {
 		v.log = logOf(payload)
 	}
-	signatures, err := v.log.take(uint64(v.records.Load()), payload, v.history.See)
+	signatures, err := v.log.take(uint64(v.records), payload, v.history.See)
 	if err != nil {
 		return err
 	}
+	v.entry, v.head = journal.AppendEntry(v.entry[:0], v.head, payload)
+	v.bytes += int64(len(v.entry))
 	v.signatures += signatures
-	v.records.Add(1)
+	v.records++
 	return nil
 }
 
@@ -128,17 +141,28 @@ func (v *Verifier) state() *coordinator.State {
 	return v.log.state()
 }
 
-// Close ends the log and says what was found, also compared with what was told of it.
+// Close ends the log and returns its Report.
 func (v *Verifier) Close(told Told) Report {
-	_ = v.to.Close() // an error of it is one of Write
-	<-v.done
-	r := Report{Records: v.Records(), Signatures: v.signatures, Bytes: v.summary.Size, Torn: v.summary.Torn}
+	if !v.closed {
+		v.closed = true
+		v.source.end()
+		<-v.done
+	}
+	return v.Report(told)
+}
+
+// Report describes the written part of the log and compares it with a description. The caller may continue to Write.
+func (v *Verifier) Report(told Told) Report {
+	r := Report{Records: v.records, Signatures: v.signatures, Broken: v.err != nil}
 	if state := v.state(); state != nil {
 		hash := state.Hash()
-		r.State, r.Head = hex.EncodeToString(hash[:]), hex.EncodeToString(v.summary.Last[:])
+		r.Bytes, r.State, r.Head = v.bytes, hex.EncodeToString(hash[:]), hex.EncodeToString(v.head[:])
 		v.log.describe(&r)
 		if state.Authority.Main != (coordinator.ClientID{}) {
 			r.Authority = identity.ID(state.Authority.Main).String()
+		}
+		if !r.Broken {
+			r.Torn = v.written - v.bytes
 		}
 	}
 	if err := v.problem(told, r); err != nil {
@@ -148,7 +172,7 @@ func (v *Verifier) Close(told Told) Report {
 	return r
 }
 
-// problem says what is wrong with the log, or with what was told of it.
+// problem returns the first fault of the log, or the first difference between the log and its description.
 func (v *Verifier) problem(told Told, r Report) error {
 	switch {
 	case v.err != nil:
@@ -162,12 +186,12 @@ func (v *Verifier) problem(told Told, r Report) error {
 	case told.Records == r.Records && told.Head != "" && told.Head != r.Head:
 		return fmt.Errorf("this is another log than the one that was told of: its newest entry is %s, not %s", r.Head, told.Head)
 	case told.Records == r.Records && told.State != "" && told.State != r.State:
-		return fmt.Errorf("what is shown is not what the log says: the state after entry %d is %s, not %s", r.Records-1, r.State, told.State)
+		return fmt.Errorf("the reported state is wrong: after entry %d it is %s, not %s", r.Records-1, r.State, told.State)
 	}
 	return nil
 }
 
-// Show describes the run as far as its log was verified, after Close: see shown.Of.
+// Show describes the run as far as its log was verified: see shown.Of.
 func (v *Verifier) Show(last uint32) shown.Run {
 	state := v.state()
 	if state == nil {

@@ -110,6 +110,51 @@ func TestSoundLog(t *testing.T) {
 	}
 }
 
+// TestGrowingLog writes a log in pieces and checks the report after each piece.
+func TestGrowingLog(t *testing.T) {
+	log := logOf(t, dashtest.Options{RunID: "tiny", Members: 3, Rounds: 6, RoundsPerEpoch: 3})
+	all := entries(t, log)
+	whole, _ := check(log, verify.Told{})
+	v := verify.New()
+	defer v.Close(verify.Told{})
+	size, previous := int64(len(journal.Magic)), [sha256.Size]byte{}
+	if _, err := v.Write([]byte(journal.Magic)); err != nil {
+		t.Fatal(err)
+	}
+	if r := v.Report(verify.Told{}); r.Verified || r.Broken || r.Records != 0 {
+		t.Errorf("the report without an entry: %+v", r)
+	}
+	for i, payload := range all {
+		var entry []byte
+		entry, previous = journal.AppendEntry(nil, previous, payload)
+		cut := len(entry) * i / len(all)
+		for _, part := range [][]byte{entry[:cut], entry[cut:]} {
+			if _, err := v.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			if r := v.Report(verify.Told{}); i > 0 && len(part) == cut && (!r.Verified || r.Records != i || r.Torn != int64(cut) || r.Bytes != size) {
+				t.Fatalf("the report within entry %d: %+v", i, r)
+			}
+		}
+		size += int64(len(entry))
+		r := v.Report(verify.Told{Records: i + 1, Head: hex.EncodeToString(previous[:])})
+		if !r.Verified || r.Records != i+1 || r.Bytes != size || r.Torn != 0 || v.Show(0).Status.StateHash != r.State {
+			t.Fatalf("the report after entry %d: %+v", i, r)
+		}
+	}
+	if r := v.Report(verify.Told{}); !cmp.Equal(r, whole) {
+		t.Errorf("the report is %+v, of the whole log at once %+v", r, whole)
+	}
+	for _, again := range []bool{false, true} {
+		if _, err := v.Write(log); err == nil {
+			t.Errorf("Write takes a log that does not verify, again: %v", again)
+		}
+		if r := v.Report(verify.Told{}); r.Verified || !r.Broken || r.Records != whole.Records {
+			t.Errorf("the report of a log with a wrong continuation: %+v", r)
+		}
+	}
+}
+
 // TestForgedLogs changes a log in the ways of somebody who wants to be believed, with a right chain of hashes.
 func TestForgedLogs(t *testing.T) {
 	log := logOf(t, options())
@@ -155,7 +200,7 @@ func TestForgedLogs(t *testing.T) {
 		"the end is cut":                   {chained(all[:len(all)-5]), told, "the log is cut: it ends after"},
 		"all is cut":                       {nil, told, "there is no log"},
 		"the genesis is another one":       {logOf(t, other), told, "this is the log of another run"},
-		"the page shows another state":     {log, verify.Told{Records: told.Records, State: strings.Repeat("00", 32)}, "what is shown is not what the log says"},
+		"the page shows another state":     {log, verify.Told{Records: told.Records, State: strings.Repeat("00", 32)}, "the reported state is wrong"},
 		"another log of as many entries":   {log, verify.Told{Records: told.Records, Head: strings.Repeat("00", 32)}, "another log than the one"},
 		"a time of the host goes back":     {change(action-1, follow.Record{Kind: follow.KindTick, Now: 1}.AppendTo(nil)), told, ""},
 		"something that is not a log":      {[]byte(strings.Repeat("<html>", 1000)), told, "does not verify"},

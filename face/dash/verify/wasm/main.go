@@ -4,7 +4,8 @@
 //
 //	verifier.write(bytes)   takes the next Uint8Array of the log; returns how many records are verified, or −1
 //	                        once something was not
-//	verifier.close(told)    takes what was told of the log, as JSON; returns the report, as JSON
+//	verifier.report(told)   takes a description of the log as JSON; returns a report as JSON; write may follow
+//	verifier.close(told)    ends the log; otherwise like report
 //	verifier.show(last)     returns the run, as JSON
 //	verifier.events(before) returns what happened, as JSON
 //	verifier.event(head)    returns the number of a chain's event after which the log had a head, 0 if none
@@ -26,6 +27,17 @@ func asJSON(value any) any {
 	return string(text)
 }
 
+// reporting wraps report as a function of JSON texts.
+func reporting(report func(verify.Told) verify.Report) js.Func {
+	return js.FuncOf(func(_ js.Value, args []js.Value) any {
+		var told verify.Told
+		if err := json.Unmarshal([]byte(args[0].String()), &told); err != nil {
+			return asJSON(verify.Report{Problem: err.Error()})
+		}
+		return asJSON(report(told))
+	})
+}
+
 func main() {
 	v := verify.New()
 	js.Global().Set("verifier", map[string]any{
@@ -37,15 +49,10 @@ func main() {
 			}
 			return v.Records()
 		}),
-		"close": js.FuncOf(func(_ js.Value, args []js.Value) any {
-			var told verify.Told
-			if err := json.Unmarshal([]byte(args[0].String()), &told); err != nil {
-				return asJSON(verify.Report{Problem: err.Error()})
-			}
-			return asJSON(v.Close(told))
-		}),
-		"show":  js.FuncOf(func(_ js.Value, args []js.Value) any { return asJSON(v.Show(uint32(args[0].Int()))) }),
-		"event": js.FuncOf(func(_ js.Value, args []js.Value) any { return float64(v.Event(args[0].String())) }),
+		"report": reporting(v.Report),
+		"close":  reporting(v.Close),
+		"show":   js.FuncOf(func(_ js.Value, args []js.Value) any { return asJSON(v.Show(uint32(args[0].Int()))) }),
+		"event":  js.FuncOf(func(_ js.Value, args []js.Value) any { return float64(v.Event(args[0].String())) }),
 		"events": js.FuncOf(func(_ js.Value, args []js.Value) any {
 			events, more := v.Events(args[0].Int())
 			return asJSON(map[string]any{"events": events, "more": more})

@@ -1,0 +1,4 @@
+package dash
+
+// ShownRun is the answer of /api/run.
+type ShownRun = shownRun

@@ -1,0 +1,51 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/receipt"
+)
+
+// TestCountedMatchesReceipt compares the counted results in the events of clients with their receipts. The closing
+// message of a client sums up the same events. One client joins late, on probation.
+func TestCountedMatchesReceipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(2)
+		config.ProbationSteps, config.TotalSteps = 4, 15
+		w := newWorld(t, config)
+		var books []*receipt.Book
+		for n := range 3 {
+			books = append(books, receipt.NewBook(clienttest.Key(n).ID()))
+		}
+		first := receipt.Entry{Run: [32]byte{1}}
+		see := func(s *coordinator.State) {
+			for _, book := range books {
+				book.See(first, s)
+			}
+			first = receipt.Entry{}
+		}
+		members := []*member{w.launch(0, nil), w.launch(1, nil)}
+		w.until("second round", func(s *coordinator.State) bool { see(s); return s.Progress.Step == 2 })
+		members = append(members, w.launch(2, nil))
+		w.until("the end", func(s *coordinator.State) bool { see(s); return s.RunState == coordinator.Finished })
+		finishEqual(w, members...)
+		for n, m := range members {
+			trained, counted := len(all[event.Trained](m)), 0
+			for _, e := range all[event.Applied](m) {
+				if e.OwnCounted {
+					counted++
+				}
+			}
+			if r := books[n].Receipt(); int(r.Rounds) != counted || counted == 0 {
+				t.Errorf("client %d reports %d counted results, its receipt has %d", n, counted, r.Rounds)
+			}
+			if n == 2 && trained == counted {
+				t.Errorf("the late client reports %d results and %d counted results, so it was not on probation", trained, counted)
+			}
+		}
+	})
+}
