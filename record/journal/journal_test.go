@@ -222,7 +222,7 @@ func TestGroupsOfEntries(t *testing.T) {
 
 // TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
 func TestEarlierFormatIsRefused(t *testing.T) {
-	for _, earlier := range []string{"1", "5", "10"} {
+	for _, earlier := range []string{"1", "5", "11"} {
 		testEarlierFormatIsRefused(t, magicName+earlier+"\n")
 	}
 }

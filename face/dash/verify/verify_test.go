@@ -239,7 +239,7 @@ func FuzzVerifier(f *testing.F) {
 	f.Add(log, uint32(0))
 	f.Add(log[:len(log)-7], uint32(1))
 	f.Add(first(archiveOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})), uint32(0))
-	f.Add([]byte("psychelog/11\n"), uint32(100))
+	f.Add([]byte("psychelog/12\n"), uint32(100))
 	f.Add([]byte{}, uint32(0))
 	f.Fuzz(func(t *testing.T, log []byte, last uint32) {
 		r, v := check(log, verify.Told{})
