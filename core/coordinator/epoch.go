@@ -57,10 +57,10 @@ func (s *State) forgive() {
 	}
 }
 
-// dropSilent drops members that had no accepted action in the whole epoch: a live member has said
-// Ready or reported its checkpoint. A member that was found late in the epoch's last term must have
-// reported, since what it said before may have been its last. A member that was late in an earlier
-// term needs an action since that term.
+// dropSilent drops members without an accepted action in the whole epoch: a live member has sent
+// Ready or a report of its checkpoint. A member that was found late in the epoch's last term must have
+// sent the report, because an earlier action may have been its last. A member that was late in an
+// earlier term must have sent any action since that term.
 func (s *State) dropSilent() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]

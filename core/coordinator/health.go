@@ -81,8 +81,8 @@ type health struct {
 func (c *Client) health() health { return health{c.State, c.Lateness} }
 
 // room is how many more members findings may drop in the running round, and how many more may
-// become slow in the term. Each is a third of the epoch's first members: where more seem to be
-// gone or slow, their witnesses lie, or the round was bad for everybody.
+// become slow in the term. Each is a third of the epoch's first members: if more seem to be gone or
+// slow, witnesses lie, or the whole round was slow.
 type room struct{ drop, slow int }
 
 func (s *State) room() room {

@@ -26,7 +26,7 @@ func (r *run) dropAgain(name string) {
 }
 
 // TestDroppedFourTimes: of five members one is on a busy machine, in an epoch as long as the run, of 60
-// rounds. It is dropped four times in the first term, and has a seat in the next terms all the same.
+// rounds. It is dropped four times in the first term, and has a seat in the next ones.
 func TestDroppedFourTimes(t *testing.T) {
 	config := longConfig()
 	config.RoundsPerEpoch, config.TotalSteps, config.InitMinClients, config.MinClients = 60, 60, 5, 2
@@ -65,7 +65,7 @@ func TestDroppedFourTimes(t *testing.T) {
 }
 
 // TestForgivenOnesShowLife: a member that is late crashes, and a new term begins. At the epoch's end it is
-// dropped as one that is late and silent, and those that are left record the checkpoint.
+// dropped for its silence, and the other members record the checkpoint.
 func TestForgivenOnesShowLife(t *testing.T) {
 	for _, crashed := range []bool{false, true} {
 		config := longConfig()
@@ -125,7 +125,7 @@ func TestTerms(t *testing.T) {
 	})
 }
 
-// termBook is what a test knows of the running term.
+// termBook counts the events of the running term.
 type termBook struct {
 	term    uint32
 	returns map[string]int
@@ -155,8 +155,8 @@ func (b *termBook) compare(t *rapid.T, r *run) {
 	}
 }
 
-// tryReturn sends a Return and checks that it is refused only to a member of the running round, and to one
-// that has returned MaxReturns times in the term.
+// tryReturn sends a Return and checks that only two kinds of members are refused: members of the running
+// round, and members that have returned MaxReturns times in the term.
 func (b *termBook) tryReturn(t *rapid.T, r *run, name string) {
 	left, may := indexOf(r.Epoch.Exited, clientID(name)) >= 0, r.MayReturn(clientID(name))
 	r.nonce++

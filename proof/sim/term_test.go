@@ -11,7 +11,7 @@ import (
 
 const termTestRounds = 80 // of one epoch: two terms and a half
 
-// inOneEpoch plays a run of one long epoch and returns what did not hold.
+// inOneEpoch plays a run of one long epoch and returns the violation, if any.
 func inOneEpoch(seed uint64, faults scenario.Faults, r rules) *check.Violation {
 	w := newWorld(Options{Seed: seed, Clients: 9, Rounds: termTestRounds, Faults: faults, rules: r})
 	defer w.workers.Close()

@@ -6,7 +6,7 @@ import "github.com/psyche-go/psyche/core/coordinator"
 const termRounds = 32
 
 // inTerm begins a new term if a round is the first of one. In every round that begins it compares the
-// lateness and the returns of members with what happened in the running term.
+// lateness and the returns of members with the events of the running term.
 func (c *Checker) inTerm(s *coordinator.State, round *coordinator.Round) {
 	if round.Height%termRounds == 0 {
 		clear(c.late)
