@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -249,7 +250,7 @@ func FuzzRead(f *testing.F) {
 	entries, _ = appendEntry(entries, last, []byte("two"))
 	f.Add(entries)
 	f.Add(append([]byte(magic), 0xff, 0xff, 0xff, 0xff))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		rebuilt, last := []byte(magic), [32]byte{}
 		summary, err := Read(bytes.NewReader(content), func(p []byte) error {
 			rebuilt, last = appendEntry(rebuilt, last, p)
