@@ -81,8 +81,8 @@ type health struct {
 func (c *Client) health() health { return health{c.State, c.Lateness} }
 
 // room is how many more members findings may drop in the running round, and how many more may
-// become slow in the term. Each is a third of the epoch's first members: if more seem to be gone or
-// slow, witnesses lie, or the whole round was slow.
+// become slow in the term. Each limit is a third of the epoch's first members. Findings about more members
+// mean that witnesses lie, or that the whole round was slow.
 type room struct{ drop, slow int }
 
 func (s *State) room() room {
