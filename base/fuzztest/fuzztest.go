@@ -39,7 +39,7 @@ const marker = "fuzztest generates inputs here"
 // as f.Fuzz takes it; one of its arguments must be a string or a []byte.
 func Run(f *testing.F, property any) {
 	f.Helper()
-	if fuzzing := flag.Lookup("test.fuzz"); fuzzing != nil && fuzzing.Value.String() != "" {
+	if isFuzzing() {
 		f.Fuzz(property)
 		return
 	}
@@ -49,6 +49,12 @@ func Run(f *testing.F, property any) {
 		g.seed(in[0].Interface().(*testing.T), in[1:])
 		return nil
 	}).Interface())
+}
+
+// isFuzzing reports whether the process was started with -fuzz.
+func isFuzzing() bool {
+	pattern := flag.Lookup("test.fuzz")
+	return pattern != nil && pattern.Value.String() != ""
 }
 
 // generator tries the inputs of one target.
