@@ -1,16 +1,26 @@
 #!/usr/bin/env bash
 # Fuzzes every decoder of the project, one after another.
 #
-#   scripts/fuzz.sh [TIME] [PACKAGE...]     TIME as go test takes it, 60s unless given
+#   scripts/fuzz.sh [TIME] [PACKAGE...]                TIME as go test takes it, 60s unless given
+#   scripts/fuzz.sh --rotate N [TIME] [PACKAGE...]     N targets only, others for each commit
 #
-# A crash ends with exit status 1; go test leaves the input in the package's
+# A crash ends with exit status 1 and prints the input; go test also leaves it in the package's
 # testdata/fuzz, where it is a test from then on. FUZZ_KEEP=N copies, for each target,
 # up to N of the smallest inputs that reached new code into testdata/fuzz.
 # FUZZ_PARALLEL is the number of processes a target fuzzes with. Inputs are made smaller
 # only a little (-fuzzminimizetime): else that alone can take a target's whole time.
+#
+# With --rotate, turn n fuzzes targets n*N+1 to n*N+N, and goes on at the first target after the last. The turn
+# is FUZZ_TURN, or the number of commits; in a shallow clone, or without git, the number of days since 1970.
+# After FUZZ_WITHIN seconds no further target begins; 0 means no limit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+rotate=0
+if [ "${1:-}" = --rotate ]; then
+	rotate=${2:?"--rotate takes the number of targets"}
+	shift 2
+fi
 time=${1:-60s}
 shift || true
 packages=("$@")
@@ -27,22 +37,56 @@ keep() {
 		while read -r _ name; do cp -n "$found/$name" "$seeds/$name"; done
 }
 
-failed=0 count=0
-while read -r directory package; do
-	targets=$(cd "$directory" && grep -hoE '^func Fuzz[A-Za-z0-9_]*' ./*_test.go 2>/dev/null | sed 's/^func //' || true)
-	for target in $targets; do
-		count=$((count + 1))
-		log=$(mktemp)
-		if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 20x -parallel "$parallel" "$package" >"$log" 2>&1; then
-			printf 'ok    %-55s %s\n' "${package#*/psyche/}.$target" "$(grep -oE 'execs: [0-9]+' "$log" | tail -n 1)"
-			keep "$package" "$directory" "$target"
-		else
-			printf 'FAIL  %s.%s\n' "$package" "$target"
-			cat "$log"
-			failed=1
-		fi
-		rm -f "$log"
+# targets prints DIRECTORY PACKAGE TARGET of each target, in the order of packages and names.
+targets() {
+	local directory package target
+	go list -f '{{.Dir}} {{.ImportPath}}' "${packages[@]}" | while read -r directory package; do
+		{ grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$directory"/*_test.go 2>/dev/null || true; } | sed 's/^func //' | sort |
+			while read -r target; do printf '%s %s %s\n' "$directory" "$package" "$target"; done
 	done
-done < <(go list -f '{{.Dir}} {{.ImportPath}}' "${packages[@]}")
+}
+
+# turn prints the number by which --rotate chooses.
+turn() {
+	if [ -n "${FUZZ_TURN:-}" ]; then
+		echo "$FUZZ_TURN"
+	elif [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
+		git rev-list --count HEAD
+	else
+		echo $(($(date +%s) / 86400))
+	fi
+}
+
+mapfile -t all < <(targets)
+chosen=("${all[@]}")
+if [ "$rotate" -gt 0 ] && [ "$rotate" -lt ${#all[@]} ]; then
+	turn=$(turn)
+	first=$((turn * rotate % ${#all[@]}))
+	chosen=()
+	for ((i = first; i < first + rotate; i++)); do chosen+=("${all[i % ${#all[@]}]}"); done
+	printf 'turn %d: targets %d to %d of %d\n' "$turn" $((first + 1)) $(((first + rotate - 1) % ${#all[@]} + 1)) ${#all[@]}
+fi
+
+failed=0 count=0
+for entry in "${chosen[@]}"; do
+	if [ "${FUZZ_WITHIN:-0}" -gt 0 ] && [ "$SECONDS" -ge "$FUZZ_WITHIN" ]; then
+		printf 'time is over (%ss): %d targets are left out\n' "$SECONDS" $((${#chosen[@]} - count))
+		break
+	fi
+	count=$((count + 1))
+	read -r directory package target <<<"$entry"
+	log=$(mktemp)
+	if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 20x -parallel "$parallel" "$package" >"$log" 2>&1; then
+		printf 'ok    %-55s %s\n' "${package#*/psyche/}.$target" "$(grep -oE 'execs: [0-9]+' "$log" | tail -n 1)"
+		keep "$package" "$directory" "$target"
+	else
+		printf 'FAIL  %s.%s\n' "$package" "$target"
+		cat "$log"
+		input=$(sed -nE "s|.*Failing input written to (testdata/[^ ]*).*|\1|p" "$log" | tail -n 1)
+		if [ -n "$input" ]; then printf '%s:\n' "$input"; head -c 20000 "$directory/$input"; echo; fi
+		failed=1
+	fi
+	rm -f "$log"
+done
 printf '%d targets, %s each\n' "$count" "$time"
 exit "$failed"

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // testSecret is the secret key of the first test vector of RFC 8032, section 7.1.
@@ -126,7 +128,7 @@ func FuzzParseKeyFile(f *testing.F) {
 	f.Add([]byte(strings.Repeat("k", SeedSize)))
 	f.Add(FromSeed([SeedSize]byte{7}).AppendJSON(nil))
 	f.Add([]byte("[1,2"))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		key, err := ParseKeyFile(content)
 		if err != nil {
 			return

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func TestCheckName(t *testing.T) {
@@ -55,7 +57,7 @@ func FuzzCheckName(f *testing.F) {
 	f.Add("Ada")
 	f.Add("\x1b[31m\u202e")
 	f.Add("a\u0301\u0302\u0303")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		if CheckName(text, 32) != nil {
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func TestCheckEscapes(t *testing.T) {
@@ -21,7 +23,7 @@ func TestCheckEscapes(t *testing.T) {
 // written there.
 func FuzzCheckEscapes(f *testing.F) {
 	f.Add(`"\ud83d\ude00\ud800"`)
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		var value string
 		if CheckEscapes([]byte(text)) != nil || json.Unmarshal([]byte(text), &value) != nil {
 			return

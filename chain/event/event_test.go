@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -92,7 +93,7 @@ func TestNextDependsOnAll(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add((&Event{Instruction: Genesis, Sequence: 1, Slot: 2, Now: 3, Head: key(9)}).AppendTo(nil))
 	f.Add((&Event{Instruction: Tick, Sequence: 2, Draw: key(1), Head: key(9)}).AppendTo(nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		e, err := Decode(b)
 		if err != nil {
 			return

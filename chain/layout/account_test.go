@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
@@ -173,7 +174,7 @@ func FuzzReadAccount(f *testing.F) {
 	f.Add(uint32(12), []byte{0, 0})
 	f.Add(uint32(96), []byte{0xff, 0x22})
 	f.Add(uint32(StateOffset+17), []byte{32})
-	f.Fuzz(func(t *testing.T, at uint32, changed []byte) {
+	fuzztest.Run(f, func(t *testing.T, at uint32, changed []byte) {
 		account := slices.Clone(base)
 		copy(account[at%AccountSize:], changed)
 		read, err := ReadAccount(account)
@@ -203,7 +204,7 @@ func FuzzReadPeer(f *testing.F) {
 	base := appendPeer(nil, &p)
 	f.Add(base)
 	f.Add(append(bytes.Clone(base[:peerAddrs]), make([]byte, PeerSize-peerAddrs)...))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		read, err := ReadPeer(b)
 		if err != nil {
 			return
@@ -221,7 +222,7 @@ func FuzzReadPeer(f *testing.F) {
 func FuzzReadGenesis(f *testing.F) {
 	s := testState(f)
 	f.Add(AppendGenesis(nil, coordinator.Genesis{RunID: "seed", Config: s.Config, Model: s.Model, Paused: true}))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		read, err := ReadGenesis(b)
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -168,7 +169,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(uint32(0), []byte{1})
 	f.Add(uint32(1784), bytes.Repeat([]byte{0xff}, 40))
 	var base []byte
-	f.Fuzz(func(t *testing.T, at uint32, changed []byte) {
+	fuzztest.Run(f, func(t *testing.T, at uint32, changed []byte) {
 		if base == nil {
 			s := testState(t)
 			base = Append(nil, &s)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/transaction"
 )
@@ -25,7 +26,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(t.Message.AppendTo(nil))
 	}
 	key := c.payer.Private()
-	f.Fuzz(func(t *testing.T, message []byte) {
+	fuzztest.Run(f, func(t *testing.T, message []byte) {
 		if len(message) == 0 {
 			return
 		}
@@ -68,7 +69,7 @@ func FuzzRPC(f *testing.F) {
 		f.Add(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":[["` + key + `"]]}`)
 	}
 	f.Add(`[{},7]`)
-	f.Fuzz(func(t *testing.T, body string) {
+	fuzztest.Run(f, func(t *testing.T, body string) {
 		if len(body) > maxRequest {
 			return
 		}
@@ -90,7 +91,7 @@ func FuzzSubscribe(f *testing.F) {
 		f.Add(method, `["`+key+`",{"encoding":"base64","commitment":"processed"}]`)
 		f.Add(method, `[{"mentions":["`+key+`"]}]`)
 	}
-	f.Fuzz(func(t *testing.T, method, params string) {
+	fuzztest.Run(f, func(t *testing.T, method, params string) {
 		subscribe, found := subscribers[method]
 		if !found || !json.Valid([]byte(params)) {
 			return

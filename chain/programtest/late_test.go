@@ -14,6 +14,7 @@ func lateness(r *pair, seed uint64) error {
 	config := crowdConfig
 	config.InitMinClients, config.MinClients, config.VerificationPercent = uint16(len(g.ids)), 1, uint8(g.IntN(2)*20)
 	config.WitnessNodes = oneOf[uint16](g, 0, 0, 1)
+	config.RoundsPerEpoch = oneOf[uint32](g, 6, 6, coordinator.TermRounds, 1000)
 	genesis := coordinator.Genesis{RunID: "late", Host: clientID(0), Config: config, Model: crowdModel}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
 		return err
@@ -93,6 +94,9 @@ func (l *lateRun) age() {
 			clients[i].Returns = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns)
 			clients[i].Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 		}
+	}
+	if (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && l.rarely(2) {
+		toEndOfTerm(&s)
 	}
 	for i := range s.Epoch.Clients {
 		if c := &s.Epoch.Clients[i]; l.rarely(6) {

@@ -41,6 +41,7 @@ func suites(operations int) []suite {
 		{"outlived trial", outlivedTrial},
 		{"endless complaints", endlessComplaints},
 		{"returned often", returnedOften},
+		{"terms of an epoch", termsOfAnEpoch},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
 		{"back to an upload", backToUpload},

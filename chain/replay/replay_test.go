@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/transaction"
@@ -167,7 +168,7 @@ func FuzzDo(f *testing.F) {
 		}
 		f.Add(uint8(i), e.data, logged)
 	}
-	f.Fuzz(func(t *testing.T, after uint8, data, logged []byte) {
+	fuzztest.Run(f, func(t *testing.T, after uint8, data, logged []byte) {
 		r, entries := New(program, address), archive()
 		for _, e := range entries[:int(after)%len(entries)] {
 			if err := r.Do(e.signer, e.data, e.logged); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
@@ -331,7 +332,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"id":1,"error":{"code":-32002,"message":"m","data":{"err":{"InstructionError":[0,{"Custom":1}]}}}}`))
 	f.Add([]byte(`{"method":"logsNotification","params":{"result":{"context":{"slot":5},"value":{"signature":"1","err":null,"logs":["Program data: YQ=="]}},"subscription":3}}`))
 	f.Add([]byte(`{"id":1,"result":3}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		var found atSlot[*rawAccount]
 		err := decodeAnswer(b, 200, 1, &found)
 		if account, err := found.Value.decode(); err == nil && account != nil && len(account.Data) > maxData {

@@ -3,6 +3,8 @@ package sbpf
 import (
 	"errors"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func TestSyscallID(t *testing.T) {
@@ -111,7 +113,7 @@ func TestSystem(t *testing.T) {
 // FuzzRun wants no program to do more than fail.
 func FuzzRun(f *testing.F) {
 	f.Add([]byte{moveImmediate, 0, 0, 0, 1, 0, 0, 0, opExit, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		m := NewMachine(&Program{text: instructions(text)}, 2000)
 		if _, err := m.Run(make([]byte, 64)); err == nil && len(text) == 0 {
 			t.Error("a program of nothing ends well")
@@ -121,7 +123,7 @@ func FuzzRun(f *testing.F) {
 
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("\x7fELF"))
-	f.Fuzz(func(t *testing.T, file []byte) {
+	fuzztest.Run(f, func(t *testing.T, file []byte) {
 		p, err := Load(file)
 		if err == nil && (p.entry < 0 || p.entry >= len(p.text)) {
 			t.Errorf("begins at %d of %d", p.entry, len(p.text))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/event"
 	"github.com/psyche-go/psyche/chain/layout"
@@ -291,7 +292,7 @@ func FuzzReplay(f *testing.F) {
 	for i := range byte(10) {
 		f.Add(append([]byte{i}, make([]byte, 60)...), uint64(4))
 	}
-	f.Fuzz(func(t *testing.T, data []byte, kind uint64) {
+	fuzztest.Run(f, func(t *testing.T, data []byte, kind uint64) {
 		h := newHistory(t)
 		from := h.account
 		key := transaction.PublicKey(backendtest.Key(2).ID())

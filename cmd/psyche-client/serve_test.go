@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
@@ -567,7 +568,7 @@ func FuzzParseServed(f *testing.F) {
 	f.Add("flags = [\"--device=cpu\"]\n[[run]]\nlink = \"psyche://h\"\nflags = []\n")
 	f.Add("[[run]]\nlinks = 1\n")
 	f.Add("[run]\nlink = \"a\"\n")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		list, err := parseServed("runs.toml", []byte(text))
 		if err != nil && !strings.HasPrefix(err.Error(), "runs.toml:") || err == nil && (len(list.Run) == 0 || list.Run[0].Link == "") {
 			t.Errorf("%+v, %v", list, err)

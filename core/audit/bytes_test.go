@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/audit"
 )
@@ -98,7 +99,7 @@ func FuzzDecodeOpening(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		o, err := audit.DecodeOpening(b, shapes)
 		if err != nil {
 			if !errors.Is(err, audit.ErrInvalid) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -160,7 +161,7 @@ func FuzzDecode(f *testing.F) {
 			f.Add(b, quantized)
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte, quantized bool) { checkCanonical(t, b, fuzzLayouts, formOf(quantized)) })
+	fuzztest.Run(f, func(t *testing.T, b []byte, quantized bool) { checkCanonical(t, b, fuzzLayouts, formOf(quantized)) })
 }
 
 type kept struct {

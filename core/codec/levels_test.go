@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -116,8 +117,8 @@ func FuzzDecodeLevels(f *testing.F) {
 			f.Add(b, uint8(levelBits))
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte, levelBits uint8) {
-		checkCanonicalLevels(t, b, fuzzLayouts, int(levelBits%(MaxLevelBits+2)))
+	fuzztest.Run(f, func(t *testing.T, b []byte, levelBits uint8) {
+		checkCanonicalLevels(t, b, fuzzLayouts, 1+int(levelBits)%MaxLevelBits)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -450,7 +451,7 @@ func TestUpdateConfigRoundTrip(t *testing.T) {
 func FuzzDecodeUpdateConfig(f *testing.F) {
 	u := UpdateConfig{Config: testConfig(), Model: testModel()}
 	f.Add(u.AppendTo(nil))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		u, err := DecodeUpdateConfig(raw)
 		if err != nil {
 			return
@@ -493,7 +494,7 @@ func FuzzDecode(f *testing.F) {
 	for _, state := range fuzzedStates(f) {
 		f.Add(state.AppendTo(nil))
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		state, err := Decode(raw)
 		if err != nil {
 			return

@@ -42,9 +42,25 @@ func (s *State) membersToPending() {
 	s.Epoch.Ready = nil
 }
 
-// dropSilent drops members that had no accepted action in the whole epoch: a live
-// member has said Ready or reported its checkpoint. Of one that was found late the report is
-// wanted: what it said before may have been its last.
+// forgive begins a new term of the epoch: the lateness and the returns of members and of clients that left
+// are forgotten, as at the epoch's end. Otherwise a few pauses of a machine would cost it the rest of an
+// epoch, however long that is. Complaints stay: no member loses a seat or a batch by them.
+//
+// A member that was late must be active once more before dropSilent takes it for a live one.
+func (s *State) forgive() {
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			client := &clients[i]
+			client.Active = client.Active && client.Lateness == OnTime
+			client.Lateness, client.Returns = OnTime, 0
+		}
+	}
+}
+
+// dropSilent drops members without an accepted action in the whole epoch: a live member has sent
+// Ready or a report of its checkpoint. A member that was found late in the epoch's last term must have
+// sent the report, because an earlier action may have been its last. A member that was late in an
+// earlier term must have sent any action since that term.
 func (s *State) dropSilent() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]

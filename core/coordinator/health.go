@@ -81,8 +81,8 @@ type health struct {
 func (c *Client) health() health { return health{c.State, c.Lateness} }
 
 // room is how many more members findings may drop in the running round, and how many more may
-// become slow in the epoch. Each is a third of the epoch's first members: where more seem to be
-// gone or slow, their witnesses lie, or the round was bad for everybody.
+// become slow in the term. Each limit is a third of the epoch's first members. Findings about more members
+// mean that witnesses lie, or that the whole round was slow.
 type room struct{ drop, slow int }
 
 func (s *State) room() room {
@@ -104,7 +104,7 @@ func (s *State) room() room {
 }
 
 // afterFinding is what becomes of a healthy member after the witnesses of the newest finished
-// round have shown that its result does not count. The first time in an epoch it is late. The
+// round have shown that its result does not count. The first time in a term it is late. The
 // second time, about a later round and by witnesses that were drawn again, it is dropped if a
 // quorum of them denies it: so many hardly lie. Otherwise it is slow. A slow member stays: its
 // result may be missing because nobody waited for it.

@@ -21,7 +21,7 @@ import (
 //     pending clients are disjoint, and in Warmup at most MaxClients together.
 //   - Nobody is found late, or has returned, while pending; only a pending client waited for a
 //     draw; who is or was a member of the epoch has a probation; nobody returns more than
-//     MaxReturns times.
+//     MaxReturns times in a term.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
 //   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step

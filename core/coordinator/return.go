@@ -19,7 +19,7 @@ func (s *State) MayReturn(id ClientID) bool {
 
 // returnSeat gives a client that left the running epoch its own seat back: it is in the members of
 // the rounds that begin from now on. It comes back as late as it left. The epoch's other
-// seats stay as they are.
+// seats do not change. A member returns at most MaxReturns times in a term of the epoch.
 func (s *State) returnSeat(from ClientID, a Return) error {
 	switch {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:

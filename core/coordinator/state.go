@@ -20,7 +20,8 @@ const (
 	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
-	MaxReturns        = 3    // of a member into one epoch
+	TermRounds        = 32   // rounds of an epoch after which lateness and returns are forgiven
+	MaxReturns        = 3    // of a member in one term
 	MaxTrials         = 8    // at a time
 	MaxJury           = 96   // of a trial
 	MaxComplaints     = 3    // of a member in one epoch
@@ -133,17 +134,17 @@ type Client struct {
 	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
 	HoldsEarlier   uint32   // step of the newest other recorded model that it said it holds, Epoch.Commit's or one of Earlier; 0: none
 	Report         Recorded // model that it reported last in this epoch; Step 0: none
-	Active         bool     // an action of it was accepted in this epoch
+	Active         bool     // an action of it was accepted in this epoch, and since its lateness was forgiven
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result of it counts; 0 of a client that was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
-	Returns        uint8  // how often it took its seat in this epoch back
+	Returns        uint8  // how often it took its seat back in this term of the epoch
 	Juror          uint8  // bit i: it is a juror of the trial in slot i
 	Voted          uint8  // bit i: it has voted there
 	Complaints     uint8  // accusations of its that ended without a conviction in this epoch
 }
 
-// Lateness says whether witnesses of the epoch have found a member without a result.
+// Lateness reports how witnesses have found a member without a result in this term of the epoch.
 type Lateness uint8
 
 // How late a member was found.

@@ -258,9 +258,12 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	if ends {
 		s.sealChallenge()
 		s.enter(Cooldown, now)
-	} else {
-		s.startRound(now, draw)
+		return true
 	}
+	if (round.Height+1)%TermRounds == 0 {
+		s.forgive()
+	}
+	s.startRound(now, draw)
 	return true
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
@@ -521,7 +522,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(body), true)
 		f.Add([]byte(body), false)
 	}
-	f.Fuzz(func(t *testing.T, body []byte, inChat bool) {
+	fuzztest.Run(f, func(t *testing.T, body []byte, inChat bool) {
 		r, problem := decode(body, inChat)
 		if problem != nil {
 			if problem.message == "" || problem.status != http.StatusBadRequest {

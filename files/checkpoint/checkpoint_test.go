@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/safetensors"
 	"pgregory.net/rapid"
@@ -314,7 +315,7 @@ func TestSplitKeepsEverything(t *testing.T) {
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add(sample(7).Manifest().Encode())
 	f.Add(Manifest{}.Encode())
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		m, err := DecodeManifest(b)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -66,7 +67,7 @@ func FuzzParseFacts(f *testing.F) {
 	f.Add(facts.Encode())
 	f.Add([]byte(`{"run_id":"a","digest":"` + strings.Repeat("0", 64) + `","step":-1}`))
 	f.Add([]byte(`null`))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		got, err := ParseFacts(text)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
@@ -98,7 +99,7 @@ func FuzzReadDir(f *testing.F) {
 	}
 	f.Add([]byte(`{"weight_map":{`+strings.Join(names, ",")+`}}`), config)
 	f.Add([]byte(`{"weight_map":{"a":"../../`+shard+`"}}`), []byte(`{"architectures":[]}`))
-	f.Fuzz(func(t *testing.T, index, config []byte) {
+	fuzztest.Run(f, func(t *testing.T, index, config []byte) {
 		dir := t.TempDir()
 		for name, data := range map[string][]byte{shard: weights, indexFile: index, ConfigFile: config} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {

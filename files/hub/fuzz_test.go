@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/hub"
 )
 
@@ -33,7 +34,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`[{"type":"file","path":"config.json","size":2,"oid":"`+strings.Repeat("a", 40)+`"}]`), `<https://hub.test/api/models/org/model/tree/x?cursor=2>; rel="next"`)
 	f.Add([]byte(`[{"type":"file","path":"a/b.safetensors","size":2,"oid":"`+strings.Repeat("a", 40)+`","lfs":{"oid":"`+strings.Repeat("b", 64)+`","size":9}}]`), "")
 	f.Add([]byte(`[{"type":"file","path":"../x","size":-2,"oid":""}]`), `<ftp://elsewhere>; rel=next`)
-	f.Fuzz(func(t *testing.T, body []byte, link string) {
+	fuzztest.Run(f, func(t *testing.T, body []byte, link string) {
 		c, err := hub.New(hub.Options{Endpoint: "https://hub.test", CacheDir: t.TempDir(), Transport: answers{body, link}, Attempts: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -266,7 +267,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(reference)
 	f.Add(file("{}", 0))
 	f.Add(file(`{"__metadata__":{"a":"b"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		tensors, metadata, err := decode(b)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // charsmapOf returns the bytes of a charsmap.
@@ -90,7 +92,7 @@ func FuzzCharsmap(f *testing.F) {
 	f.Add(charsmapOf(letterUnits(2), "A\x00bc\x00"), "aa\u0301b")
 	f.Add(charsmapOf(letterUnits(0), ""), "a")
 	f.Add(charsmapOf(make([]uint32, 256), ""), "\x01")
-	f.Fuzz(func(t *testing.T, raw []byte, text string) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte, text string) {
 		found, err := parseCharsmap(raw)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -174,7 +175,7 @@ func TestSentencePieceNames(t *testing.T) {
 func FuzzSentencePiece(f *testing.F) {
 	f.Add(smallModel(), "ab  x y c")
 	f.Add(smallModel(2, message(3, modelBPE, 44, "?"), 3, message(2, charsmapOf(letterUnits(2), "A\x00bc\x00"), 3, 0, 4, 0)), "abc x yab")
-	f.Fuzz(func(t *testing.T, raw []byte, text string) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte, text string) {
 		tokenizer, err := ParseSentencePiece(raw)
 		if err != nil || len(text) > 1000 {
 			return

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -366,7 +367,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small("pre", `{"type": "BertPreTokenizer"}`, "decoder", `{"type": "WordPiece", "prefix": "a", "cleanup": true}`, "normalizer", `{"type": "Sequence", "normalizers": [{"type": "StripAccents"}, {"type": "Nmt"}, {"type": "ByteLevel"}]}`)), "ab, é")
 	f.Add([]byte(small("pre", `{"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Whitespace"}, {"type": "Split", "pattern": {"Regex": "[^a[b\\d]&&[^c]]+"}, "behavior": "Isolated", "invert": false}]}`,
 		"post", `{"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["b", 1], "trim_offsets": true, "add_prefix_space": true}`)), "ab, c. 1b")
-	f.Fuzz(func(t *testing.T, file []byte, text string) {
+	fuzztest.Run(f, func(t *testing.T, file []byte, text string) {
 		tokenizer, err := Parse(file)
 		if err != nil || len(text) > 1000 {
 			return
@@ -385,7 +386,7 @@ func FuzzParse(f *testing.F) {
 func FuzzEncode(f *testing.F) {
 	tokenizer := family(f, "deepseek3")
 	f.Add("a  b\r\n1234 é 中文")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		ids, err := tokenizer.Encode([]byte(text))
 		if !utf8.ValidString(text) {
 			if !errors.Is(err, ErrNotUTF8) {

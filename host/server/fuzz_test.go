@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
@@ -26,7 +27,7 @@ func FuzzSnapshot(f *testing.F) {
 	named := snapshot{position: journal.Position{Offset: 99, Entries: 2}, names: names, state: state.AppendTo(nil)}.appendTo(nil)
 	f.Add(named[:len(named)-sha256.Size])
 	f.Add([]byte(snapshotMagic))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	fuzztest.Run(f, func(t *testing.T, body []byte) {
 		hash := sha256.Sum256(body)
 		content := append(bytes.Clone(body), hash[:]...)
 		s, state, err := decodeSnapshot(content)

@@ -69,7 +69,7 @@ func TestNamesOfClients(t *testing.T) {
 	submit(t, dial(t, r.Address, 2), coordinator.Join{Name: "\x1b[2J"})
 	check(t, r, web)
 	r.Stop()
-	if !strings.HasPrefix(string(read(t, server.SnapshotPath(dir, runID))), "psychesnap/12\n") {
+	if !strings.HasPrefix(string(read(t, server.SnapshotPath(dir, runID))), "psychesnap/14\n") {
 		t.Error("the snapshot has no names")
 	}
 	for name, lose := range map[string]bool{"from the snapshot": false, "from the journal": true} {

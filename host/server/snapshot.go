@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	snapshotMagic = "psychesnap/11\n"
-	namedMagic    = "psychesnap/12\n" // of one that has names
+	snapshotMagic = "psychesnap/13\n"
+	namedMagic    = "psychesnap/14\n" // magic of a snapshot with names
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
 	maxStarts     = 16 // heads of a snapshot, more than are ever kept
 	// maxSnapshotSize bounds a snapshot in bytes.

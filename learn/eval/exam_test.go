@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func place(t *testing.T, path, text string) {
@@ -154,7 +156,7 @@ func TestCapitalized(t *testing.T) {
 func FuzzLines(f *testing.F) {
 	f.Add(`{"question":"q","choices":{"text":["a"],"label":["A"]},"answerKey":"A"}`)
 	f.Add(`{"question":1e400,"choices":{"text":[[]],"label":null}}`)
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		for _, task := range tasks {
 			s := split{columns: task.columns, most: 10}
 			if s.readLines(t.Context(), strings.NewReader(text)) != nil {

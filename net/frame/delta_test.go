@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -61,7 +62,7 @@ func FuzzDelta(f *testing.F) {
 	f.Add(old, AppendDelta(nil, old, []byte("The quick brown dog jumps over the lazy fox.")))
 	f.Add(old, AppendDelta(nil, old, nil))
 	f.Add(old, []byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, old, delta []byte) {
+	fuzztest.Run(f, func(t *testing.T, old, delta []byte) {
 		made, err := ApplyDelta(old, delta, 1000)
 		if err != nil && !errors.Is(err, ErrMalformed) || len(made) > 1000 {
 			t.Fatalf("%d bytes, %v", len(made), err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
@@ -230,7 +231,7 @@ func TestRunsRoundTrip(t *testing.T) {
 func FuzzDecodeRuns(f *testing.F) {
 	f.Add(AppendRuns(nil, nil))
 	f.Add(AppendRuns(nil, []RunSummary{{RunID: "r", Closed: true, Epoch: 3}}))
-	f.Fuzz(func(t *testing.T, payload []byte) {
+	fuzztest.Run(f, func(t *testing.T, payload []byte) {
 		runs, all, err := DecodeRuns(payload)
 		if err == nil && int(all) == len(runs) && !bytes.Equal(AppendRuns(nil, runs), payload) {
 			t.Errorf("%x is read as %+v", payload, runs)
@@ -249,7 +250,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
 	f.Add(Append(nil, TypeModel, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, stream []byte) {
+	fuzztest.Run(f, func(t *testing.T, stream []byte) {
 		r := NewReader(bytes.NewReader(stream))
 		for {
 			_, payload, err := r.Next(MaxToHost)

@@ -13,7 +13,7 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 14
+const Version = 15
 
 // helloDomain separates signatures of a Hello from all others of the same key.
 const helloDomain = "psyche/tcp/hello/v9"

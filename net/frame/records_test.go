@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/record/wire"
 	"pgregory.net/rapid"
 )
@@ -94,7 +95,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 // FuzzRecords unpacks arbitrary frames: no crash, and bounded.
 func FuzzRecords(f *testing.F) {
 	f.Add(Records{First: 3, Raw: AppendRecord(nil, []byte("record")), Heads: []wire.Head{{Index: 4}}}.AppendTo(nil, nil), []byte("window"))
-	f.Fuzz(func(t *testing.T, payload, window []byte) {
+	fuzztest.Run(f, func(t *testing.T, payload, window []byte) {
 		r, err := DecodeRecords(payload, window)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) {

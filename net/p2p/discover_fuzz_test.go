@@ -10,6 +10,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/record"
 	ma "github.com/multiformats/go-multiaddr"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // FuzzOpenAnswer reads answers of peers about where a member is, and the records in them.
@@ -39,7 +40,7 @@ func FuzzOpenAnswer(f *testing.F) {
 	for _, raw := range [][]byte{nil, {0}, {0, 0}, {0, 1, 0}, {0xff, 0xff, 1}} {
 		f.Add(raw)
 	}
-	f.Fuzz(func(t *testing.T, response []byte) {
+	fuzztest.Run(f, func(t *testing.T, response []byte) {
 		for _, id := range ids {
 			r, err := openAnswer(id, response)
 			switch {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -39,7 +40,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{statusOK, 0, 0, 0, 1, 'x'})
 	f.Add([]byte{statusRefused, 0, 0, 0, 1, 0xff})
 	f.Add([]byte{7})
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		const limit = 64
 		payload, err := readFrame(bytes.NewReader(raw), limit)
 		if err == nil {

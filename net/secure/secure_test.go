@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -223,7 +224,7 @@ func TestChoose(t *testing.T) {
 func FuzzKnownServers(f *testing.F) {
 	f.Add("host:1 "+key(1).ID().String()+"\n", "host:1")
 	f.Add("# x\n\nhost:1 1\n", "host:1")
-	f.Fuzz(func(t *testing.T, text, address string) {
+	fuzztest.Run(f, func(t *testing.T, text, address string) {
 		id, line, err := findKnown(strings.NewReader(text), "file", address)
 		if line > 0 && (err != nil || !strings.Contains(text, id.String())) {
 			t.Fatalf("line %d, %v", line, err)

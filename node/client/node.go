@@ -121,7 +121,7 @@ func (n *Node) desynchronise(reason string) {
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
-	n.seat.rejoin.again(n.run.epoch())
+	n.seat.rejoin.again(n.run.epoch(), n.run.term())
 }
 
 // fail ends the run with an error.

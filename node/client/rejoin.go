@@ -50,15 +50,32 @@ type replayed struct {
 	first        uint32               // step of the model that it began from
 	step         uint32               // reached; before first: the tallies of the rounds from there lead on
 	hash, before [32]byte             // replica hashes after it, and after the one before; zero: not known
-	failed       int
-	notBefore    time.Time
-	givenUp      bool // it waits for the next epoch
+	failures
+	notBefore time.Time
 }
+
+// failures counts vain attempts to come back in one term of an epoch.
+type failures struct {
+	failed int
+	term   uint32 // of the newest one
+}
+
+// add counts a vain attempt. A new term begins with at most one: zero would mean that the client has had no
+// replica in this epoch.
+func (f *failures) add(term uint32) {
+	if f.term != term {
+		*f = failures{min(f.failed, 1), term}
+	}
+	f.failed++
+}
+
+// tooMany reports whether the client waits for the next term, or for the next epoch.
+func (f *failures) tooMany(term uint32) bool { return f.failed >= maxRejoins && f.term == term }
 
 // possible reports whether a client without a replica can still get one in this epoch.
 func (r *rejoin) possible(v *view, own *replica) bool {
 	s := v.state
-	if own != nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || r.givenUp && r.epoch == v.epoch() {
+	if own != nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || r.epoch == v.epoch() && r.tooMany(v.term()) {
 		return false
 	}
 	return v.isMember() || s.MayReturn(v.myself())
@@ -66,13 +83,14 @@ func (r *rejoin) possible(v *view, own *replica) bool {
 
 // mayTakeSeat reports whether a client with a replica of the epoch can have its seat back.
 func (r *rejoin) mayTakeSeat(v *view, own *replica) bool {
-	return own != nil && !own.closing && !v.isMember() && v.state.MayReturn(v.myself()) && !r.givenUp
+	return own != nil && !own.closing && !v.isMember() && v.state.MayReturn(v.myself()) && !r.tooMany(v.term())
 }
 
 // again has the client begin anew after it lost its replica, unless that happens too often.
-func (r *rejoin) again(epoch epochKey) {
+func (r *rejoin) again(epoch epochKey, term uint32) {
 	r.into(epoch)
-	r.replayed = replayed{epoch: epoch, failed: r.failed + 1, givenUp: r.givenUp || r.failed+1 >= maxRejoins}
+	r.replayed = replayed{epoch: epoch, failures: r.failures}
+	r.add(term)
 }
 
 // into forgets how far the client has come on its way into another epoch.
@@ -274,10 +292,9 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		if r.commit.Step != 0 {
 			r.tries++
 		} else {
-			r.failed++
+			r.add(epoch.term(now))
 		}
-		r.givenUp = r.failed >= maxRejoins
-		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.givenUp, "err", err)
+		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.tooMany(epoch.term(now)), "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {

@@ -85,6 +85,14 @@ func (v *view) definition() env.Definition {
 	return env.Definition{Model: v.state.Model, Audited: v.state.Config.VerificationPercent > 0}
 }
 
+// term returns the number of a step's term in the epoch.
+func (k epochKey) term(step uint32) uint32 {
+	return (max(step, k.startStep) - k.startStep) / coordinator.TermRounds
+}
+
+// term returns the running term of the epoch.
+func (v *view) term() uint32 { return v.epoch().term(v.state.Progress.Step) }
+
 // epoch names the running epoch.
 func (v *view) epoch() epochKey {
 	return epochKey{v.state.Epoch.StartStep, v.state.Model.Checkpoint}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -67,7 +68,7 @@ func FuzzDecodeAnnouncements(f *testing.F) {
 	f.Add(encodeAnnouncements(nil))
 	f.Add(encodeAnnouncements([][]byte{[]byte("abc"), {}, []byte("d")}))
 	f.Add([]byte{1, 0, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		raws, err := decodeAnnouncements(b)
 		if err == nil && !bytes.Equal(encodeAnnouncements(raws), b) {
 			t.Error("two encodings of one value")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/tally"
@@ -80,7 +81,7 @@ func FuzzDecodeApplied(f *testing.F) {
 	f.Add(encodeApplied([]AppliedRound{testApplied(5, 4, 84, 85), testApplied(6, 4)}), uint32(4), uint32(6))
 	f.Add(make([]byte, 3*appliedRoundSize), uint32(7), uint32(10))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, uint32(math.MaxUint32-1), uint32(math.MaxUint32))
-	f.Fuzz(func(t *testing.T, b []byte, after, until uint32) {
+	fuzztest.Run(f, func(t *testing.T, b []byte, after, until uint32) {
 		rounds, err := decodeApplied(b, after, until)
 		if err == nil && !bytes.Equal(encodeApplied(rounds), b) {
 			t.Error("two encodings of one value")

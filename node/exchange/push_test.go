@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -45,7 +46,7 @@ func FuzzDecodePush(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodePush([]byte("abc"), []byte("d")))
 	f.Add([]byte{0xff, 0xff, 1})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		raw, payload, err := decodePush(b)
 		if err == nil && !bytes.Equal(encodePush(raw, payload), b) {
 			t.Error("two encodings of one value")

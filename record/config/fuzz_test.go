@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // FuzzParseState wants errors, never panics, and that everything it accepts survives
@@ -20,7 +21,7 @@ func FuzzParseState(f *testing.F) {
 	}
 	f.Add([]byte("model.LLM.data_locations = [[], {}, 1, {Http = {location = {}}}]"))
 	f.Add([]byte("[[a]]\n[a.b]\n[[a.b.c]]\n[a.b.c.d]\ne = {f.g = [{h = 1}]}"))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		run, err := ParseState("s.toml", text)
 		if err != nil {
 			return
@@ -41,7 +42,7 @@ func FuzzParseState(f *testing.F) {
 
 func FuzzParseDataServer(f *testing.F) {
 	f.Add([]byte("dir = \"d\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = [1, 2]"))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		server, err := ParseDataServer("d.toml", text)
 		if err == nil && (len(server.Locations) == 0 || server.SeqLen == 0 || server.Locations[0].check() != nil && server.Locations[0].Local == nil) {
 			t.Fatalf("accepted %+v", server)
@@ -64,7 +65,7 @@ func FuzzDecodeModel(f *testing.F) {
 	}
 	f.Add([]byte(`{"Architecture":"HfLlama","architecture":"HfLlama"}`))
 	f.Add([]byte("null"))
-	f.Fuzz(func(t *testing.T, encoded []byte) {
+	fuzztest.Run(f, func(t *testing.T, encoded []byte) {
 		m, err := DecodeModel(encoded)
 		if err != nil {
 			return

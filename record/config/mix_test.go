@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 const mixLocation = `{"location": {"NumberedFiles": {"url_template": "http://localhost:8000/{}.ds",
@@ -61,7 +62,7 @@ func TestParseMixNamesWhatIsWrong(t *testing.T) {
 
 func FuzzParseMix(f *testing.F) {
 	f.Add([]byte(`{"shuffle": "DontShuffle", "providers": [[` + mixLocation + `, 0.7]]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		mix, err := ParseMix("mix.json", text)
 		if err == nil && (len(mix.Sources) == 0 || mix.Weights != nil && len(mix.Weights) != len(mix.Sources)) {
 			t.Fatalf("accepted %+v", mix)

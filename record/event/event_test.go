@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
 
@@ -273,7 +274,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		f.Add(line)
 	}
-	f.Fuzz(func(t *testing.T, line []byte) {
+	fuzztest.Run(f, func(t *testing.T, line []byte) {
 		e, err := Decode(line)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/audit"
@@ -189,7 +190,7 @@ func FuzzDecode(f *testing.F) {
 	key := backendtest.Key(1)
 	f.Add(shown(f, key, key, nil).Encode())
 	f.Add(Exhibit{}.Encode())
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		e, err := Decode(b)
 		if err != nil {
 			return

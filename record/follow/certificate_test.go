@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
@@ -142,7 +143,7 @@ func TestLieKeepsItsEvidence(t *testing.T) {
 func FuzzCertificate(f *testing.F) {
 	run, keys, _ := certified(f, 3)
 	f.Add(certificate(run, keys).AppendTo(nil))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		c, err := DecodeCertificate(raw)
 		if err != nil {
 			if !errors.Is(err, ErrCertificate) {

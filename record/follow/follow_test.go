@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
@@ -196,7 +197,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(Record{Kind: KindDigest, Digest: run.State.Hash()}.AppendTo(nil))
 	f.Add(tick(5, [32]byte{6}))
 	f.Add(action(run, authority, 1, coordinator.Join{}))
-	f.Fuzz(func(t *testing.T, payload []byte) {
+	fuzztest.Run(f, func(t *testing.T, payload []byte) {
 		if record, err := Decode(payload, run.Run()); err == nil && !bytes.Equal(record.AppendTo(nil), payload) {
 			t.Fatalf("record %+v encodes to other bytes", record)
 		}
@@ -218,7 +219,7 @@ func FuzzRecord(f *testing.F) {
 func FuzzGenesis(f *testing.F) {
 	state := first(f)
 	f.Add(state.AppendTo(nil))
-	f.Fuzz(func(t *testing.T, state []byte) {
+	fuzztest.Run(f, func(t *testing.T, state []byte) {
 		raw := SignGenesis(authority, [32]byte{7}, state)
 		g, err := OpenGenesis(raw)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -69,7 +70,7 @@ func TestPublic(t *testing.T) {
 func FuzzParseChain(f *testing.F) {
 	f.Add(ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String())
 	f.Add(ChainScheme + "://")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := ParseChain(text)
 		if err != nil {
 			if !errors.Is(err, ErrLink) {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
@@ -112,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(link("host.example:39405/friends"))
 	f.Add(link("[2001:db8::1]:1/a%20run"))
 	f.Add("psyche://")
-	f.Fuzz(func(t *testing.T, text string) {
+	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := Parse(text)
 		if err != nil {
 			if !errors.Is(err, ErrLink) {

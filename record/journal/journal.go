@@ -19,7 +19,7 @@ const MaxPayload = 1 << 20
 
 const (
 	magicName  = "psychelog/"
-	format     = "11" // another one has other rules of the coordinator, which would replay to another state
+	format     = "12" // changes with the coordinator's rules: a log replays to another state under other rules
 	magic      = magicName + format + "\n"
 	headerSize = 4 + sha256.Size + 4
 )

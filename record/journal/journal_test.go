@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -222,7 +223,7 @@ func TestGroupsOfEntries(t *testing.T) {
 
 // TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
 func TestEarlierFormatIsRefused(t *testing.T) {
-	for _, earlier := range []string{"1", "5", "10"} {
+	for _, earlier := range []string{"1", "5", "11"} {
 		testEarlierFormatIsRefused(t, magicName+earlier+"\n")
 	}
 }
@@ -249,7 +250,7 @@ func FuzzRead(f *testing.F) {
 	entries, _ = appendEntry(entries, last, []byte("two"))
 	f.Add(entries)
 	f.Add(append([]byte(magic), 0xff, 0xff, 0xff, 0xff))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		rebuilt, last := []byte(magic), [32]byte{}
 		summary, err := Read(bytes.NewReader(content), func(p []byte) error {
 			rebuilt, last = appendEntry(rebuilt, last, p)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -71,7 +72,7 @@ func TestVerify(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(some().Encode())
 	f.Add([]byte(`{"format": 1}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if r, err := Decode(b); err == nil && !bytes.Equal(r.Encode(), b) {
 			t.Fatalf("%+v is written in another way", r)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func testHead() Head { return Head{Index: 70, Step: 9, Hash: [32]byte{6}}.Sign(testKey(), walk) }
@@ -80,7 +81,7 @@ func TestBadHeadsAreRefused(t *testing.T) {
 
 func FuzzHead(f *testing.F) {
 	f.Add(testHead().AppendTo(nil))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		if h, err := DecodeHead(raw); err == nil && !bytes.Equal(h.AppendTo(nil), raw) {
 			t.Fatal("another encoding of the same head was accepted")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -294,7 +295,7 @@ func FuzzActionBody(f *testing.F) {
 	for _, action := range allActions() {
 		f.Add(SignAction(testKey(), walk, 77, action)[prefixSize:])
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
+	fuzztest.Run(f, func(t *testing.T, body []byte) {
 		raw := seal(testKey(), DomainAction, body)
 		opened, err := OpenAction(raw, walk)
 		if err != nil {
@@ -310,7 +311,7 @@ func FuzzActionBody(f *testing.F) {
 func FuzzOpen(f *testing.F) {
 	f.Add(SignAction(testKey(), walk, 77, coordinator.Join{}))
 	f.Add(SignAnnouncement(testKey(), testAnnouncement()))
-	f.Fuzz(func(_ *testing.T, raw []byte) {
+	fuzztest.Run(f, func(_ *testing.T, raw []byte) {
 		_, _ = OpenAction(raw, walk)
 		_, _, _ = OpenAnnouncement(raw, walk)
 	})
@@ -318,7 +319,7 @@ func FuzzOpen(f *testing.F) {
 
 func FuzzAnnouncementBody(f *testing.F) {
 	f.Add(SignAnnouncement(testKey(), testAnnouncement())[prefixSize:])
-	f.Fuzz(func(t *testing.T, body []byte) {
+	fuzztest.Run(f, func(t *testing.T, body []byte) {
 		raw := seal(testKey(), DomainAnnouncement, body)
 		_, opened, err := OpenAnnouncement(raw, walk)
 		if err != nil {

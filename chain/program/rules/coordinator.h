@@ -210,6 +210,7 @@ bool phase_is_over(const struct phase *p, uint64_t now);
 // epoch.c
 bool state_remove_leavers(struct state *s, uint32_t height);
 void state_members_to_pending(struct state *s);
+void state_forgive(struct state *s);
 void state_drop_silent(struct state *s);
 
 // health.c

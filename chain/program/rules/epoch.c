@@ -45,6 +45,21 @@ void state_members_to_pending(struct state *s) {
 	s->epoch.ready_count = 0;
 }
 
+static void forgive(struct clients *clients) {
+	for (uint32_t i = 0; i < clients->count; i++) {
+		struct client *client = &clients->list[i];
+		if (client->lateness != ON_TIME) client->active = 0;
+		client->lateness = ON_TIME;
+		client->returns = 0;
+	}
+}
+
+// state_forgive is State.forgive.
+void state_forgive(struct state *s) {
+	forgive(&s->epoch.clients);
+	forgive(&s->epoch.exited);
+}
+
 // state_drop_silent is State.dropSilent.
 void state_drop_silent(struct state *s) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {

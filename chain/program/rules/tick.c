@@ -228,9 +228,10 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 	if (ends) {
 		state_seal_challenge(s, round);
 		state_enter(s, COOLDOWN, now);
-	} else {
-		state_start_round(s, now, draw);
+		return true;
 	}
+	if ((round->height + 1) % TERM_ROUNDS == 0) state_forgive(s);
+	state_start_round(s, now, draw);
 	return true;
 }
 

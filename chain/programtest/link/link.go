@@ -52,6 +52,9 @@ func Link(objects []Object) ([]byte, error) {
 	if begin.in != &l.text {
 		return nil, fmt.Errorf("link: %s is no function", Entry)
 	}
+	if begin.at%8 != 0 || begin.at/8 >= uint64(len(l.text.bytes)/8) {
+		return nil, fmt.Errorf("link: %s at offset %d of %d bytes, want an instruction", Entry, begin.at, len(l.text.bytes))
+	}
 	return l.file(begin.at), nil
 }
 

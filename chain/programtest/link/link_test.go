@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
@@ -132,6 +133,8 @@ func TestLinkRefuses(t *testing.T) {
 		"unknown name":   {[][]byte{calls("sol_sha257")}, "no system call"},
 		"twice":          {[][]byte{good, good}, "as well"},
 		"no entry":       {[][]byte{makeObject([]section{code(exit...)}, []symbol{{"main", 1, 0}})}, Entry},
+		"entry outside":  {[][]byte{makeObject([]section{code(exit...)}, []symbol{{Entry, 1, 8}})}, "want an instruction"},
+		"entry inside":   {[][]byte{makeObject([]section{code(exit...)}, []symbol{{Entry, 1, 4}})}, "want an instruction"},
 		"a variable":     {[][]byte{makeObject([]section{code(exit...), {".data", elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_WRITE, []byte{1}, 0}}, whole)}, "variables"},
 		"32 bits":        {[][]byte{makeObject([]section{code(join([]byte{0x0c, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)}, "32 bits"},
 		"an atomic":      {[][]byte{makeObject([]section{code(join([]byte{0xdb, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)}, "atomic"},
@@ -156,7 +159,7 @@ func TestLinkRefuses(t *testing.T) {
 func FuzzLink(f *testing.F) {
 	f.Add(makeObject([]section{code(join(seven, exit)...)}, []symbol{{Entry, 1, 0}}))
 	f.Add(makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 1, callAddress), 1}}, []symbol{{Entry, 1, 0}}))
-	f.Fuzz(func(t *testing.T, object []byte) {
+	fuzztest.Run(f, func(t *testing.T, object []byte) {
 		program, err := Link([]Object{{"object", object}})
 		if err != nil {
 			return

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/verify"
@@ -284,9 +285,9 @@ func FuzzVerifier(f *testing.F) {
 	f.Add(log, uint32(0))
 	f.Add(log[:len(log)-7], uint32(1))
 	f.Add(first(archiveOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})), uint32(0))
-	f.Add([]byte("psychelog/11\n"), uint32(100))
+	f.Add([]byte("psychelog/12\n"), uint32(100))
 	f.Add([]byte{}, uint32(0))
-	f.Fuzz(func(t *testing.T, log []byte, last uint32) {
+	fuzztest.Run(f, func(t *testing.T, log []byte, last uint32) {
 		r, v := check(log, verify.Told{})
 		if r.Verified == (r.Problem != "") {
 			t.Errorf("%+v", r)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
@@ -143,7 +144,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(pack(f, model(f)))
 	f.Add([]byte(magic))
 	dir := filepath.Join(f.TempDir(), "got")
-	f.Fuzz(func(t *testing.T, packed []byte) {
+	fuzztest.Run(f, func(t *testing.T, packed []byte) {
 		if err := Unpack(bytes.NewReader(packed), dir); err != nil {
 			return
 		}

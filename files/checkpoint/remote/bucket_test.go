@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/objstore"
 	"github.com/psyche-go/psyche/files/objstore/gcs"
@@ -410,7 +411,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":5}]}`))
 	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":"x"},{"name":"config.json","size":-2}]}`))
 	f.Add([]byte(`{}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		b := newBucket(t)
 		o := objstore.Object{Name: path.Join(b.Prefix, manifestObject), Size: int64(len(text))}
 		if _, err := b.Store.Put(t.Context(), o.Name, bytes.NewReader(text), o.Size, objstore.Condition{}); err != nil {

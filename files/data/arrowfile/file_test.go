@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func example(t testing.TB, name string) []byte {
@@ -177,7 +178,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(example(f, "variants/views-zstd.arrow"))
 	f.Add(example(f, "variants/categories.arrow"))
 	f.Add(example(f, "variants/growing.arrow"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		if _, err := read(raw); err != nil && !errors.Is(err, ErrInvalid) {
 			t.Error(err)
 		}

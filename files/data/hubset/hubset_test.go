@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
@@ -109,5 +110,5 @@ func TestDownload(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("hf://datasets/a/b@main/x/*.csv")
-	f.Fuzz(func(_ *testing.T, text string) { _, _ = Parse(text) })
+	fuzztest.Run(f, func(_ *testing.T, text string) { _, _ = Parse(text) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
@@ -246,7 +247,7 @@ func FuzzFolder(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), 2, 3, 300)
 	f.Add([]byte("\x93NUMPY\x01\x00v\x00"), 2, 1, 0)
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255}, 4, 1, 0)
-	f.Fuzz(func(t *testing.T, raw []byte, tokenSize, seqLen, vocabSize int) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte, tokenSize, seqLen, vocabSize int) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "f.ds"), raw, 0o644); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func TestRead(t *testing.T) {
@@ -54,7 +55,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		if m, found, err := parse(text); found && (err != nil || m.Version != 1 || m.TokenSizeInBytes != 2 && m.TokenSizeInBytes != 4) {
 			t.Fatalf("accepted %+v, %v", m, err)
 		}

@@ -37,6 +37,9 @@ func deltasOf(data []byte, most int) (*deltas, error) {
 	if n <= 0 {
 		return nil, errShort
 	}
+	if first != int64(int32(first)) {
+		return nil, errDeltas
+	}
 	block, parts, count := heads[0], heads[1], heads[2]
 	if count > uint64(most) {
 		return nil, tooMany(most)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func packedDeltas(t testing.TB, numbers []int32) []byte {
@@ -62,7 +63,7 @@ func FuzzDeltas(f *testing.F) {
 	f.Add(append(append(packedDeltas(f, []int32{0, 40}), packedDeltas(f, []int32{40, 0})...), make([]byte, 40)...))
 	f.Add(packedDeltas(f, []int32{1 << 30, 1 << 30, -1 << 31}))
 	const most = 1000
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		if err := checkShared(raw, most); err == nil {
 			_, _, err := parquet.DeltaByteArray.DecodeByteArray(nil, raw, nil)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // page is a page as a test wants it to be, true or not.
@@ -288,7 +289,7 @@ func FuzzStructLength(f *testing.F) {
 	p := dataPage(1, format.Plain, 1, nil)
 	f.Add(marshal(f, &p.head))
 	f.Add([]byte{0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0})
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		length, err := structLength(raw)
 		if err != nil {
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 func packGzip(t *testing.T, text string) string {
@@ -219,7 +220,7 @@ func FuzzContainer(f *testing.F) {
 	f.Add([]byte(`[{"text": "a"}, {"text": null}]`), "a.json")
 	f.Add([]byte("id,text\n1,a\n"), "a.csv")
 	f.Add([]byte("{\"text\": \"a\"}\n"), "a.jsonl")
-	f.Fuzz(func(t *testing.T, file []byte, name string) {
+	fuzztest.Run(f, func(t *testing.T, file []byte, name string) {
 		ending := filepath.Ext(name)
 		if ending != ".json" && ending != ".csv" && ending != ".jsonl" {
 			return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -179,7 +180,7 @@ func FuzzArrow(f *testing.F) {
 		f.Add(raw, "input_ids")
 		f.Add(raw, "meta.tags[1]")
 	}
-	f.Fuzz(func(t *testing.T, content []byte, field string) {
+	fuzztest.Run(f, func(t *testing.T, content []byte, field string) {
 		path := filepath.Join(t.TempDir(), "a.arrow")
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
@@ -202,5 +203,5 @@ func FuzzTextOf(f *testing.F) {
 	f.Add([]byte(`{"a": [{"b": "c"}, {"b": null}], "d": [1, 2]}`), "a[0].b")
 	f.Add([]byte(`{"a": [[[[1]]]]}`), "a")
 	f.Add(append(bytes.Repeat([]byte(`{"a":[`), 200), '1'), "a.a.a")
-	f.Fuzz(func(_ *testing.T, line []byte, field string) { _, _ = textOf(line, field) })
+	fuzztest.Run(f, func(_ *testing.T, line []byte, field string) { _, _ = textOf(line, field) })
 }

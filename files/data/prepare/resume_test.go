@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -329,7 +330,7 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("{\"text\": \"a\"}\n{\"text\": \"\\ud800\"}"), 1)
-	f.Fuzz(func(t *testing.T, content []byte, position int) {
+	fuzztest.Run(f, func(t *testing.T, content []byte, position int) {
 		path := filepath.Join(t.TempDir(), "a.jsonl")
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
@@ -361,7 +362,7 @@ func FuzzParquet(f *testing.F) {
 		}
 		f.Add(raw)
 	}
-	f.Fuzz(func(t *testing.T, content []byte) {
+	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		field := "body"
 		if bytes.Contains(content, []byte("input_ids")) {
 			field = "text"

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
@@ -295,7 +296,7 @@ func FuzzDataset(f *testing.F) {
 	f.Add(encode(f, []plain{{[]uint16{1, 2}}}))
 	f.Add(encode(f, []packed{{[]int32{1, 2, 3}, []int32{3}}}))
 	f.Add([]byte("PAR1\x00\x00\x00\x00PAR1"))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	fuzztest.Run(f, func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "a.parquet")
 		write(t, path, content)
 		d, err := Open(path, Options{SeqLen: 5, VocabSize: 300})

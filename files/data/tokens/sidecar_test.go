@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 // named is a file of another name.
@@ -23,7 +25,7 @@ func FuzzSidecar(f *testing.F) {
 		}
 		f.Add(text, filepath.Ext(name) == indexEnding)
 	}
-	f.Fuzz(func(t *testing.T, text []byte, index bool) {
+	fuzztest.Run(f, func(t *testing.T, text []byte, index bool) {
 		ending := metadataEnding
 		if index {
 			ending = indexEnding

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
@@ -386,7 +387,7 @@ func FuzzContentRange(f *testing.F) {
 	f.Add("bytes 0-5/*")
 	f.Add("bytes */5")
 	f.Add("bytes 5-0/9")
-	f.Fuzz(func(t *testing.T, header string) {
+	fuzztest.Run(f, func(t *testing.T, header string) {
 		first, last, size, err := contentRange(header)
 		if err == nil && (first < 0 || first > last || last >= size) {
 			t.Fatalf("%q: %d-%d/%d", header, first, last, size)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"pgregory.net/rapid"
 )
 
@@ -221,7 +222,7 @@ func TestSharesAreClose(t *testing.T) {
 func FuzzShares(f *testing.F) {
 	f.Add("0.7", "0.3")
 	f.Add("1e15", "1e-15")
-	f.Fuzz(func(t *testing.T, a, b string) {
+	fuzztest.Run(f, func(t *testing.T, a, b string) {
 		shares, err := Shares([]string{a, b})
 		if err != nil {
 			return

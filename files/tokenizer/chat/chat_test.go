@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
 type vector struct {
@@ -109,7 +111,7 @@ func FuzzTemplate(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(v.Template)
 	}
-	f.Fuzz(func(t *testing.T, source string) {
+	fuzztest.Run(f, func(t *testing.T, source string) {
 		_, err := render(source, Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "é", Calls: json.RawMessage(`[{"id": "a", "n": 1.5e3}]`)}}, Tools: json.RawMessage(`[{"a": [0.1, -2, null, true]}]`)})
 		known := false
 		for _, one := range []error{ErrUnsupported, ErrSyntax, ErrTooMuch, ErrTemplate} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/learn/model/deepseek"
 )
 
@@ -109,7 +110,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		c, err := deepseek.ParseConfig(text)
 		if err != nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/learn/model/llama"
 )
 
@@ -217,7 +218,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
+	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		c, err := llama.ParseConfig(text)
 		if err != nil {
 			return

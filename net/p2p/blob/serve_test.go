@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/bao"
 )
@@ -23,7 +24,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(request{emptyHash, probeOffset, 0}.encode())
 	f.Add(request{hash, 1<<64 - groupSize, groupSize}.encode())
 	f.Add([]byte("short"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		var answer bytes.Buffer
 		err := store.serve(bytes.NewReader(raw), &answer)
 		if err != nil {

@@ -198,6 +198,7 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.skips(s, round)
 	c.juriesDrawn(round)
 	c.seatsKept(s, round)
+	c.inTerm(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
 	}

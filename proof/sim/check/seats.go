@@ -133,7 +133,7 @@ func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	c.chain.skipped[round.Step] = skipped
 }
 
-// maxReturns is how often a member may come back into one epoch.
+// maxReturns is how often a member may come back in one term of an epoch.
 const maxReturns = 3
 
 // seatsBegin notes who has a seat in an epoch that begins.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
@@ -169,7 +170,7 @@ func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
 func FuzzToServer(f *testing.F) {
 	addFrames(f, TypeRequest)
 	addFrames(f, TypeHello)
-	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+	fuzztest.Run(f, func(t *testing.T, kind byte, payload []byte) {
 		if frame.Type(kind) == TypeHello {
 			if h, err := OpenHello(payload, nonce, testID); err == nil && h.ID == (identity.ID{}) {
 				t.Fatalf("accepted %+v", h)
@@ -186,7 +187,7 @@ func FuzzToClient(f *testing.F) {
 	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeReceipt, TypeDenied} {
 		addFrames(f, kind)
 	}
-	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+	fuzztest.Run(f, func(t *testing.T, kind byte, payload []byte) {
 		if d, err := DecodeDenied(payload); err == nil && strings.ContainsAny(d.Reason, "\x1b\n\x00") {
 			t.Fatalf("reason %q", d.Reason)
 		}
