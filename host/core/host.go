@@ -49,7 +49,7 @@ type Options struct {
 	// Behind reports whether a connected client still waits for the log. Nil: no client does.
 	Behind func(id identity.ID) bool
 	Names  Names  // that the log until now has; nil: none
-	Rules  *Rules // nil: those of package coordinator
+	Rules  *Rules // nil: the rules of package coordinator
 
 	// Acted, which may be nil, is told of every action that was applied, or refused with err. It is
 	// not durable yet.

@@ -111,8 +111,8 @@ func (l *Limiter) add(p *Place) {
 	l.total++
 }
 
-// smaller reports whether the site of p, or its network if they are of one site, still has fewer places than the
-// victim's when p has one more. The caller holds mu.
+// smaller reports whether p may have the victim's place: with one more place, the site of p still has fewer than the
+// victim's site. In one site, the same holds for their networks. The caller holds mu.
 func (l *Limiter) smaller(p, victim *Place) bool {
 	if p.site != victim.site {
 		return l.sites[p.site]+1 < l.sites[victim.site]
