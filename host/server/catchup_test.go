@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
 const (
@@ -205,5 +208,80 @@ func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestClaimedKeyIsRefused has a client claim a member's key without its signature.
+func TestClaimedKeyIsRefused(t *testing.T) {
+	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
+		bubble(t, nil, func(t *testing.T, connect func() *peer) {
+			p, member, attacker := connect(), backendtest.Key(1).ID(), backendtest.Key(66)
+			p.challenge()
+			hello := frame.Hello{Role: role, RunID: hostileRun}.Sign(nil, attacker, p.nonce, p.server)
+			own := attacker.ID()
+			p.send(frame.TypeHello, bytes.Replace(hello, own[:], member[:], 1))
+			p.refused(frame.RefusedMalformed, "")
+		})
+	}
+}
+
+// TestClientThatFallsBehindCatchesUp has a live client not read while more records come than the server keeps in
+// memory for it.
+func TestClientThatFallsBehindCatchesUp(t *testing.T) {
+	const host, changes = 50, maxPushes + 16
+	bubble(t, func(o *Options) { o.Key = backendtest.Key(host) }, func(t *testing.T, connect func() *peer) {
+		authority, client := connect(), connect().enter(1)
+		authority.greet(host, frame.RoleObserver)
+		authority.welcome()
+		client.send(frame.TypeFollow, frame.Follow{Index: 1}.AppendTo(nil))
+		f := livePeer{peer: client}
+		f.readUntil(func() bool { return f.windows == 1 })
+		before := f.index
+		for i := range changes {
+			time.Sleep(time.Millisecond) // a nonce is a time
+			if code := authority.submitted(coordinator.SetPaused{Paused: i%2 == 0}); code != 0 {
+				t.Errorf("change %d: %v", i, code)
+			}
+		}
+		f.readUntil(func() bool { return f.index >= before+changes && f.windows == 2 })
+		time.Sleep(time.Millisecond)
+		authority.submit(coordinator.SetPaused{Paused: true})
+		f.readUntil(func() bool { return f.index >= before+changes+1 })
+		if f.windows != 2 {
+			t.Errorf("%d windows, want the one of the start and one more: the client is live again", f.windows)
+		}
+	})
+}
+
+// livePeer follows a log.
+type livePeer struct {
+	*peer
+	window  []byte
+	windows int
+	index   uint64 // records that the client has
+}
+
+func (f *livePeer) readUntil(done func() bool) {
+	f.t.Helper()
+	for !done() {
+		kind, payload, err := f.reader.Next(frame.MaxToClient)
+		if err != nil {
+			f.t.Fatalf("after %d records and %d windows: %v", f.index, f.windows, err)
+		}
+		switch kind {
+		case frame.TypeWindow:
+			f.window, err = frame.DecodeWindow(payload)
+			f.windows++
+		case frame.TypeRecords:
+			var r frame.Records
+			if r, err = frame.DecodeRecords(payload, f.window); err == nil {
+				f.index = r.First
+				err = r.Each(func([]byte) error { f.index++; return nil })
+				f.window = frame.Slide(f.window, r.Raw)
+			}
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
 	}
 }
