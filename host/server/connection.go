@@ -312,9 +312,6 @@ func (c *connection) await(ctx context.Context, action wire.SignedAction) error 
 	}
 	switch action.Action.(type) {
 	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join before it
-		if c.favored() {
-			return c.host.growth.TakeFirst(ctx, c.conn.RemoteAddr(), 1)
-		}
 		return c.host.growth.Take(ctx, c.conn.RemoteAddr(), 1)
 	}
 	return nil
