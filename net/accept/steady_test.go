@@ -32,7 +32,7 @@ func TestSlowReaderKeepsReading(t *testing.T) {
 			err := conn.WriteSteadily(t.Context(), func() time.Duration { return time.Second }, make([]byte, 5), make([]byte, 16*pieceSize-5))
 			took := time.Since(began)
 			if !stops && (err != nil || took < 10*time.Second) {
-				t.Errorf("%v after %v, want no error after more than 10 s", err, took)
+				t.Errorf("%v after %v, want nil after 10 s or more", err, took)
 			}
 			if stops && (!errors.Is(err, errTooSlow) || conn.Whole()) {
 				t.Errorf("error %v, another frame may follow: %v", err, conn.Whole())
@@ -44,7 +44,7 @@ func TestSlowReaderKeepsReading(t *testing.T) {
 	}
 }
 
-// TestSteadyWriteEndsWithContext ends the context before a frame, and in the middle of one that the client does not read.
+// TestSteadyWriteEndsWithContext ends the context before a frame, and while a client that does not read receives a frame.
 func TestSteadyWriteEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
