@@ -175,9 +175,10 @@ MATRIX_SEED    ?= 1
 matrix: build
 	$(GO) run ./proof/matrix -minutes $(MATRIX_MINUTES) -seed $(MATRIX_SEED)
 
-## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 200 kills of the server
+## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 1,000 slow readers of a log of 67 MiB; 200 kills of the server
 load:
-	$(GO) test ./host/server -run TestLoad -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
+	$(GO) test ./host/server -run 'TestLoad$$' -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
+	$(GO) test ./host/server -run TestLoadOfLog -v -load.observers 1000 -load.members 64 -load.logrounds 2100 -timeout 15m
 	$(GO) test ./host/server -run TestKill -v -kills 200 -timeout 15m
 
 ## internet: a run over links with delay, loss and a rate, one of them cut (needs root)

@@ -16,11 +16,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/face/dash/history"
 	"github.com/psyche-go/psyche/face/dash/shown"
+	"github.com/psyche-go/psyche/net/admission"
 )
 
 //go:embed assets
@@ -47,7 +46,7 @@ var ranges = []uint32{0, 100, 500, 2000}
 type Page struct {
 	runs     func() []Run
 	verifier *Verifier
-	logs     *rate.Limiter // bytes of logs
+	logs     *admission.Budget // bytes of logs
 	mux      *http.ServeMux
 
 	mu      sync.Mutex
@@ -65,7 +64,7 @@ type answer struct {
 // New returns the page. runs returns what is shown, in that order. Without a verifier, nil, browsers are not
 // offered to check a log.
 func New(runs func() []Run, verifier *Verifier) *Page {
-	p := &Page{runs: runs, verifier: verifier, logs: rate.NewLimiter(logRate, logBurst), mux: http.NewServeMux(), answers: make(map[string]*answer)}
+	p := &Page{runs: runs, verifier: verifier, logs: admission.NewBudget(logRate, logBurst), mux: http.NewServeMux(), answers: make(map[string]*answer)}
 	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
 	p.mux.HandleFunc("GET /api/run", p.serveRun)
 	p.mux.HandleFunc("GET /api/log", p.serveLog)

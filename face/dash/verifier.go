@@ -3,11 +3,14 @@ package dash
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,11 +33,14 @@ const (
 // maxPart bounds a part of a log that a browser fetches: slow lines have it before a server's time for an answer is over.
 const maxPart = 256 << 10
 
-// logRate is how many bytes of logs a second the page gives to all its readers together, after a first logBurst: they
-// share the line of the machine with whatever else it does, such as hosting the run.
+// logRate is the number of bytes of logs per second that the page gives to all its readers together, after a first
+// logBurst: they share the line of the machine with whatever else it does, such as hosting the run. A request waits at
+// most logWait for its part, in turns between networks. Then partTime is left to send it: a link of 0.25 Mbit/s needs 8.4 s.
 const (
 	logRate  = 2 << 20
 	logBurst = 8 << 20
+	logWait  = 3 * time.Second
+	partTime = 15 * time.Second
 )
 
 // Verifier is the program with which a browser checks a log: face/dash/verify as WebAssembly.
@@ -115,6 +121,14 @@ func (v *Verifier) serveLoader(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(v.loader) // fails when the reader is gone
 }
 
+// mayRead waits until the reader has its turn for a part of a log, and reports whether that came in time.
+func (p *Page) mayRead(r *http.Request) bool {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	ctx, cancel := context.WithTimeout(r.Context(), logWait)
+	defer cancel()
+	return p.logs.Take(ctx, net.TCPAddrFromAddrPort(address), maxPart) == nil
+}
+
 // serveJournal answers with a part of a run's log from an offset on, as far as this program has verified it.
 func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
@@ -130,11 +144,12 @@ func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no log of this run here", http.StatusNotFound)
 		return
 	}
-	if !p.logs.AllowN(time.Now(), maxPart) {
+	if !p.mayRead(r) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many readers fetch logs: ask again in a second", http.StatusTooManyRequests)
 		return
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(partTime)) // fails in tests without a connection
 	part := make([]byte, maxPart)
 	n, err := run.Log.ReadAt(part, from)
 	if n == 0 && err != nil {

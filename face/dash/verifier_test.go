@@ -3,14 +3,20 @@ package dash_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/dashtest"
@@ -75,19 +81,72 @@ func TestLogInParts(t *testing.T) {
 	if got := ask(t, web.URL+"/verifier.wasm", http.Header{"Accept-Encoding": {"gzip"}}); got.header.Get("Content-Type") != "application/wasm" || got.body != "program" {
 		t.Errorf("the verifier: %+v", got)
 	}
-	limited := 0
-	for range 60 { // 15 MiB, more than the page gives at once
-		if got := ask(t, web.URL+"/api/journal?run=tiny&from=0", nil); got.status == http.StatusTooManyRequests && got.header.Get("Retry-After") == "1" {
-			limited++
-		}
-	}
-	if limited == 0 {
-		t.Error("whoever asks has the whole line of the machine")
-	}
 	bare := pageWith(t, nil, o)
 	for _, path := range []string{"/api/journal?run=tiny&from=0", "/verifier.wasm", "/wasm_exec.js"} {
 		if got := ask(t, bare.URL+path, nil); got.status != http.StatusNotFound {
 			t.Errorf("without a verifier %s: %d", path, got.status)
+		}
+	}
+}
+
+// TestLogReadersTakeTurns has a reader follow a log while many others request it without pause.
+func TestLogReadersTakeTurns(t *testing.T) {
+	handler := pageWith(t, standIn(t), dashtest.Options{RunID: "tiny", Members: 12, Rounds: 60, RoundsPerEpoch: 20}).Config.Handler
+	read := func(ctx context.Context, remote string) *http.Response {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/journal?run=tiny&from=0", nil)
+		r.RemoteAddr = remote
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Result()
+	}
+	enough := int64(34) // parts that use up the first 8 MiB
+	for _, test := range []struct {
+		name   string
+		greedy func(i int) string
+		number int
+		reader string
+	}{
+		{"another network", func(int) string { return "203.0.113.9:80" }, 60, "203.0.113.8:80"},
+		{"many networks of one IPv6 site", func(i int) string { return fmt.Sprintf("[2001:db8:1:%x::1]:80", i) }, 60, "[2001:db8:2::1]:80"},
+		{"the same address, as behind a proxy", func(int) string { return "127.0.0.1:80" }, 4, "127.0.0.1:81"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		var took, refused atomic.Int64
+		for i := range test.number {
+			reading.Go(func() {
+				for ctx.Err() == nil {
+					switch r := read(ctx, test.greedy(i)); {
+					case r.StatusCode == http.StatusOK:
+						took.Add(1)
+					case r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1":
+						t.Errorf("status %d, Retry-After %q", r.StatusCode, r.Header.Get("Retry-After"))
+					default:
+						refused.Add(1)
+					}
+				}
+			})
+		}
+		for deadline := time.Now().Add(time.Minute); took.Load() < enough && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		enough = 1
+		got, began := 0, time.Now()
+		for range 10 {
+			if read(ctx, test.reader).StatusCode == http.StatusOK {
+				got++
+			}
+		}
+		elapsed := time.Since(began)
+		cancel()
+		reading.Wait()
+		t.Logf("%s: the reader got %d of 10 parts in %v; %d greedy readers got %d, and %d refusals", test.name, got,
+			elapsed.Round(10*time.Millisecond), test.number, took.Load(), refused.Load())
+		if got < 8 {
+			t.Errorf("%s: the reader got %d of 10 parts", test.name, got)
+		}
+		if test.number > 24 && refused.Load() == 0 {
+			t.Errorf("%s: the page gives more than its rate", test.name)
 		}
 	}
 }

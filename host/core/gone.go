@@ -14,7 +14,8 @@ type Times struct {
 	// it. Negative: it never does.
 	WithdrawGrace time.Duration
 	// RestartGrace is the same after a start, when clients first have to notice that the host is
-	// back; until it is over or all are back, no round ends. Zero: nobody is waited for.
+	// back. No round ends before it is over, or all are back and have the log. Zero: the host does
+	// not wait.
 	RestartGrace time.Duration
 	// Push and PushEach, for each participant, add up to the least time between two publications
 	// of the same phase: what a publication costs grows with their square.
@@ -40,17 +41,22 @@ func (h *Host) awaitReturn(now Now) {
 	}
 }
 
-// holding reports whether ticks wait for members to come back after a start, so that no round
-// ends because of the time in which the host was down.
+// holding reports whether ticks wait for members to come back after a start and to receive the log,
+// so that no round ends because of the time in which the host was down, or served them slowly.
 func (h *Host) holding(now Now) bool {
 	if h.holdUntil.IsZero() {
 		return false
 	}
-	if now.Time.Before(h.holdUntil) && slices.ContainsFunc(h.participants(), func(id identity.ID) bool { return !h.isLive(id) }) {
+	if now.Time.Before(h.holdUntil) && slices.ContainsFunc(h.participants(), h.isAway) {
 		return true
 	}
 	h.holdUntil = time.Time{}
 	return false
+}
+
+// isAway reports whether a member cannot act yet.
+func (h *Host) isAway(id identity.ID) bool {
+	return !h.isLive(id) || h.options.Behind != nil && h.options.Behind(id)
 }
 
 func (h *Host) isLive(id identity.ID) bool {

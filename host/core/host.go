@@ -46,8 +46,10 @@ type Options struct {
 	Sign func(nonce uint64, a coordinator.Action) wire.SignedAction
 	// Connection reports whether a key has a live connection, and from where.
 	Connection func(id identity.ID) (from Origin, live bool)
-	Names      Names  // that the log until now has; nil: none
-	Rules      *Rules // nil: those of package coordinator
+	// Behind reports whether a connected client still waits for the log. Nil: no client does.
+	Behind func(id identity.ID) bool
+	Names  Names  // that the log until now has; nil: none
+	Rules  *Rules // nil: the rules of package coordinator
 
 	// Acted, which may be nil, is told of every action that was applied, or refused with err. It is
 	// not durable yet.

@@ -21,6 +21,7 @@ type rig struct {
 	t      testing.TB
 	host   *Host
 	live   map[identity.ID]Origin
+	behind map[identity.ID]bool // they are connected, and do not have the log yet
 	now    Now
 	nonce  uint64
 	times  Times
@@ -80,6 +81,7 @@ func (r *rig) restart() {
 	r.host = New(log, r.now, Options{
 		Times: r.times, Draws: r.draws, Sign: r.signer(key(hostKey)),
 		Connection: func(id identity.ID) (Origin, bool) { from, live := r.live[id]; return from, live },
+		Behind:     func(id identity.ID) bool { return r.behind[id] },
 		Moved:      func(before coordinator.RunState) { r.moved = append(r.moved, before) },
 	})
 }
@@ -267,14 +269,17 @@ func TestRestartHoldsRounds(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		back   []byte
+		behind byte // member that catches up; 0: none
 		after  time.Duration
 		holds  bool
 		client int // that still take part
 	}{
-		{"nobody is back", nil, 19 * time.Second, true, 2},
-		{"one is back", []byte{1}, 19 * time.Second, true, 2},
-		{"all are back", []byte{1, 2}, 0, false, 2},
-		{"one does not come", []byte{1}, 20 * time.Second, false, 1},
+		{"nobody is back", nil, 0, 19 * time.Second, true, 2},
+		{"one is back", []byte{1}, 0, 19 * time.Second, true, 2},
+		{"all are back", []byte{1, 2}, 0, 0, false, 2},
+		{"one does not come", []byte{1}, 0, 20 * time.Second, false, 1},
+		{"one catches up", []byte{1, 2}, 2, 19 * time.Second, true, 2},
+		{"one catches up for long and stays a member", []byte{1, 2}, 2, time.Hour, false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, testTimes, nil)
@@ -285,6 +290,7 @@ func TestRestartHoldsRounds(t *testing.T) {
 			r.pass(time.Second) // Warmup begins
 			clear(r.live)
 			r.restart()
+			r.behind = map[identity.ID]bool{key(test.behind).ID(): true}
 			r.connect(test.back...)
 			r.pass(test.after)
 			if r.host.Holds() != test.holds {

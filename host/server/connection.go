@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,6 +26,14 @@ const (
 	framesPerSecond = 50          // sustained; more is not read, so the sender has to wait
 	framesBurst     = 200         // at once
 	farewellTimeout = time.Second // for a refusal to reach the other side
+
+	// After pingBytes, and not before pingPause, a Ping follows at once. The client answers when it has read so far,
+	// and so a client on a slow link answers in time although much was written before the next regular Ping.
+	pingBytes = 32 << 10
+	pingPause = 250 * time.Millisecond
+
+	// maxUnsent bounds the bytes that the system keeps before it sends them.
+	maxUnsent = 64 << 10
 )
 
 // connection is one client's socket. serveConnection's goroutine reads, a second one writes.
@@ -41,7 +50,11 @@ type connection struct {
 	nonce     [32]byte      // of the challenge
 	sequence  uint64        // of the newest Hello
 	follows   bool          // it has asked for the log; serveConnection's goroutine has it
-	sent      uint64        // records of the log that the client has; 0: it does not follow it yet; the writer has it
+	sent      uint64        // records of the log that the client has; 0: it does not follow it, or catches up; the writer has it
+	caught    atomic.Bool   // it has had the whole log once
+	yields    bool          // the writer sends a batch that must not take long while other clients wait
+	unpinged  int           // bytes since the newest Ping; the writer has it
+	pinged    time.Time     // when that was; the writer has it
 	watching  bool          // it is one of its key's observers
 	leave     func()        // gives back its place among the strangers, if it has one; the registry guards it
 	published chan struct{} // has a value when the host published something
@@ -51,15 +64,17 @@ type connection struct {
 	ended     chan struct{} // closed when the key is free again
 	probing   sync.Mutex    // one prober at a time
 	hangUp    context.CancelCauseFunc
+	working   sync.WaitGroup // of goroutines that converse waits for
 }
 
-// answer is what the writer sends for the reader: a frame, or a part of the journal or of the model, which is read
-// when it is sent.
+// answer asks the writer to send whole frames, or a part of the journal or of the model. The writer reads such a part
+// when it sends it.
 type answer struct {
-	kind    frame.Type
-	payload []byte
-	log     *logPart
-	live    uint64 // with it the client has so many records of the log, and gets those that come
+	frames [][]byte
+	log    *logPart
+	live   uint64          // records of the log that the client has with it; then it gets new records; 0: no matter
+	yields bool            // see connection
+	sent   chan<- struct{} // closed when the client has taken the frames; may be nil
 }
 
 // refusedError ends a connection with a Refusal.
@@ -98,6 +113,7 @@ func farewell(reason error) ([]byte, bool) {
 // is called once the client has taken its place, and not if it is refused.
 func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	remote := socket.RemoteAddr().String()
+	accept.LimitUnsent(socket, maxUnsent)
 	c := &connection{
 		server: s, conn: accept.NewConn(ctx, counted{Conn: socket, metrics: s.metrics}, s.tls, &protocol),
 		remote: remote, logger: s.logger.With("remote", remote), hangUp: hangUp,
@@ -190,10 +206,9 @@ func (c counted) Write(b []byte) (int, error) {
 
 // converse reads and writes until something ends the connection, and says what did.
 func (c *connection) converse(ctx context.Context) error {
-	var writing sync.WaitGroup
-	writing.Go(func() { c.hangUp(c.writeLoop(ctx)) })
+	c.working.Go(func() { c.hangUp(c.writeLoop(ctx)) })
 	c.hangUp(c.readLoop(ctx))
-	writing.Wait()
+	c.working.Wait()
 	return context.Cause(ctx)
 }
 
@@ -286,7 +301,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 			ack.Reason = text
 		}
 	}
-	return c.answer(ctx, answer{kind: frame.TypeAck, payload: ack.AppendTo(nil)})
+	return c.answer(ctx, answer{frames: [][]byte{frame.Append(nil, frame.TypeAck, ack.AppendTo(nil))}})
 }
 
 // await waits until the key may act again, and the run's journal may grow by an action that can be
@@ -327,9 +342,9 @@ func (c *connection) writeLoop(ctx context.Context) error {
 		case a := <-c.answers:
 			err = c.send(ctx, a)
 		case <-c.probe:
-			err = c.write(ctx, frame.TypePing, nil)
+			err = c.ping(ctx)
 		case <-ticker.C:
-			err = c.write(ctx, frame.TypePing, nil)
+			err = c.ping(ctx)
 		case <-c.published:
 			newest := c.host.newest.Load()
 			if err = c.follow(ctx, "peers", newest.peers, &peersVersion); err == nil && c.role == frame.RoleObserver {
@@ -356,36 +371,80 @@ func (c *connection) follow(ctx context.Context, name string, newest feed, versi
 	if whole {
 		how = "whole"
 	}
-	c.server.metrics.pushes.WithLabelValues(name, how).Inc()
-	c.server.metrics.pushedBytes.WithLabelValues(name, how).Add(float64(len(frames)))
+	c.countPush(name, how, len(frames))
 	return c.writeBytes(ctx, frames)
 }
 
-// send sends what the reader asked for.
+// send sends an answer.
 func (c *connection) send(ctx context.Context, a answer) error {
 	if a.log != nil {
 		return c.writePart(ctx, *a.log)
 	}
+	c.yields = a.yields
+	err := c.writeBytes(ctx, a.frames...)
+	c.yields = false
+	if err != nil {
+		return err
+	}
+	if a.sent != nil {
+		close(a.sent)
+	}
 	if a.live > 0 {
 		c.sent = a.live
-		signal(c.published) // something may have come meanwhile
+		signal(c.published) // there may be new records by now
+		if !c.caught.Swap(true) && c.role == frame.RoleParticipant {
+			signal(c.host.registry.changed)
+		}
 	}
-	return c.write(ctx, a.kind, a.payload)
+	return nil
 }
 
 func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte) error {
 	return c.writeBytes(ctx, frame.Append(nil, kind, payload))
 }
 
-// writeBytes sends whole frames. A client that does not read them for WriteTimeout is cut off.
-// It sends nothing, and returns nil, when ctx has ended.
-func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
-	err := c.conn.BoundWrites(ctx, frame.WriteTimeout)
+// ping asks the client for a sign of life.
+func (c *connection) ping(ctx context.Context) error {
+	c.unpinged, c.pinged = 0, time.Now()
+	return c.writeSteadily(ctx, frame.Append(nil, frame.TypePing, nil))
+}
+
+// writeBytes sends whole frames, which may be split over several slices. A client that does not read is cut off; see
+// writeTimeout. If ctx has ended, writeBytes sends nothing and returns nil.
+func (c *connection) writeBytes(ctx context.Context, frames ...[]byte) error {
+	if err := c.writeSteadily(ctx, frames...); err != nil {
+		return err
+	}
+	size := 0
+	for _, f := range frames {
+		size += len(f)
+	}
+	c.tookBytes(ctx, size)
+	if c.host == nil || c.unpinged < pingBytes || time.Since(c.pinged) < pingPause {
+		return nil
+	}
+	return c.ping(ctx)
+}
+
+// tookBytes notes that the client takes bytes. While it does it is not silent.
+func (c *connection) tookBytes(ctx context.Context, n int) {
+	c.unpinged += n
+	if n >= pingBytes && c.host != nil {
+		c.conn.ExtendReads(ctx, frame.IdleTimeout)
+	}
+}
+
+func (c *connection) writeSteadily(ctx context.Context, frames ...[]byte) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err == nil {
-		_, err = c.conn.Write(frames)
+	return c.conn.WriteSteadily(ctx, c.writeTimeout, frames...)
+}
+
+// writeTimeout returns the time in which the client has to take the next 16 KiB.
+func (c *connection) writeTimeout() time.Duration {
+	if c.yields && c.server.catching.held.Crowded() {
+		return crowdedTimeout
 	}
-	return err
+	return frame.WriteTimeout
 }

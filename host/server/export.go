@@ -47,7 +47,7 @@ func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind f
 	if kind == frame.TypeReadModel {
 		part = c.host.modelPart(wanted.Offset)
 	}
-	if err := c.server.egress.Take(ctx, c.conn.RemoteAddr(), part.length); err != nil {
+	if err := c.takeEgress(ctx, part.length); err != nil {
 		return err
 	}
 	return c.answer(ctx, answer{log: &part})
@@ -78,19 +78,19 @@ func (p logPart) at(offset uint64) logPart {
 
 // writePart sends a part of the journal, or of the model, from the disk.
 func (c *connection) writePart(ctx context.Context, part logPart) error {
-	err := c.conn.BoundWrites(ctx, frame.WriteTimeout)
 	if ctx.Err() != nil {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	whole := io.Reader(bytes.NewReader(frame.PartHead(part.kind, part.offset, part.size, part.length)))
 	size := int64(len(frame.PartHead(part.kind, 0, 0, 0)) + part.length)
 	if part.length > 0 {
 		whole = io.MultiReader(whole, io.NewSectionReader(part.from, int64(part.offset), int64(part.length)))
 	}
-	return c.conn.WriteFrom(whole, size)
+	if err := c.conn.WriteFrom(ctx, c.writeTimeout, whole, size); err != nil {
+		return err
+	}
+	c.tookBytes(ctx, part.length)
+	return nil
 }
 
 // journalFile reads the journal of a run. It is open only while it is read: hundreds of clients may

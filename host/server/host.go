@@ -86,6 +86,7 @@ func (h *host) coreOptions() core.Options {
 		Times:      core.DefaultTimes,
 		Sign:       wire.Signer(h.server.key, h.run),
 		Connection: h.registry.origin,
+		Behind:     h.registry.isBehind,
 		Names:      h.store.names,
 		Acted:      h.acted,
 		Moved:      h.moved,

@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -16,9 +15,11 @@ import (
 )
 
 const (
-	maxPushes   = 64  // that a client may be behind before it gets records from the disk
-	markEach    = 256 // records between two places of the journal that are known
-	maxCatching = 8   // connections that read the journal at a time: each needs about 2 MiB
+	maxPushes = 64  // that a client may be behind before it gets records from the disk
+	markEach  = 256 // records between two places of the journal that are known
+	// maxDiskRecords bounds the records of a frame that is read from the disk, in bytes. Over 0.25 Mbit/s a frame that
+	// does not compress takes four seconds, half of frame.IdleTimeout.
+	maxDiskRecords = 128 << 10
 )
 
 // logStream is what a run's connections send of its log to its followers. It is never changed.
@@ -97,16 +98,13 @@ func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key id
 	return n
 }
 
-// since returns the frames with the records behind a place, if they are at hand.
-func (c *logStream) since(index uint64) (frames []byte, ok bool) {
+// since returns the pushes with the records after index, if they are in memory.
+func (c *logStream) since(index uint64) (pushes []push, ok bool) {
 	at := slices.IndexFunc(c.pushes, func(p push) bool { return p.from == index })
 	if at < 0 {
 		return nil, index == c.index
 	}
-	for _, p := range c.pushes[at:] {
-		frames = append(frames, p.frame...)
-	}
-	return frames, true
+	return c.pushes[at:], true
 }
 
 // read hands out the payloads of frames with all records behind a place, from the journal, and then
@@ -159,11 +157,12 @@ func (c *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Hea
 		if n < index {
 			continue
 		}
-		if len(records.Raw) > 0 && len(records.Raw)+len(record)+8 > frame.MaxRecordsSize {
-			if err := emit(frame.TypeRecords, records.AppendTo(nil, nil)); err != nil {
+		if len(records.Raw) > 0 && len(records.Raw)+len(record)+8 > maxDiskRecords {
+			payload := records.AppendTo(nil, nil)
+			records = frame.Records{First: at} // emit may wait for the client: keep only the payload meanwhile
+			if err := emit(frame.TypeRecords, payload); err != nil {
 				return err
 			}
-			records = frame.Records{First: at}
 		}
 		records.Raw = frame.AppendRecord(records.Raw, record)
 		at++
@@ -189,47 +188,6 @@ func readEntry(r io.Reader) ([]byte, error) {
 	return entry[:size], nil
 }
 
-// readFollow sends the records behind a place, and lets the writer send what comes after them.
-func (c *connection) readFollow(ctx context.Context, payload []byte) error {
-	wanted, err := frame.DecodeFollow(payload)
-	if err != nil {
-		return refuse(frame.RefusedMalformed, "%v", err)
-	}
-	if c.follows {
-		return refuse(frame.RefusedMalformed, "a connection follows the log once")
-	}
-	c.follows = true
-	log := &c.host.newest.Load().log
-	if wanted.Index > log.index {
-		return refuse(frame.RefusedPlace, "the log of run %q has %d records, not %d", c.host.runID, log.index, wanted.Index)
-	}
-	links, base := []link(nil), []byte(nil)
-	if wanted.Index == 1 {
-		links, base = c.host.certs.way()
-	}
-	return c.catchUp(ctx, func(j io.ReaderAt) error {
-		if wanted.Index == 1 {
-			return log.readCertified(j, links, base, c.paced(ctx, log.index))
-		}
-		return log.read(j, wanted.Index, c.paced(ctx, log.index))
-	})
-}
-
-// paced returns how a reader hands frames to the writer, in turn with all that fetch journals. With
-// the window the client has the log up to index, and gets what comes.
-func (c *connection) paced(ctx context.Context, index uint64) func(frame.Type, []byte) error {
-	return func(kind frame.Type, payload []byte) error {
-		if err := c.server.egress.Take(ctx, c.conn.RemoteAddr(), min(len(payload), maxLogFrame)); err != nil {
-			return err
-		}
-		a := answer{kind: kind, payload: payload}
-		if kind == frame.TypeWindow {
-			a.live = index
-		}
-		return c.answer(ctx, a)
-	}
-}
-
 // readSign takes a member's word that an epoch began as the log says.
 func (c *connection) readSign(payload []byte) error {
 	signed, err := frame.DecodeSign(payload)
@@ -244,39 +202,4 @@ func (c *connection) readSign(payload []byte) error {
 		c.host.saveCerts()
 	}
 	return nil
-}
-
-// catchUp reads records from the journal, in turn with other connections.
-func (c *connection) catchUp(ctx context.Context, read func(j io.ReaderAt) error) error {
-	select {
-	case c.server.catching <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-c.server.catching }()
-	return read(c.host.store.journal)
-}
-
-// sendLog sends the records that the client does not have yet, if it follows the log.
-func (c *connection) sendLog(ctx context.Context, log *logStream) error {
-	if c.sent == 0 || c.sent == log.index {
-		return nil
-	}
-	count := func(how string, bytes int) {
-		c.server.metrics.pushes.WithLabelValues("log", how).Inc()
-		c.server.metrics.pushedBytes.WithLabelValues("log", how).Add(float64(bytes))
-	}
-	if frames, ok := log.since(c.sent); ok {
-		c.sent = log.index
-		count("delta", len(frames))
-		return c.writeBytes(ctx, frames)
-	}
-	from := c.sent
-	c.sent = log.index
-	return c.catchUp(ctx, func(j io.ReaderAt) error {
-		return log.read(j, from, func(kind frame.Type, payload []byte) error {
-			count("whole", len(payload))
-			return c.write(ctx, kind, payload)
-		})
-	})
 }

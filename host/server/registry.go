@@ -168,6 +168,14 @@ func (r *registry) origin(id identity.ID) (from core.Origin, live bool) {
 	return from, false
 }
 
+// isBehind reports whether the key's live connection has not had the whole log yet.
+func (r *registry) isBehind(id identity.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.live[id]
+	return c != nil && !c.caught.Load()
+}
+
 // wakeAll makes every connection look for what was published.
 func (r *registry) wakeAll() {
 	r.mu.Lock()

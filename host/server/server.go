@@ -46,6 +46,9 @@ const (
 // once.
 const secondsOfBurst = 10
 
+// othersShare is the part of the rate of journals, 1/othersShare, that other clients have while members catch up.
+const othersShare = 8
+
 // Genesis returns the state a new run starts with, given the key of its host;
 // config.Run.CoordinatorState is one.
 type Genesis func(host coordinator.ClientID) (coordinator.State, error)
@@ -249,7 +252,7 @@ type server struct {
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals and models
 	observers places
-	catching  chan struct{} // has a value for each connection that reads a journal to catch up
+	catching  catching
 	noise     *rate.Limiter // of log lines that strangers can cause
 
 	watchers sync.Mutex // one OnEvent or OnState at a time
@@ -284,8 +287,8 @@ func newServer(o Options) (*server, error) {
 		unproven: admission.NewLimiter(), strangers: admission.NewLastingLimiter(o.MaxStrangers),
 		onlookers: admission.NewLastingLimiter(o.MaxStrangers),
 		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
-		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
-		catching:  make(chan struct{}, maxCatching),
+		egress:    admission.NewReservedBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond)), othersShare),
+		catching:  newCatching(),
 		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)

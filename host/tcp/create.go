@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -209,10 +208,8 @@ func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, erro
 
 // await reads until a frame of the given type comes, past states, peers and pings.
 func (s *session) await(want frame.Type) ([]byte, error) {
+	s.arriving.limit = frame.IdleTimeout
 	for {
-		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
-			return nil, err
-		}
 		kind, payload, err := s.reader.Next(frame.MaxToClient)
 		if err != nil {
 			return nil, err

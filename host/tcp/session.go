@@ -27,7 +27,8 @@ type session struct {
 	server    identity.ID    // that it has proved
 	genesis   follow.Genesis // of the run; zero for a client that makes a run
 	run       [32]byte       // its hash
-	buffer    *bufio.Reader  // of socket
+	arriving  *arriving      // reads from socket
+	buffer    *bufio.Reader  // of arriving
 	reader    *frame.Reader  // of buffer
 	role      frame.Role
 	key       identity.Key
@@ -59,7 +60,8 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 		s.server = found
 		return accept(found)
 	})
-	s.buffer = bufio.NewReader(s.socket)
+	s.arriving = &arriving{socket: s.socket}
+	s.buffer = bufio.NewReader(s.arriving)
 	s.reader = frame.NewReader(s.buffer)
 	payload, err := s.expect(frame.TypeChallenge)
 	if err != nil {
@@ -177,10 +179,8 @@ func (s *session) read(ctx context.Context, t *logCursor, update func(*coordinat
 			return err
 		}
 	}
+	s.arriving.limit = frame.IdleTimeout
 	for {
-		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
-			return err
-		}
 		kind, payload, err := s.reader.Next(frame.MaxToClient)
 		if err != nil {
 			return err
@@ -221,6 +221,23 @@ func (s *session) certify(t *logCursor) error {
 	}
 	s.certified = e.Index
 	return s.write(frame.TypeSign, frame.Sign{Index: e.Index, Signature: e.Sign(s.key, s.run)}.AppendTo(nil))
+}
+
+// arriving reads from a socket. With a limit, every read has this time, however long a frame takes: over a slow link
+// a frame takes longer than a server may be silent.
+type arriving struct {
+	socket *tls.Conn
+	limit  time.Duration // 0: the caller sets deadlines
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(b []byte) (int, error) {
+	if a.limit > 0 {
+		if err := a.socket.SetReadDeadline(time.Now().Add(a.limit)); err != nil {
+			return 0, err
+		}
+	}
+	return a.socket.Read(b)
 }
 
 // view is what a server has shown, as it was sent.

@@ -84,6 +84,9 @@ type heard struct {
 	place *admission.Place
 }
 
+// NetConn returns the socket.
+func (h heard) NetConn() net.Conn { return h.Conn }
+
 func (h heard) Read(b []byte) (int, error) {
 	n, err := h.Conn.Read(b)
 	if n > 0 {

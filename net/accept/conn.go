@@ -75,6 +75,13 @@ func (c *Conn) BoundReads(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetReadDeadline, limit)
 }
 
+// ExtendReads gives a read that already waits limit from now on. Unlike BoundReads it is for the goroutine that writes.
+func (c *Conn) ExtendReads(ctx context.Context, limit time.Duration) {
+	if c.bound(ctx, c.tls.SetReadDeadline, limit) != nil {
+		_ = c.tls.SetReadDeadline(time.Unix(1, 0)) // as the end of ctx did
+	}
+}
+
 // BoundWrites bounds the time of the writes that follow.
 func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
@@ -124,12 +131,28 @@ func (c *Conn) Write(frames []byte) (int, error) {
 	return n, err
 }
 
-// pieceSize is how much of what WriteFrom sends is in memory.
+// pieceSize is the number of bytes that one time limit of WriteSteadily and WriteFrom is for.
 const pieceSize = 16 << 10
 
-// WriteFrom sends whole frames of so many bytes, which source has, without ever having more than a
-// piece of them in memory.
-func (c *Conn) WriteFrom(source io.Reader, size int64) error {
+// WriteSteadily sends whole frames, which may be split over several slices. Every piece of 16 KiB has its own time:
+// limit returns it. So a slow client may take long for a long frame, as long as it keeps reading.
+func (c *Conn) WriteSteadily(ctx context.Context, limit func() time.Duration, frames ...[]byte) error {
+	w := steadyWriter{conn: c, ctx: ctx, limit: limit}
+	for _, f := range frames {
+		for len(f) > 0 {
+			n := min(len(f), pieceSize)
+			if err := w.write(f[:n]); err != nil {
+				return err
+			}
+			f = f[n:]
+		}
+	}
+	return nil
+}
+
+// WriteFrom is WriteSteadily of the first size bytes of source. It has at most one piece in memory.
+func (c *Conn) WriteFrom(ctx context.Context, limit func() time.Duration, source io.Reader, size int64) error {
+	w := steadyWriter{conn: c, ctx: ctx, limit: limit}
 	piece := make([]byte, min(size, pieceSize))
 	for size > 0 {
 		n, err := io.ReadFull(source, piece[:min(size, pieceSize)])
@@ -137,12 +160,38 @@ func (c *Conn) WriteFrom(source io.Reader, size int64) error {
 			c.whole = false
 			return err
 		}
-		if _, err := c.Write(piece[:n]); err != nil {
+		if err := w.write(piece[:n]); err != nil {
 			return err
 		}
 		size -= int64(n)
 	}
 	return nil
+}
+
+// steadyWriter writes the pieces of frames.
+type steadyWriter struct {
+	conn  *Conn
+	ctx   context.Context
+	limit func() time.Duration
+	begun bool // part of a frame is out
+	last  bool // ctx has ended, and the time for the rest of the frame runs
+}
+
+func (w *steadyWriter) write(piece []byte) error {
+	c := w.conn
+	if !w.last {
+		switch err := c.BoundWrites(w.ctx, w.limit()); {
+		case err == nil:
+		case !w.begun || w.ctx.Err() == nil:
+			return err
+		default: // the end of ctx leaves this time for the rest
+			w.last = true
+			_ = c.tls.SetWriteDeadline(time.Now().Add(c.protocol.FarewellTimeout))
+		}
+	}
+	w.begun = true
+	_, err := c.Write(piece)
+	return err
 }
 
 // Whole reports whether the client can make sense of another frame. It is for the goroutine that writes.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"sync"
@@ -21,21 +22,23 @@ const (
 )
 
 // Limiter bounds the connections of strangers. It has few places, and shares them between
-// addresses: when all are taken, the oldest connection of the address that has the most
-// gives way to an address that has fewer. So the connections of some addresses do not keep
-// the others out.
+// sites and, within a site, between networks: when all are taken, the oldest connection of the site
+// and network with the most places is evicted in favor of a site or network with fewer. So one site
+// cannot keep the other sites out.
 type Limiter struct {
 	places int
 	ages   bool // a connection also gives way because of its age
 
 	mu      sync.Mutex
-	waiting map[netip.Prefix][]*Place // oldest first
+	waiting map[netip.Prefix][]*Place // by network, oldest first
+	sites   map[netip.Prefix]int      // number of places
 	total   int
 }
 
 // Place is what one connection has of a Limiter.
 type Place struct {
-	from  netip.Prefix
+	site  netip.Prefix
+	from  netip.Prefix // network
 	since time.Time
 	evict func()
 	spoke atomic.Bool
@@ -59,13 +62,15 @@ func NewLimiter() *Limiter { return NewBriefLimiter(MaxWaiting) }
 
 // NewBriefLimiter is NewLimiter with so many places, at least one.
 func NewBriefLimiter(places int) *Limiter {
-	return &Limiter{places: max(1, places), ages: true, waiting: make(map[netip.Prefix][]*Place)}
+	l := NewLastingLimiter(places)
+	l.ages = true
+	return l
 }
 
 // NewLastingLimiter returns a limiter for so many connections, at least one, that have
 // said who they are: none gives way because of its age.
 func NewLastingLimiter(places int) *Limiter {
-	return &Limiter{places: max(1, places), waiting: make(map[netip.Prefix][]*Place)}
+	return &Limiter{places: max(1, places), waiting: make(map[netip.Prefix][]*Place), sites: make(map[netip.Prefix]int)}
 }
 
 // Enter takes a place, or returns nil. evict is called if the connection has to give way; it
@@ -76,9 +81,8 @@ func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
 	defer l.mu.Unlock()
 	if l.total >= l.places {
 		victim := l.oldestOfLargest()
-		smaller := len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
 		old := l.ages && victim.old(p.since)
-		if !smaller && !old {
+		if !l.smaller(p, victim) && !old {
 			return nil
 		}
 		l.remove(victim)
@@ -98,23 +102,37 @@ func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
 }
 
 func newPlace(remote net.Addr, evict func()) *Place {
-	return &Place{from: Network(remote), since: time.Now(), evict: evict}
+	return &Place{site: site(remote), from: Network(remote), since: time.Now(), evict: evict}
 }
 
 func (l *Limiter) add(p *Place) {
 	l.waiting[p.from] = append(l.waiting[p.from], p)
+	l.sites[p.site]++
 	l.total++
 }
 
-// oldestOfLargest returns the place that gives way. The caller holds mu, and somebody is there.
-func (l *Limiter) oldestOfLargest() *Place {
-	var largest []*Place
+// smaller reports whether p may have the victim's place: with one more place, the site of p still has fewer than the
+// victim's site. In one site, the same holds for their networks. The caller holds mu.
+func (l *Limiter) smaller(p, victim *Place) bool {
+	if p.site != victim.site {
+		return l.sites[p.site]+1 < l.sites[victim.site]
+	}
+	return len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
+}
+
+// oldestOfLargest returns the oldest place of the largest network of the largest site. The caller holds mu, and a place
+// is taken.
+func (l *Limiter) oldestOfLargest() (victim *Place) {
 	for _, taken := range l.waiting {
-		if len(taken) > len(largest) || len(taken) == len(largest) && taken[0].since.Before(largest[0].since) {
-			largest = taken
+		first := taken[0]
+		if victim == nil || cmp.Or(
+			cmp.Compare(l.sites[first.site], l.sites[victim.site]),
+			cmp.Compare(len(taken), len(l.waiting[victim.from])),
+			victim.since.Compare(first.since)) > 0 {
+			victim = first
 		}
 	}
-	return largest[0]
+	return victim
 }
 
 // Leave gives the place back; it may be called more than once.
@@ -131,6 +149,9 @@ func (l *Limiter) remove(p *Place) {
 			continue
 		}
 		l.total--
+		if l.sites[p.site]--; l.sites[p.site] == 0 {
+			delete(l.sites, p.site)
+		}
 		if len(taken) == 1 {
 			delete(l.waiting, p.from)
 		} else {
@@ -140,15 +161,21 @@ func (l *Limiter) remove(p *Place) {
 	}
 }
 
-// Network returns what counts as one address: an IPv4 address, or the IPv6 network of one
-// site. It is the zero Prefix for what is no IP address.
-func Network(remote net.Addr) netip.Prefix {
+// Network returns the network that counts as one address: an IPv4 address, or a /64 network of
+// IPv6. The result is the zero Prefix if remote is not an IP address.
+func Network(remote net.Addr) netip.Prefix { return network(remote, 64) }
+
+// site returns the networks that one customer of a provider usually has: an IPv4 address, or a /48
+// network of IPv6.
+func site(remote net.Addr) netip.Prefix { return network(remote, 48) }
+
+func network(remote net.Addr, bits6 int) netip.Prefix {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	address := tcp.AddrPort().Addr().Unmap()
-	bits := 64
+	bits := bits6
 	if address.Is4() {
 		bits = 32
 	}

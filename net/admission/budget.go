@@ -3,102 +3,76 @@ package admission
 import (
 	"context"
 	"net"
-	"net/netip"
-	"slices"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// Budget bounds what all connections together may have of something in a second. When it runs
-// short, those who wait get it in turns, one address after the other, so that many connections of
-// some addresses cost the others little.
+// memberPause is the longest pause between two takes of a member that still fetches something.
+const memberPause = time.Second
+
+// Budget bounds how much of something all connections together take per second. If the budget runs short, connections
+// take from it in turns, site by site as in Turns. Members do not wait for other clients' turns.
 type Budget struct {
 	limiter *rate.Limiter
+	rest    *rate.Limiter // additional limit of other clients while members take; nil: none
+	taken   atomic.Int64  // Unix time in nanoseconds of a member's newest take
 
-	mu      sync.Mutex
-	taken   bool // somebody has the turn
-	waiting map[netip.Prefix][]chan struct{}
-	turns   []netip.Prefix // of which somebody waits, the next one first
+	members, others *Turns
 }
 
-// NewBudget returns a budget of so much a second in the long term, and so much at once.
+// NewBudget returns a budget of perSecond in the long term, and burst at once.
 func NewBudget(perSecond float64, burst int) *Budget {
-	return &Budget{limiter: rate.NewLimiter(rate.Limit(perSecond), burst), waiting: make(map[netip.Prefix][]chan struct{})}
+	return &Budget{limiter: rate.NewLimiter(rate.Limit(perSecond), burst), members: NewTurns(1), others: NewTurns(1)}
 }
 
-// Take waits until there are n for a connection; n is at most the burst. The error is why ctx
-// ended.
+// NewReservedBudget is NewBudget that reserves most of the budget for members: while they take from it, other clients
+// have 1/share of it.
+func NewReservedBudget(perSecond float64, burst, share int) *Budget {
+	b := NewBudget(perSecond, burst)
+	b.rest = rate.NewLimiter(rate.Limit(perSecond/float64(share)), max(1, burst/share))
+	return b
+}
+
+// Take waits until the budget has n for a connection that is not a member's; n is at most the burst. The error is the
+// cause of ctx.
 func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
-	if err := b.waitForTurn(ctx, Network(remote)); err != nil {
+	if err := b.others.Wait(ctx, remote); err != nil {
 		return err
 	}
-	defer b.pass()
-	if err := b.limiter.WaitN(ctx, n); err != nil && ctx.Err() != nil {
+	defer b.others.Done()
+	for left := n; left > 0 && b.rest != nil && b.membersTake(); {
+		piece := min(left, b.rest.Burst())
+		if err := wait(ctx, b.rest, piece); err != nil {
+			return err
+		}
+		left -= piece
+	}
+	return wait(ctx, b.limiter, n)
+}
+
+// TakeFirst is Take for a member's connection.
+func (b *Budget) TakeFirst(ctx context.Context, remote net.Addr, n int) error {
+	b.taken.Store(time.Now().UnixNano())
+	if err := b.members.Wait(ctx, remote); err != nil {
+		return err
+	}
+	defer b.members.Done()
+	defer func() { b.taken.Store(time.Now().UnixNano()) }()
+	return wait(ctx, b.limiter, n)
+}
+
+// membersTake reports whether members take from the budget at this time.
+func (b *Budget) membersTake() bool {
+	return b.members.Crowded() || time.Now().UnixNano()-b.taken.Load() < int64(memberPause)
+}
+
+func wait(ctx context.Context, limiter *rate.Limiter, n int) error {
+	if err := limiter.WaitN(ctx, n); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	} else if err != nil {
 		return err
 	}
 	return nil
-}
-
-// waitForTurn returns when nobody else has the turn.
-func (b *Budget) waitForTurn(ctx context.Context, from netip.Prefix) error {
-	b.mu.Lock()
-	if !b.taken {
-		b.taken = true
-		b.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	if len(b.waiting[from]) == 0 {
-		b.turns = append(b.turns, from)
-	}
-	b.waiting[from] = append(b.waiting[from], turn)
-	b.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i := slices.Index(b.waiting[from], turn); i >= 0 {
-		b.forget(from, i)
-	} else {
-		b.passTurn() // it came at the same moment
-	}
-	return context.Cause(ctx)
-}
-
-// forget removes one that does not wait any more. The caller holds mu.
-func (b *Budget) forget(from netip.Prefix, i int) {
-	if b.waiting[from] = slices.Delete(b.waiting[from], i, i+1); len(b.waiting[from]) == 0 {
-		delete(b.waiting, from)
-		b.turns = slices.DeleteFunc(b.turns, func(p netip.Prefix) bool { return p == from })
-	}
-}
-
-func (b *Budget) pass() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.passTurn()
-}
-
-// passTurn gives the turn to the longest waiting connection of the next address. The caller holds
-// mu and the turn.
-func (b *Budget) passTurn() {
-	if len(b.turns) == 0 {
-		b.taken = false
-		return
-	}
-	from := b.turns[0]
-	turn := b.waiting[from][0]
-	if b.turns = b.turns[1:]; len(b.waiting[from]) > 1 {
-		b.turns = append(b.turns, from)
-		b.waiting[from] = b.waiting[from][1:]
-	} else {
-		delete(b.waiting, from)
-	}
-	close(turn)
 }

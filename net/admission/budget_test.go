@@ -56,8 +56,8 @@ func TestBudgetForgetsWhoLeaves(t *testing.T) {
 		synctest.Wait()
 		leave(errLeft)
 		asking.Wait()
-		if b.taken || len(b.turns) > 0 || len(b.waiting) > 0 {
-			t.Errorf("nobody is there, the turn is taken: %v, %d addresses wait", b.taken, len(b.turns))
+		if b.others.free != 1 || b.others.Crowded() || len(b.others.waiting.inner) > 0 {
+			t.Errorf("no connection waits: %d turns are free, connections wait: %v", b.others.free, b.others.Crowded())
 		}
 		time.Sleep(time.Second)
 		began := time.Now()

@@ -1,5 +1,5 @@
-// Package admission keeps strangers from using up a server: Limiter bounds the connections that
-// have not said yet who they are, or that are not part of a run, KeyLimits how often a key may act,
-// and Budget what all of them may have in a second, shared between addresses. Network is what counts as
-// one of these, and SeatNetwork is whose clients count together where seats of a run are bounded.
+// Package admission keeps unknown clients from using up a server. Limiter bounds the connections that have not yet
+// identified themselves or that have no part in a run. KeyLimits bounds the actions of a key. Turns bounds how many
+// connections do something at the same time. Budget bounds the rate of all connections together. Limiter, Turns and
+// Budget share between sites and networks. SeatNetwork returns the network that shares a bound on seats in a run.
 package admission

