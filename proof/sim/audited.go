@@ -110,7 +110,7 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	a.takeBack()
 	p := a.process
-	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)); err != nil {
 		return nil, err
 	}
 	gradient, err := a.Recomputed(x, batch.Sequences)

@@ -6,6 +6,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/coroutine"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,22 @@ type taskContext struct {
 	process   *process
 	deadline  int64 // virtual time; 0: none
 	cancelled bool
+	ended     []*func() // called when it is cancelled
+}
+
+// AfterFunc calls a function once when the context is cancelled, in the order of the run: as context.AfterFunc
+// does in a goroutine. A deadline alone does not call it.
+func (c *taskContext) AfterFunc(call func()) (stop func() bool) {
+	if c.Err() != nil {
+		call()
+		return func() bool { return false }
+	}
+	c.ended = append(c.ended, &call)
+	return func() bool {
+		before := len(c.ended)
+		c.ended = slices.DeleteFunc(c.ended, func(f *func()) bool { return f == &call })
+		return len(c.ended) < before
+	}
 }
 
 func (c *taskContext) Deadline() (time.Time, bool) {
@@ -90,6 +107,11 @@ func (p *process) cancel(c *taskContext) {
 		return
 	}
 	c.cancelled = true
+	ended := c.ended
+	c.ended = nil
+	for _, call := range ended {
+		(*call)()
+	}
 	for i := range p.inbox {
 		if at := p.inbox[i].parking; at != nil && !at.done && at.ctx.isUnder(c) {
 			p.inbox[i].at = p.world.now
@@ -123,12 +145,21 @@ func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
 			waiting = &parking{worker: p.world.workers.Current(), ctx: c}
 			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // telling and cancelling bring it forward
 			p.park(waiting)
+			if p.world.net != nil {
+				p.forget(waiting)
+			}
 		}
 		return nil
 	}
 	return wait, func() {
 		told = true
-		if waiting != nil && !waiting.done && p.alive {
+		if waiting == nil || waiting.done || !p.alive {
+			return
+		}
+		if p.world.net != nil {
+			at := waiting
+			p.world.At(p.world.now, func() { p.resume(at) })
+		} else {
 			p.put(item{at: p.world.now, parking: waiting})
 		}
 	}
