@@ -70,9 +70,9 @@ func (w *world) newMachine(r *random.Source, member *cast.Member) {
 		latency:   min(w.plan.Tempo.Of(r.Between(2, 40)*second/1000), second/25),
 	}
 	m.trainLeast = m.trainTime / 2
-	if l := w.plan.Links; l != nil { // so long that the slowest link makes nobody late
-		m.trainTime = l.Train - l.Train*(m.trainTime/1_000_000%100)/1000
-		m.trainLeast = m.trainTime * 9 / 10
+	if l := w.plan.Links; l != nil {
+		m.trainTime = l.TrainTime(m.Index)
+		m.trainLeast = m.trainTime - min(m.trainTime/10, second)
 	}
 	w.machines = append(w.machines, m)
 }
