@@ -83,11 +83,11 @@ func (p *Plan) drawLinks(o Options) {
 	l := &Links{Result: around(r, 10_000, 7), Opening: around(r, 300_000, 4), Manner: Manner(r.Below(int(Manners)))}
 	l.Result = max(10_000, min(l.Result, 15*slow/(n-1)))
 	l.Bring = (n - 1) * l.Result * second / slow
-	l.Train = max(r.Between(2500, 8000)*second/1000, 8*l.Bring)
+	buffer := r.Between(500, 1000) * second / 1000
+	l.Train = r.Between(2500, 8000)*second/1000 + 8*l.Bring + 12*buffer // full buffers delay a result five times
 	l.Slow = r.Pick(o.Clients, 1+r.Below(max(1, o.Clients/4)))
 	slices.Sort(l.Slow)
 	all := r.Chance(150) // everybody has a slow link
-	buffer := r.Between(500, 1000) * second / 1000
 	for i := range o.Clients + p.Crew.Spare {
 		up := slow
 		if !slices.Contains(l.Slow, i) && !all {

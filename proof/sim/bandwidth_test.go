@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/proof/sim/links"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+)
+
+// newLinked returns a world of some clients that run, with links of equal rates.
+func newLinked(t *testing.T, clients int, line links.Line) *world {
+	t.Helper()
+	w := newWorld(Options{Seed: 1, Clients: clients, Rounds: 40, Faults: scenario.NoFaults, Links: true})
+	t.Cleanup(w.workers.Close)
+	for i := range w.plan.Links.Access {
+		w.plan.Links.Access[i] = links.Access{Up: line, Down: line}
+	}
+	w.net = links.New(w, w.plan.Links.Access)
+	w.begin()
+	w.runUntil(6 * second)
+	for _, m := range w.machines {
+		m.latency = 0
+	}
+	return w
+}
+
+// runUntil lets everything happen before a time.
+func (w *world) runUntil(until int64) {
+	for w.events.Len() > 0 && w.violation == nil {
+		at, call := w.events.Take()
+		if at > until {
+			w.events.Put(at, call)
+			break
+		}
+		w.now = at
+		call()
+	}
+	w.now = until
+}
+
+// serveInTurns answers requests one at a time: the next one when the one before has arrived, or was given up.
+type inTurns struct {
+	runtime env.Runtime
+	busy    bool
+	waiting []func()
+	order   []identity.ID
+}
+
+func (s *inTurns) answer(ctx context.Context, from identity.ID, _ []byte) ([]byte, error) {
+	if s.busy {
+		wait, tell := s.runtime.Signal()
+		s.waiting = append(s.waiting, tell)
+		if err := wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.busy = true
+	s.order = append(s.order, from)
+	env.AfterFunc(ctx, func() {
+		s.busy = false
+		if len(s.waiting) > 0 {
+			next := s.waiting[0]
+			s.waiting = s.waiting[1:]
+			next()
+		}
+	})
+	return make([]byte, 1_000_000-framing), nil
+}
+
+// TestHandlersServeInTurns has two clients request a megabyte of a third one at once, over one megabyte per second.
+// The handler serves one request at a time: the second one begins when the first one has arrived, or is given up.
+func TestHandlersServeInTurns(t *testing.T) {
+	for _, givesUp := range []bool{false, true} {
+		w := newLinked(t, 4, links.Line{Rate: 1_000_000})
+		begun := w.now
+		server := w.machines[0].process
+		turns := &inTurns{runtime: server}
+		server.Handle("/test/1", 100, turns.answer)
+		got := make([]int64, 4)
+		for i := 1; i <= 3; i++ {
+			p := w.machines[i].process
+			w.workers.Run(func() {
+				limit := time.Minute
+				if givesUp && i == 1 {
+					limit = time.Second / 2
+				}
+				ctx, cancel := p.WithTimeout(p.root, limit)
+				defer cancel()
+				_, err := p.Request(ctx, server.machine.ID, "/test/1", make([]byte, 36), 1<<20)
+				if gaveUp := errors.Is(err, context.DeadlineExceeded); err != nil && (!gaveUp || limit == time.Minute) || err == nil && limit != time.Minute {
+					t.Errorf("client %d: %v", i, err)
+				}
+				got[i] = w.now - begun
+			})
+		}
+		w.runUntil(w.now + 20*second)
+		want := []float64{0, 1, 2, 3}
+		if givesUp {
+			want = []float64{0, 0.5, 1.5, 2.5}
+		}
+		for i := 1; i <= 3; i++ {
+			if seconds := float64(got[i]) / float64(second); seconds < want[i]-0.05 || seconds > want[i]+0.3 {
+				t.Errorf("gives up: %t: client %d is done after %.2f s, want %.2f s", givesUp, i, seconds, want[i])
+			}
+		}
+		if len(turns.order) != 3 || turns.busy {
+			t.Errorf("served %v; busy: %t", turns.order, turns.busy)
+		}
+	}
+}
+
+// TestFetchResumes has a client give up a blob, and fetch it again: what has arrived is not sent twice.
+func TestFetchResumes(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		w := newLinked(t, 4, links.Line{Rate: 1_000_000})
+		w.rules.restarts = restarts
+		holder, p := w.machines[0].process, w.machines[1].process
+		hash, _ := holder.Put(make([]byte, 2_000_000))
+		var took int64
+		w.workers.Run(func() {
+			ctx, cancel := p.WithTimeout(p.root, 1500*time.Millisecond)
+			_, err := p.Fetch(ctx, hash, 2_000_000, []identity.ID{holder.machine.ID})
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			again := w.now
+			ctx, cancel = p.WithTimeout(p.root, time.Minute)
+			defer cancel()
+			if _, err = p.Fetch(ctx, hash, 2_000_000, []identity.ID{holder.machine.ID}); err != nil {
+				t.Error(err)
+			}
+			took = w.now - again
+		})
+		w.runUntil(w.now + 20*second)
+		if resumed := took > second/4 && took < second; resumed == restarts {
+			t.Errorf("restarts: %t: the second fetch took %.2f s", restarts, float64(took)/float64(second))
+		}
+	}
+}
+
+// TestLinksChangeNothingElse wants the same links from a seed each time, and different runs with and without them.
+func TestLinksChangeNothingElse(t *testing.T) {
+	t.Parallel()
+	o := Options{Seed: 3, Clients: 8, Rounds: 3, Faults: scenario.NoFaults}
+	without := Run(o).Hash
+	o.Links = true
+	first, second := Run(o), Run(o)
+	if first.Hash != second.Hash || first.Hash == without {
+		t.Errorf("hashes %x and %x with links, %x without", first.Hash, second.Hash, without)
+	}
+	if first.Violation != nil {
+		t.Error(first.Violation)
+	}
+}
