@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // audited is a trainer in a run with audits: behind each of its results comes one of a toy optimizer,
@@ -97,6 +98,14 @@ func (a *audited) ResetOptimizer(context.Context) error {
 
 // MaxResultSize implements env.Trainer.
 func (a *audited) MaxResultSize() int { return 2*model.ResultSize + toy.MaxSize() }
+
+// PartSize returns how many bytes a part of an opening is sent as, for times that depend on it.
+func (a *audited) PartSize() int {
+	if l := a.process.world.plan.Links; l != nil {
+		return int(l.Opening / scenario.Parts)
+	}
+	return toy.MaxSize()
+}
 
 // Precisions implements env.Auditor.
 func (*audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }

@@ -22,6 +22,9 @@ const (
 	updateSize  = 500 // of the records of one publication
 	answerSize  = 8   // an answer to a request for an opening up to this size has no part of it
 	handlerTime = 30 * time.Second
+	// slowestAnswer is the rate, in bytes per second, at which an answer may still arrive, for at most longestAnswer.
+	slowestAnswer = 4 << 10
+	longestAnswer = 2 * time.Minute
 	// requestsOfPeer is how many requests of one protocol a member serves one peer at a time.
 	requestsOfPeer = 16
 	// pushedInAll is how many bytes of a result are pushed at most, to all members together. The client knows only
@@ -122,7 +125,11 @@ func (p *process) transfer(ctx context.Context, m links.Message, delay int64) (r
 
 // linkedRequest is Request where links have a bandwidth: the request and the answer take their time on them.
 func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol string, request []byte, pace int64) ([]byte, error) {
-	ctx, cancel := p.WithTimeout(ctx, handlerTime)
+	limit := handlerTime
+	if protocol == auditor.OpeningProtocol {
+		limit += min(time.Duration(p.world.openingSize())*time.Second/slowestAnswer, longestAnswer)
+	}
+	ctx, cancel := p.WithTimeout(ctx, limit)
 	defer cancel()
 	other, err := p.reachPeer(ctx, id, int64(len(request)))
 	if err != nil {
@@ -132,7 +139,7 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	if handle == nil || other.serves[places] >= requestsOfPeer {
 		return nil, errUnreachable
 	}
-	served := &taskContext{parent: other.root, process: other, deadline: p.world.now + int64(handlerTime)}
+	served := &taskContext{parent: other.root, process: other, deadline: p.world.now + int64(limit)}
 	other.serves[places]++
 	defer func() {
 		other.serves[places]--

@@ -6,7 +6,6 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/coroutine"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -27,22 +26,6 @@ type taskContext struct {
 	process   *process
 	deadline  int64 // virtual time; 0: none
 	cancelled bool
-	ended     []*func() // called when it is cancelled
-}
-
-// AfterFunc calls a function once when the context is cancelled, in the order of the run: as context.AfterFunc
-// does in a goroutine. A deadline alone does not call it.
-func (c *taskContext) AfterFunc(call func()) (stop func() bool) {
-	if c.Err() != nil {
-		call()
-		return func() bool { return false }
-	}
-	c.ended = append(c.ended, &call)
-	return func() bool {
-		before := len(c.ended)
-		c.ended = slices.DeleteFunc(c.ended, func(f *func()) bool { return f == &call })
-		return len(c.ended) < before
-	}
 }
 
 func (c *taskContext) Deadline() (time.Time, bool) {
@@ -107,11 +90,6 @@ func (p *process) cancel(c *taskContext) {
 		return
 	}
 	c.cancelled = true
-	ended := c.ended
-	c.ended = nil
-	for _, call := range ended {
-		(*call)()
-	}
 	for i := range p.inbox {
 		if at := p.inbox[i].parking; at != nil && !at.done && at.ctx.isUnder(c) {
 			p.inbox[i].at = p.world.now
