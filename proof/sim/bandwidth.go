@@ -145,7 +145,10 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 		other.serves[places]--
 		other.cancel(served)
 	}()
-	response, err := p.handled(ctx, other, served, handle, request)
+	response, err := askLater, error(nil)
+	if changed, others := other.withoutOne(p, request); others || protocol != auditor.OpeningProtocol {
+		response, err = p.handled(ctx, other, served, handle, changed)
+	}
 	if p.world.rules.servesAll {
 		other.cancel(served)
 	}

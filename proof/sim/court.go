@@ -22,17 +22,10 @@ type court struct {
 
 	hogged uint32         // newest step in which it requested what others serve
 	served map[result]int // the only client that gets an opening
-	parts  map[part]int   // how many were served
-}
-
-// part is what one client is served of an opening.
-type part struct {
-	result
-	asker int
 }
 
 func newCourt() court {
-	return court{asked: make(map[result]int64), served: make(map[result]int), parts: make(map[part]int)}
+	return court{asked: make(map[result]int64), served: make(map[result]int)}
 }
 
 // chance draws what a machine does about a step, in so many of a thousand.

@@ -91,7 +91,6 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 	if p.court.asked[r] == 0 {
 		p.court.asked[r] = p.world.now
 	}
-	whole := reply.Bytes == p.world.plan.Links.Opening
 	switch p.world.plan.Links.Manner {
 	case scenario.Disconnects:
 		reply.Bytes = framing
@@ -108,13 +107,31 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 		p.court.served[r] = asker.machine.Index
 	case scenario.StaysBusy:
 		reply.Bytes = framing
-		return nil, errBusy
+		return askLater, nil
 	case scenario.WithholdsOne:
-		count := part{r, asker.machine.Index}
-		if p.court.parts[count]++; whole || p.court.parts[count] >= scenario.Parts/2 {
+		if len(request) == 36 { // for everything
 			reply.Bytes = framing
-			return nil, errBusy
+			return askLater, nil
 		}
 	}
 	return response, nil
+}
+
+// askLater is the answer of a member that serves others: milliseconds.
+var askLater = binary.LittleEndian.AppendUint32(nil, 1000)
+
+// withoutOne takes the chunk that a member withholds out of a request for an opening. It reports false if the
+// request is for that chunk only.
+func (p *process) withoutOne(asker *process, request []byte) (changed []byte, others bool) {
+	r, ok := openedResult(request)
+	m := p.machine
+	if !ok || len(request) != 44 || !m.Lies(scenario.Withhold) || p.world.plan.Links.Manner != scenario.WithholdsOne ||
+		r.trainer != coordinator.ClientID(m.ID) || asker.machine.Lies(scenario.LinkLiars) {
+		return request, true
+	}
+	if p.court.asked[r] == 0 {
+		p.court.asked[r] = p.world.now
+	}
+	wanted := binary.LittleEndian.Uint64(request[36:]) &^ 1
+	return binary.LittleEndian.AppendUint64(request[:36:36], wanted), wanted != 0
 }

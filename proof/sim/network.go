@@ -26,7 +26,6 @@ var (
 	errUnreachable = errors.New("peer is not reachable")
 	errNotHeld     = errors.New("no holder has the blob")
 	errForged      = errors.New("nobody signed this")
-	errBusy        = errors.New("others are served")
 )
 
 // reach decides what becomes of one message between two clients.
