@@ -43,7 +43,10 @@ func (p *process) hog(s *coordinator.State) {
 		request := binary.LittleEndian.AppendUint32(victim.ID[:], of)
 		request = append(request, requestTail[:]...)
 		p.repeat(step, func(ctx context.Context) error {
-			_, err := p.linkedRequest(ctx, victim.ID, auditor.OpeningProtocol, request, pace)
+			answer, err := p.linkedRequest(ctx, victim.ID, auditor.OpeningProtocol, request, pace)
+			if err == nil && len(answer) <= answerSize {
+				err = errNotHeld // for now
+			}
 			return err
 		})
 	}
