@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/links"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
@@ -165,6 +166,9 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 		_ = p.wait(ctx, p.world.now+requestTimeout)
 		return nil, errUnreachable
 	}
+	if opening && err == nil && len(response) > answerSize {
+		defer other.sends()()
+	}
 	if _, sent := p.transfer(ctx, reply, p.latencyTo(other)); sent != nil {
 		if opening {
 			p.hastyVerdict(request)
@@ -176,6 +180,34 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	}
 	return response, err
 }
+
+// Parts that an honest member sends at a time, but for transfers that take longer than a turn.
+const (
+	partsAtOnce = 2
+	turn        = 5 * second
+)
+
+// sends notes that the process begins to send a part, and checks that it does not send many.
+func (p *process) sends() (ended func()) {
+	begun := p.world.now
+	p.sending = append(p.sending, begun)
+	count := 0
+	for _, at := range p.sending {
+		if at > p.world.now-turn {
+			count++
+		}
+	}
+	if count > partsAtOnce && p.machine.Honest() && auditor.OpeningProtocol != wholeOpenings {
+		p.machine.history().checker.Violate(check.InTurns, "%s sends %d parts", p.machine.Name(), count)
+	}
+	return func() {
+		i := slices.Index(p.sending, begun)
+		p.sending = slices.Delete(p.sending, i, i+1)
+	}
+}
+
+// wholeOpenings is the protocol by which an opening is sent as a whole.
+const wholeOpenings = "/psyche/opening/2"
 
 // place is what a peer is served by: some requests of each protocol at a time.
 type place struct {
@@ -239,7 +271,7 @@ func (p *process) reachPeer(ctx context.Context, id identity.ID, bytes int64) (*
 // openingSize is the size of one answer that opens something: a part, or everything for protocols, and rules,
 // that send an opening whole.
 func (w *world) openingSize() int64 {
-	if w.rules.restarts || strings.HasSuffix(auditor.OpeningProtocol, "/2") {
+	if w.rules.restarts || auditor.OpeningProtocol == wholeOpenings {
 		return w.plan.Links.Opening
 	}
 	return w.plan.Links.Opening / scenario.Parts

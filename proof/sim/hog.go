@@ -61,7 +61,7 @@ func (p *process) hog(s *coordinator.State) {
 
 // requestTail is what requests for openings have after the step: all chunks are wanted.
 var requestTail = func() []byte {
-	if auditor.OpeningProtocol == "/psyche/opening/2" {
+	if auditor.OpeningProtocol == wholeOpenings {
 		return nil
 	}
 	return []byte{255, 255, 255, 255, 255, 255, 255, 255}

@@ -12,7 +12,7 @@ import (
 // needsParts skips a test of members that send an opening as a whole: they harm honest members on slow links.
 func needsParts(t *testing.T) {
 	t.Helper()
-	if auditor.OpeningProtocol == "/psyche/opening/2" {
+	if auditor.OpeningProtocol == wholeOpenings {
 		t.Skip("openings are sent as a whole")
 	}
 }
@@ -65,7 +65,7 @@ func TestWithholdersAreEjected(t *testing.T) {
 			}
 			if manner == scenario.ServesOne {
 				t.Logf("%d of %d ejected: the member that has the opening passes it on", ejected, seeds)
-			} else if auditor.OpeningProtocol != "/psyche/opening/2" && 4*ejected < 3*seeds {
+			} else if auditor.OpeningProtocol != wholeOpenings && 4*ejected < 3*seeds {
 				t.Errorf("%d of %d ejected", ejected, seeds)
 			}
 		})
@@ -106,7 +106,7 @@ func ejectionOf(t *testing.T, o Options, manner scenario.Manner) (step uint32, s
 			return w.host.State().Progress.Step, float64(w.now-first) / float64(second), true
 		}
 	}
-	if v := w.violation; v != nil && (v.Assertion != check.HonestSafe || auditor.OpeningProtocol != "/psyche/opening/2") {
+	if v := w.violation; v != nil && (v.Assertion != check.HonestSafe || auditor.OpeningProtocol != wholeOpenings) {
 		t.Errorf("seed %d: %v", o.Seed, v)
 	}
 	return 0, 0, false

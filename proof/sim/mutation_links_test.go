@@ -23,7 +23,7 @@ func TestCheckerCatchesLinkMutations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	want := []check.Assertion{check.HonestSafe, check.NobodyFramed, check.KeepsSeat}
+	want := []check.Assertion{check.HonestSafe, check.NobodyFramed, check.KeepsSeat, check.InTurns}
 	for _, m := range linkMutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

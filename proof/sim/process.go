@@ -78,6 +78,7 @@ type process struct {
 	court    court
 
 	serves  map[place]int      // requests that are served now
+	sending []int64            // when it began to send the parts of openings that are on their way
 	partial map[[32]byte]int64 // bytes of blobs that are not whole
 }
 
