@@ -81,7 +81,7 @@ func (p *Plan) drawLinks(o Options) {
 	n := int64(o.Clients)
 	slow := around(r, slowest, slowOctaves)
 	l := &Links{Result: around(r, 10_000, 7), Opening: around(r, 300_000, 4), Manner: Manner(r.Below(int(Manners)))}
-	l.Result = max(10_000, min(l.Result, 15*slow/(n-1)))
+	l.Result = max(10_000, min(l.Result, 5*slow/(n-1)))
 	l.Bring = (n - 1) * l.Result * second / slow
 	buffer := r.Between(500, 1000) * second / 1000
 	l.Train = r.Between(2500, 8000)*second/1000 + 8*l.Bring + 12*buffer // full buffers delay a result five times
