@@ -49,7 +49,7 @@ func (w *world) newLinks() {
 	}
 }
 
-// resume lets a parked task of the process go on at once. With links, tasks that wait for the network do not
+// resume continues a parked task of the process at once. With links, tasks that wait for the network do not
 // wait for the loop of the client.
 func (p *process) resume(at *parking) {
 	if !p.alive || at.done {
@@ -181,7 +181,7 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	return response, err
 }
 
-// Parts that an honest member sends at a time, but for transfers that take longer than a turn.
+// An honest member sends partsAtOnce parts at a time. Transfers that take longer than a turn do not count.
 const (
 	partsAtOnce = 2
 	turn        = 5 * second
@@ -206,10 +206,10 @@ func (p *process) sends() (ended func()) {
 	}
 }
 
-// wholeOpenings is the protocol by which an opening is sent as a whole.
+// wholeOpenings is the protocol that sends a whole opening in one answer.
 const wholeOpenings = "/psyche/opening/2"
 
-// place is what a peer is served by: some requests of each protocol at a time.
+// place names the requests of one protocol from one peer, which are limited.
 type place struct {
 	peer     int
 	protocol string
@@ -307,7 +307,7 @@ func (p *process) linkedGossip(other *process, message []byte, delay int64) {
 	})
 }
 
-// linkedFetch gets a blob from a holder. What arrived before the context ended is not sent again.
+// linkedFetch gets a blob from a holder. A later fetch continues after the bytes that arrived before the context ended.
 func (p *process) linkedFetch(ctx context.Context, hash [32]byte, holder identity.ID, pace int64) (*process, error) {
 	other, err := p.reachPeer(ctx, holder, 0)
 	if err != nil {
@@ -373,7 +373,7 @@ func (m *machine) submit(r *request, delay int64) {
 	m.toHost.send(w, links.Message{From: m.Index, To: links.Outside, Bytes: actionSize}, func() { h.deliver(r, w.now+delay) })
 }
 
-// openedResult returns what a request asks to open.
+// openedResult returns the result that a request asks to open.
 func openedResult(request []byte) (r result, ok bool) {
 	if len(request) < 36 {
 		return r, false
@@ -381,7 +381,7 @@ func openedResult(request []byte) (r result, ok bool) {
 	return result{binary.LittleEndian.Uint32(request[32:]), coordinator.ClientID(request)}, true
 }
 
-// hastyVerdict has an honest member vote that somebody is silent whose answer is late, where a test wants that.
+// hastyVerdict submits a guilty vote of an honest member about a trainer whose answer is late, if a test wants that.
 func (p *process) hastyVerdict(request []byte) {
 	r, ok := openedResult(request)
 	if !ok || !p.world.rules.lateIsSilent || !p.machine.Honest() || !p.alive {

@@ -43,7 +43,7 @@ func (w *world) runUntil(until int64) {
 	w.now = until
 }
 
-// inTurns is a handler that serves one request at a time. Others are told to ask again.
+// inTurns is a handler that serves one request at a time. It tells further clients to ask again.
 type inTurns struct {
 	active context.Context // of the request that is served; nil: none was
 	served []identity.ID
@@ -57,7 +57,7 @@ func (s *inTurns) answer(ctx context.Context, from identity.ID, _ []byte) ([]byt
 	return make([]byte, 1_000_000-framing), nil
 }
 
-// TestHandlersServeInTurns has three clients request a megabyte of another one, over one megabyte per second. The
+// TestHandlersServeInTurns has three clients request a megabyte from a fourth client, over one megabyte per second. The
 // context of the handler lasts until the answer has arrived, or the client gave up.
 func TestHandlersServeInTurns(t *testing.T) {
 	for _, givesUp := range []bool{false, true} {

@@ -20,7 +20,7 @@ type court struct {
 	asked map[result]int64 // since when it is asked for an opening
 	spoke uint32           // newest step in which it accused somebody
 
-	hogged uint32         // newest step in which it requested what others serve
+	hogged uint32         // newest step in which it flooded a member with requests
 	served map[result]int // the only client that gets an opening
 }
 
@@ -92,7 +92,7 @@ func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes boo
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
-// victims returns the results of members on slow links, whom a liar accuses, if there are any.
+// victims returns the results of members on slow links. Without such results, or without links, it returns all candidates.
 func (p *process) victims(candidates []result) []result {
 	l := p.world.plan.Links
 	if l == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// What a hog does in a round, to each of its victims.
+// Requests of a hog to its victim in one round.
 const (
 	hogsOpenings = 8 // requests at a time
 	hogsBlobs    = 8
@@ -59,7 +59,7 @@ func (p *process) hog(s *coordinator.State) {
 	}
 }
 
-// requestTail is what requests for openings have after the step: all chunks are wanted.
+// requestTail follows the step in requests for openings: it asks for all chunks.
 var requestTail = func() []byte {
 	if auditor.OpeningProtocol == wholeOpenings {
 		return nil
@@ -80,7 +80,7 @@ func (p *process) repeat(step uint32, ask func(ctx context.Context) error) {
 	})
 }
 
-// openTo is what a member that withholds makes of its answer to a request for an opening.
+// openTo returns the answer of a member to a request for an opening, changed if the member withholds openings.
 func (p *process) openTo(asker *process, request, response []byte, err error, reply *links.Message) ([]byte, error) {
 	if p.refusesToOpen(asker, request) {
 		reply.Bytes = framing

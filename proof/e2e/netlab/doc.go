@@ -14,9 +14,8 @@
 // namespaces, where tc's netem is a module that many kernels lack. Making namespaces needs
 // root and the ip command; New and Add return ErrUnsupported where that is not to be had.
 //
-// The rate of a link may differ between both directions. Packets wait in a FIFO queue, which holds bytes for some
-// time of the rate (a second is what a bloated home router does to other traffic), or in fair queues like those of
-// fq_codel.
+// The rate of a link may differ between both directions. Packets wait in a FIFO queue or in fair queues
+// like fq_codel. The size of a queue is a time at the rate of the link: one second is a bloated router.
 //
 // A Guarded host stands behind a firewall as home routers have: what comes from an address
 // and port to which it has not sent before from the very port that it is for is dropped.

@@ -27,7 +27,7 @@ type Link struct {
 	Rate         int64         // bits a second on the way out; 0: no limit
 	Down         int64         // bits a second on the way in; 0: no limit
 	Queue        Queue         // in both directions
-	Buffer       time.Duration // time that a full queue takes to leave; 0: 256 KiB, or what the link carries
+	Buffer       time.Duration // time that a full queue takes to leave; 0: 256 KiB, or the bandwidth-delay product if larger
 }
 
 // Traffic counts what a host sent.
@@ -145,7 +145,7 @@ func (u *uplink) schedule(done <-chan struct{}) {
 	}
 }
 
-// deliver hands on packets when their time has come, until done. It counts those that are not accepted as lost.
+// deliver hands on packets when their time has come, until done. It counts rejected packets as lost.
 func (u *uplink) deliver(done <-chan struct{}, accept func(data []byte) bool) {
 	for {
 		select {

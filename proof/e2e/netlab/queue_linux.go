@@ -7,7 +7,7 @@ type Queue int
 
 // Queues.
 const (
-	// FIFO sends packets in the order in which they came, and loses those that find the queue full.
+	// FIFO sends packets in the order in which they came. A full queue loses new packets.
 	FIFO Queue = iota
 	// Fair serves the flows in turn, like fq_codel: a new flow first, and each flow with the same number of bytes.
 	// A flow whose packets wait too long loses one from time to time.

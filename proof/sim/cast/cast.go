@@ -114,8 +114,8 @@ func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	}
 }
 
-// appointLinkLiars has some members that are not on the slowest links lie in all ways that are drawn, but
-// one that withholds its openings, which does nothing else.
+// appointLinkLiars gives all drawn roles to some members on fast links. If the plan has a withholder, it is the first
+// of them, without another role.
 func (c *Cast) appointLinkLiars(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "liars on links")
 	for n, i := range c.fastOf(r, plan.Links.Liars, plan.Links) {

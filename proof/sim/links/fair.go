@@ -68,7 +68,7 @@ func (f *fair) setRate(bytesPerSecond int64) {
 	f.changed()
 }
 
-// share returns what a job gets: numerator of the rate, divided by sharers.
+// share returns the fraction of the rate for a job: numerator / sharers.
 func (f *fair) share(j *job) (numerator, sharers int64) {
 	c := f.classOf(j)
 	numerator, sharers = 1, c.peers*c.jobs[j.peer+1]

@@ -20,8 +20,8 @@ type fifo struct {
 	waiting []*job  // with bytes that are not in the buffer, in the order in which they came
 	pieces  []piece // in the buffer
 	held    int64   // bytes in the buffer
-	began   int64   // when the first piece, or what was left of it, began to leave
-	first   int64   // bytes of it that were left then
+	began   int64   // start of the newest part of the first piece
+	first   int64   // bytes of the first piece at that time
 	random  *random.Source
 	alarm   uint64
 }
@@ -60,7 +60,7 @@ func (f *fifo) remove(j *job) {
 }
 
 func (f *fifo) setRate(bytesPerSecond int64) {
-	if len(f.pieces) > 0 { // the first piece goes on at the new rate
+	if len(f.pieces) > 0 { // the rest of the first piece leaves at the new rate
 		left := f.first - min(amount(f.clock.Now()-f.began, 1, f.rate)/micro, f.first-1)
 		f.rate = max(bytesPerSecond, 1)
 		f.sendFirst(left)
@@ -122,7 +122,7 @@ func (f *fifo) next() int {
 	return 0
 }
 
-// sendFirst lets so many bytes of the first piece leave.
+// sendFirst sends the last bytes of the first piece.
 func (f *fifo) sendFirst(bytes int64) {
 	f.began, f.first = f.clock.Now(), bytes
 	f.alarm++

@@ -27,7 +27,7 @@ const (
 	// transfers, like fq_codel and cake.
 	Fair Discipline = iota
 	// FIFO serves bytes in the order in which they entered a buffer. A transfer enters the buffer when there is
-	// room. What is in the buffer blocks what comes later, also after its transfer was aborted.
+	// room. Bytes in the buffer block later bytes, even if their transfer was aborted.
 	FIFO
 )
 
@@ -49,7 +49,7 @@ type Line struct {
 // Access is a machine's connection.
 type Access struct{ Up, Down Line }
 
-// Message is what is sent.
+// Message is a message to send.
 type Message struct {
 	From, To int // machines
 	Bytes    int64
@@ -102,7 +102,7 @@ func newQueue(clock Clock, line Line, number uint64, machines int) queue {
 	return newFair(clock, line, machines)
 }
 
-// SetRates changes the rates of a machine's connection, in bytes per second. Transfers go on.
+// SetRates changes the rates of a machine's connection, in bytes per second. Transfers continue.
 func (n *Network) SetRates(machine int, up, down int64) {
 	n.up[machine].setRate(up)
 	n.down[machine].setRate(down)
@@ -159,8 +159,8 @@ func (t *Transfer) part() {
 	}
 }
 
-// Abort stops the transfer and returns how many bytes have arrived. Its share of the links is free at once, but
-// for what is in a FIFO buffer. It does nothing after the transfer has ended.
+// Abort stops the transfer and returns how many bytes have arrived. Its share of the links is free at once.
+// Bytes in a FIFO buffer stay there. It does nothing after the transfer has ended.
 func (t *Transfer) Abort() (received int64) {
 	m, n := t.message, t.network
 	if t.ended {

@@ -47,7 +47,7 @@ const (
 	Withhold                           // trains, and opens its results in part or to some only
 )
 
-// LinkLiars are those that harm members on slow links, and a coalition.
+// LinkLiars are the liars of runs with links, alone or in a coalition.
 const LinkLiars = Slanderer | Hog | Withhold | Gang
 
 // Liars are all kinds of members that lie.

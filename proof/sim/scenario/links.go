@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/random"
 )
 
-// Links is the bandwidth of a run's members, and the size of what they send. Simulated results and openings are
+// Links describes the connections of a run's members and the sizes of their messages. Simulated results and openings are
 // tiny, so they are sent as if they had these sizes.
 type Links struct {
 	Access  []links.Access // of each client
@@ -31,7 +31,7 @@ type RateChange struct {
 	Up, Down int64
 }
 
-// Manner is how a member withholds its openings, while it trains like others.
+// Manner is a way to withhold openings. The member trains honestly.
 type Manner int
 
 // Manners.
@@ -40,7 +40,7 @@ const (
 	Trickles                   // sends one byte per second
 	ServesWrong                // sends parts that do not verify
 	ServesOne                  // serves one member only
-	StaysBusy                  // says that others are served
+	StaysBusy                  // always answers that it is busy
 	WithholdsOne               // serves all parts but the last one
 	Manners
 )
@@ -87,7 +87,7 @@ func (p *Plan) drawLinks(o Options) {
 	l.Train = r.Between(2500, 8000)*second/1000 + 8*l.Bring + 12*buffer // full buffers delay a result five times
 	l.Slow = r.Pick(o.Clients, 1+r.Below(max(1, o.Clients/4)))
 	slices.Sort(l.Slow)
-	all := r.Chance(150) // everybody has a slow link
+	all := r.Chance(150) // all clients have slow links
 	for i := range o.Clients + p.Crew.Spare {
 		up := slow
 		if !slices.Contains(l.Slow, i) && !all {
@@ -121,7 +121,7 @@ func (l *Links) TrainTime(client int) int64 {
 	return l.Train
 }
 
-// makeTime sets the times of the run to what the links need, and has results audited.
+// makeTime derives the times of the run from the links, and turns on audits.
 func (p *Plan) makeTime(r *random.Source) {
 	c, l := &p.Config, p.Links
 	bring := uint64(l.Bring / 1_000_000)
