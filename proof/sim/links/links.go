@@ -59,7 +59,7 @@ type Message struct {
 }
 
 // bulkShare is the part of an up link that bulk gets while other messages wait.
-const bulkShare = 8
+const bulkShare = 4
 
 // queue is one direction of a connection.
 type queue interface {

@@ -96,10 +96,10 @@ func TestBulkYields(t *testing.T) {
 	fast := access(1000*mbit, 1000*mbit, Fair)
 	r := newRig(access(mbit, mbit, Fair), fast, fast)
 	r.send("bulk", Message{From: 0, To: 1, Bytes: mbit, Bulk: true})
-	r.send("result", Message{From: 0, To: 2, Bytes: mbit * 7 / 8})
+	r.send("result", Message{From: 0, To: 2, Bytes: mbit * 3 / 4})
 	r.run(10 * second)
 	r.wants(t, "result", 1)
-	r.wants(t, "bulk", 1.875)
+	r.wants(t, "bulk", 1.75)
 }
 
 func TestFIFOBlocksWhatComesBehind(t *testing.T) {
