@@ -43,7 +43,7 @@ func (w *world) runUntil(until int64) {
 	w.now = until
 }
 
-// inTurns is a handler that serves one request at a time. It tells further clients to ask again.
+// inTurns is a handler that serves one request at a time. All further clients have to ask again.
 type inTurns struct {
 	active context.Context // of the request that is served; nil: none was
 	served []identity.ID

@@ -34,7 +34,7 @@ type machine struct {
 	trainTime  int64 // the longest
 	trainLeast int64
 	quantum    int64 // least time between two wakes
-	latency    int64 // to anybody
+	latency    int64 // to every peer
 	nonce      uint64
 	process    *process // nil while there is none
 	shown      *host    // whose history it is shown; nil: that of all

@@ -21,7 +21,7 @@ type slanderer struct {
 
 	mu      sync.Mutex
 	accused uint32 // newest step of the victim that was tried
-	wrong   bool   // the next accusation is of a wrong result
+	wrong   bool   // accuse of a wrong result next
 }
 
 // Submit implements env.Backend.

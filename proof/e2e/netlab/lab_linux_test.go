@@ -280,6 +280,10 @@ func TestFairQueue(t *testing.T) {
 			t.Errorf("the flows end after %v", last)
 		}
 	})
+}
+
+func TestFairQueueLosesPackets(t *testing.T) {
+	now := time.Unix(0, 0)
 	t.Run("the longest flow loses", func(t *testing.T) {
 		q := newFairQueue(8_000_000, 100_000)
 		q.put(now, datagram(2, 1000))
