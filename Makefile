@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -168,6 +168,11 @@ test-torch: shim
 ## sim: simulate 1,000 runs of 64 clients under faults
 sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
+
+## sim-links: simulate 2,000 runs of 16 clients on slow links with members that accuse them, and 1,000 with coalitions
+sim-links: psyche
+	$(BIN)/psyche sim --seeds 1..2000 --clients 16 --rounds 12 --links --faults slanderer,hog
+	$(BIN)/psyche sim --seeds 1..1000 --clients 16 --rounds 12 --links --faults gang,hog
 
 ## matrix: runs drawn two by two over their features, as many as fit into MATRIX_MINUTES (0: all), of MATRIX_SEED
 MATRIX_MINUTES ?= 60

@@ -341,7 +341,7 @@ var mutants = []struct{ source, old, new string }{
 	{"trial.c", "s->trial_count >= MAX_TRIALS ?", "s->trial_count >= MAX_TRIALS - 1 ?"},
 	{"trial.c", "if (!state_active(s)) return ERR_WRONG_STATE;", ""},
 	{"trial.c", "if (!state_active(s)) return ERR_WRONG_STATE;", "if (!state_active(s) || s->run_state == COOLDOWN) return ERR_WRONG_STATE;"},
-	{"trial.c", "a->fault > FAULT_SILENT || ", ""},
+	{"trial.c", "a->fault > MAX_FAULT || ", ""},
 	{"trial.c", "a->fault < FAULT_RESULT || ", ""},
 	{"trial.c", "key_equal(&a->id, from) || a->number == 0", "a->number == 0"},
 	{"trial.c", " || a->number == 0) return ERR_INVALID_ACTION", ") return ERR_INVALID_ACTION"},

@@ -19,7 +19,8 @@ type simulate struct {
 	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
 	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
 	Rounds   int    `default:"4" help:"Rounds of a run while faults go on; about as many follow (${default})."`
-	Faults   string `default:"all" help:"all: the seed chooses; honest: so it does, and nobody lies; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members play every role together), gang-host (the host is with them), cheating-trainer, silent, fleeing, slanderer (${default})."`
+	Faults   string `default:"all" help:"all: chosen by the seed; honest: the same without liars; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members play every role together), gang-host (the host is with them), cheating-trainer, silent, fleeing, slanderer; with --links also hog and withhold (${default})."`
+	Links    bool   `help:"Links with a bandwidth of 0.25 to 1,000 Mbit/s, and messages with a size. With --faults all, the seed chooses which liars accuse slow members and request what they serve."`
 	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
 	Trace    bool   `help:"Print what happens in every run."`
 	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
@@ -47,8 +48,11 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	if c.Parallel < 0 {
 		return usagef("--parallel is %d: want at least 1, or 0 for one on every core", c.Parallel)
 	}
+	if !c.Links && faults&(scenario.Hog|scenario.Withhold) != 0 {
+		return usagef("--faults: hog and withhold need --links")
+	}
 	debug.SetGCPercent(gcPercent)
-	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults}
+	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults, Links: c.Links}
 	if c.Trace {
 		return c.trace(ctx, to, o, first, last)
 	}

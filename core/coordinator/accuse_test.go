@@ -8,7 +8,7 @@ import (
 // TestAccusationsThatAreRefused: each for one reason, and for the first of several in the order in
 // which they are looked for.
 func TestAccusationsThatAreRefused(t *testing.T) {
-	none, far, wrong := func(*court) {}, uint32(1<<31), Fault(3)
+	none, far, wrong := func(*court) {}, uint32(1<<31), maxFault+1
 	young := func(c *court) {
 		c.Config.ProbationSteps = 8
 		c.client(c.accuser).ProbationUntil = c.Progress.Step + 1

@@ -1,5 +1,7 @@
 package coordinator
 
+import "strconv"
+
 // Code says why an action, a configuration or an encoding was refused. It is an error,
 // fits one byte on the wire, and keeps its number for ever.
 type Code uint8
@@ -145,6 +147,9 @@ var faultNames = [...]string{
 
 // String returns the fault in words.
 func (f Fault) String() string {
+	if i, ok := f.Part(); ok {
+		return "withholds part " + strconv.Itoa(i+1)
+	}
 	if f == 0 || int(f) >= len(faultNames) {
 		return "Fault?"
 	}

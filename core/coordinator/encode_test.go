@@ -111,7 +111,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 		alter func(*State, *Trial)
 	}{
 		{"trials", func(_ *State, a *Trial) { a.Fault = 0 }},
-		{"trials", func(_ *State, a *Trial) { a.Fault = FaultSilent + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Fault = maxFault + 1 }},
 		{"trials", func(_ *State, a *Trial) { a.Accused = a.Accuser }},
 		{"trials", func(_ *State, a *Trial) { a.Slot = MaxTrials }},
 		{"trials", func(s *State, a *Trial) { s.Trials[1].Slot = a.Slot }},

@@ -19,7 +19,7 @@ func (s *State) brokenTrials() string {
 // broken reports whether the trial itself cannot be. Its jury is drawn when the next round begins.
 func (t *Trial) broken(s *State) bool {
 	running := s.RunState == RoundTrain || s.RunState == RoundWitness
-	return t.Fault < FaultResult || t.Fault > FaultSilent || t.Accused == t.Accuser ||
+	return t.Fault < FaultResult || t.Fault > maxFault || t.Accused == t.Accuser ||
 		t.Step == 0 || t.Step >= t.Since || t.Since > s.Progress.Step || t.SinceTime > s.StateStart ||
 		t.Jurors == 0 && (s.Progress.Step-t.Since > 1 || running && t.Since != s.Progress.Step) ||
 		t.Jurors == 1 || t.Jurors > MaxJury || int(t.Guilty)+int(t.Innocent) > int(t.Jurors) ||

@@ -73,7 +73,7 @@ func someAction(t *rapid.T, s *State) Action {
 	case 15, 16:
 		return someUpload(t, s)
 	case 17, 18, 19:
-		return Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 3).Draw(t, "fault"))}
+		return Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(int(maxFault)-1, int(maxFault)+1)).Draw(t, "fault"))}
 	case 20, 21, 22:
 		return someVote(t, s)
 	default:

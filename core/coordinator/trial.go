@@ -23,7 +23,26 @@ type Fault uint8
 const (
 	FaultResult Fault = iota + 1 // its result is not what its batch gives
 	FaultSilent                  // it opens its result to nobody
+
+	// FaultPart + i means that the client opens its result, but not the i-th of the drawn chunks. A jury asks for
+	// this part.
+	FaultPart
+	maxFault = FaultPart + MaxParts - 1
 )
+
+// MaxParts is the maximum number of chunks that an opening has.
+const MaxParts = 64
+
+// IsSilence reports whether the accusation is about missing data and not about a wrong result.
+func (f Fault) IsSilence() bool { return f >= FaultSilent && f <= maxFault }
+
+// Part returns the part of the opening that the accuser did not get; ok is false if the fault names no part.
+func (f Fault) Part() (i int, ok bool) {
+	if f < FaultPart || f > maxFault {
+		return 0, false
+	}
+	return int(f - FaultPart), true
+}
 
 // Trial is an accusation on which members vote. It is always about one result of one member.
 type Trial struct {
@@ -88,7 +107,7 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	switch {
 	case !s.active():
 		return ErrWrongState
-	case a.Fault < FaultResult || a.Fault > FaultSilent || a.Client == from || a.Step == 0:
+	case a.Fault < FaultResult || a.Fault > maxFault || a.Client == from || a.Step == 0:
 		return ErrInvalidAction
 	case a.Step >= s.Progress.Step:
 		return ErrWrongStep

@@ -187,7 +187,11 @@ func (a *Auditor) admit() {
 			}
 		}
 	}
-	a.openings.Admit(all)
+	size := 0
+	if trainer := a.Engine.Auditor(); trainer != nil {
+		size = partSize(trainer)
+	}
+	a.openings.Admit(all, size)
 	if s.Progress.Step != a.served {
 		a.served = s.Progress.Step
 		a.openings.Renew()

@@ -226,8 +226,8 @@ type askingTime struct {
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
 	since := g.trainer.first
-	if !g.newest.IsZero() {
-		since = g.newest
+	if !g.newest.IsZero() { // its link is slow, or it withholds a part
+		since = g.newest.Add(partTime(a.Engine.Auditor()))
 	}
 	if q.phase != waitsForOpening || g.vain < least.asked || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < q.asked.Step+least.rounds {
 		return false

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/env"
 )
 
 const (
@@ -177,7 +178,7 @@ func (a *Auditor) choose(g *gathering, of *asker, others []identity.ID) bool {
 func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 	g := &q.gathered
 	holder, wanted, isTrainer := of.holder, r.wanted(g.missing()), of == &g.trainer
-	of.ask(a.Tasks, partTime(r.shapes), func(ctx context.Context) func() {
+	of.ask(a.Tasks, partTime(a.Engine.Auditor()), func(ctx context.Context) func() {
 		v, later, err := a.askPart(ctx, holder, q.resultID, wanted, r)
 		return func() {
 			now := a.Tasks.Now()
@@ -281,8 +282,17 @@ func (a *Auditor) opened(q *auditCase, r *partReader) {
 }
 
 // partTime returns how long one request for a part may take.
-func partTime(shapes audit.Shapes) time.Duration {
-	return roundTrips + time.Duration(maxPart(shapes))*time.Second/slowestPart
+func partTime(of env.Auditor) time.Duration {
+	return roundTrips + time.Duration(partSize(of))*time.Second/slowestPart
+}
+
+// partSize returns the maximum size of a part on the network, in bytes. A simulated trainer, whose model is tiny, reports
+// the size of the model that it stands for.
+func partSize(of env.Auditor) int {
+	if sized, ok := of.(interface{ PartSize() int }); ok {
+		return sized.PartSize()
+	}
+	return maxPart(of.Shapes())
 }
 
 // excuses reports whether the data server of these tokens signed the tokens of a result's header for its trainer.

@@ -42,6 +42,7 @@ type openings struct {
 	of       map[resultID]*opened
 	swept    uint32 // step in which old files were removed last
 	audience audience
+	partSize int // bytes, for the time of turns
 	turns    turns
 }
 
@@ -64,11 +65,11 @@ func (o *openings) Serve(network exchange.Requests) {
 	network.Handle(OpeningProtocol, requestSize, o.answer)
 }
 
-// Admit replaces the set of clients that are served.
-func (o *openings) Admit(a audience) {
+// Admit replaces the set of clients that are served, and the size of a part, in bytes.
+func (o *openings) Admit(a audience, partSize int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.audience = a
+	o.audience, o.partSize = a, partSize
 }
 
 // Renew renews what each member may receive. It is called when a round begins.
@@ -254,7 +255,7 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 	if !o.mayHave(asked) {
 		return nil, missing
 	}
-	if later := o.turns.take(ctx, from, rank, o.now()); later > 0 {
+	if later := o.turns.take(ctx, from, rank, o.partSize, o.now()); later > 0 {
 		return encodeLater(later), nil
 	}
 	e, parts := o.find(asked.resultID)

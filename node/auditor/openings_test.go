@@ -25,7 +25,7 @@ func TestOpeningsAreServed(t *testing.T) {
 	}
 	served := audience{{1}: rankMember, {2}: rankJuror}
 	o := newOpenings(me, dir, clock)
-	o.Admit(served)
+	o.Admit(served, 6)
 	if err := o.Keep(mine, [][]byte{[]byte("first"), []byte("second")}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestOpeningsAreServed(t *testing.T) {
 		t.Errorf("a request for nothing: %v", err)
 	}
 	again := newOpenings(me, dir, clock)
-	again.Admit(served)
+	again.Admit(served, 6)
 	if got, err := ask(again, mine, 2, identity.ID{1}); err != nil || got != "second" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
@@ -123,7 +123,7 @@ func (l *uplink) run(d time.Duration) {
 				p.waited, p.last = max(p.waited, l.now.Sub(p.last)), l.now
 			case p.ends == nil && (p.hog || !l.now.Before(p.again)) && (!p.gone || p.again.IsZero()):
 				ctx, cancel := context.WithCancel(context.Background())
-				later := l.turns.take(ctx, p.id, p.rank, l.now)
+				later := l.turns.take(ctx, p.id, p.rank, 33<<10, l.now)
 				if later > 0 {
 					cancel()
 					p.again = l.now.Add(later)

@@ -22,7 +22,7 @@ type review struct {
 const maxReviews = 8
 
 // auditorAsks is the time without a new part after which an auditor accuses a trainer of silence. It also applies to a
-// trainer that opens only some parts: the jury then requests a part that the jury draws.
+// trainer that opens only some parts: the accusation then names a missing part.
 var auditorAsks = askingTime{time.Minute, 6, 5}
 
 // soundness is whether this client's own newest result passes its own audit. It is found out before
@@ -140,7 +140,7 @@ func (a *Auditor) conclude(r *review, free bool) {
 		a.compareData(&r.auditCase)
 		switch {
 		case r.outcome == silent:
-			r.fault = coordinator.FaultSilent
+			r.fault = r.silence()
 		case r.outcome.guilty():
 			r.fault = coordinator.FaultResult
 		}
@@ -150,6 +150,15 @@ func (a *Auditor) conclude(r *review, free bool) {
 		return
 	}
 	a.accuseOf(r, free)
+}
+
+// silence returns the fault of a trainer whose opening is incomplete: silence if nothing arrived, else the first missing part.
+func (r *review) silence() coordinator.Fault {
+	missing := r.gathered.missing()
+	if missing == allParts(len(r.gathered.parts)) {
+		return coordinator.FaultSilent
+	}
+	return coordinator.FaultPart + coordinator.Fault(bits.TrailingZeros64(missing))
 }
 
 // forget ends a review.

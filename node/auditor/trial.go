@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -26,8 +26,8 @@ type trial struct {
 // jurorAsks returns how long a juror asks the accused for its challenge, one part, before the juror finds it silent:
 // half a minute, and the time in which a quarter of a link of 0.25 Mbit/s carries the part. A trial ends after a
 // minute.
-func jurorAsks(shapes audit.Shapes) askingTime {
-	return askingTime{30*time.Second + time.Duration(maxPart(shapes))*time.Second/challengeRate, 4, 2}
+func jurorAsks(of env.Auditor) askingTime {
+	return askingTime{30*time.Second + time.Duration(partSize(of))*time.Second/challengeRate, 4, 2}
 }
 
 // challengeRate is in bytes per second.
@@ -82,11 +82,12 @@ func (a *Auditor) judge(j *trial) {
 
 // pursueTrial works on a trial until this client knows the answer. A jury about silence asks for one part of the
 // opening: the smallest amount of data that answers the question, so that a slow link can answer a whole jury in time.
-// The accused cannot know which part before it is accused. A wrong result shows in the part as it does in an audit.
+// The accusation names the part if the accuser has others; else the accused cannot know which part before it is accused.
+// A wrong result shows in the part as it does in an audit.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
 	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
-	if t.Fault != coordinator.FaultSilent {
+	if !t.Fault.IsSilence() {
 		a.pursue(&j.auditCase, m)
 		return
 	}
@@ -95,13 +96,17 @@ func (a *Auditor) pursueTrial(j *trial) {
 	}
 	m.challenge = j.challenge // if this client missed the round, with a seed of zero: it judges by another part
 	a.pursue(&j.auditCase, m)
-	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor().Shapes())) {
+	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
 		j.end(silent, "asked %d times for one part, nobody has it", j.gathered.trainer.asked)
 	}
 }
 
-// challenge returns the one chunk of an opening that a jury about silence asks for.
+// challenge returns the one chunk of an opening that a jury about silence asks for: the one that the accusation names, or
+// one that the seed draws.
 func (j *trial) challenge(drawn []uint32) []uint32 {
+	if i, named := j.state.Fault.Part(); named && i < len(drawn) {
+		return drawn[i : i+1]
+	}
 	b := binary.LittleEndian.AppendUint64([]byte(domainChallenge), j.seed)
 	b = binary.LittleEndian.AppendUint32(append(b, j.Trainer[:]...), j.Step)
 	sum := sha256.Sum256(b)

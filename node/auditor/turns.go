@@ -13,9 +13,13 @@ const (
 	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the link busy
 	// while the receiver of the first one confirms it.
 	turnPlaces = 2
-	// turnTime is how long a transfer keeps its turn. A longer transfer continues without it; its receiver
-	// must wait for the end of the transfer.
-	turnTime = 5 * time.Second
+	// A transfer keeps its turn for a while only: so long as several usual transfers, between these times. A longer
+	// transfer continues without its turn; its receiver must wait for the end of the transfer.
+	shortestTurn = time.Second
+	longestTurn  = time.Minute
+	usualTurns   = 4
+	// firstRate is the rate, in bytes per second, of a usual transfer while none is known: 0.25 Mbit/s.
+	firstRate = 31 << 10
 	// A member that waits for a turn asks again after a time between these.
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
@@ -62,14 +66,15 @@ type waiter struct {
 
 // usage is the use of one member.
 type usage struct {
+	took  time.Duration // by its newest transfer; 0: none has arrived
 	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
 	parts int           // since the budgets were renewed
 }
 
 // take gives a turn to a member, or returns the time after which the member is to ask again. The turn ends with
-// ctx.
-func (t *turns) take(ctx context.Context, id identity.ID, r rank, now time.Time) (later time.Duration) {
-	t.expire(now)
+// ctx. Size is that of a part, in bytes.
+func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now time.Time) (later time.Duration) {
+	t.expire(size, now)
 	isSlow := slices.ContainsFunc(t.slow, func(s transfer) bool { return s.to == id })
 	switch {
 	case t.used[id].parts >= budgetParts, isSlow:
@@ -92,7 +97,7 @@ func (t *turns) renew(now time.Time) {
 	}
 	t.renewed = now
 	for id, u := range t.used {
-		if u = (usage{time: u.time / 2}); u.time < time.Millisecond {
+		if u = (usage{time: u.time / 2, took: u.took}); u.time < time.Millisecond {
 			delete(t.used, id)
 			continue
 		}
@@ -101,17 +106,20 @@ func (t *turns) renew(now time.Time) {
 }
 
 // expire ends transfers that are over, turns that take too long, and the waits of members that did not ask again.
-func (t *turns) expire(now time.Time) {
-	t.slow = slices.DeleteFunc(t.slow, transfer.over)
+func (t *turns) expire(size int, now time.Time) {
+	t.slow = slices.DeleteFunc(t.slow, func(s transfer) bool { return t.ends(s, now) })
+	longest := t.turnTime(size)
 	t.active = slices.DeleteFunc(t.active, func(s transfer) bool {
 		took := now.Sub(s.began)
-		if !s.over() && took <= turnTime {
+		if t.ends(s, now) {
+			t.charge(s.to, usage{time: min(took, longest)})
+			return true
+		}
+		if took <= longest {
 			return false
 		}
-		t.charge(s.to, usage{time: min(took, turnTime)})
-		if !s.over() {
-			t.slow = append(t.slow, s)
-		}
+		t.charge(s.to, usage{time: longest})
+		t.slow = append(t.slow, s)
 		return true
 	})
 	t.waiting = slices.DeleteFunc(t.waiting, func(w waiter) bool {
@@ -121,6 +129,35 @@ func (t *turns) expire(now time.Time) {
 		t.charge(w.id, usage{time: waitingTime})
 		return true
 	})
+}
+
+// ends reports whether a transfer is over, and notes how long it took.
+func (t *turns) ends(s transfer, now time.Time) bool {
+	if !s.over() {
+		return false
+	}
+	u := t.used[s.to]
+	u.took = max(now.Sub(s.began), 1)
+	t.used[s.to] = u
+	return true
+}
+
+// turnTime returns how long a transfer keeps its turn. On a slow link all transfers take long, and more of them at the
+// same time would only share the link. If most receivers are fast, a slow receiver gives up its turn soon. Since fewer
+// than a third of the members collude, they cannot move the lower third of the times.
+func (t *turns) turnTime(size int) time.Duration {
+	var known []time.Duration
+	for _, u := range t.used {
+		if u.took > 0 {
+			known = append(known, u.took)
+		}
+	}
+	usual := time.Duration(size) * time.Second / firstRate
+	if len(known) > 0 {
+		slices.Sort(known)
+		usual = known[len(known)/3]
+	}
+	return min(max(usualTurns*usual, shortestTurn), longestTurn)
 }
 
 // charge adds to the use of a member.
@@ -166,7 +203,7 @@ func (t *turns) compare(a, b waiter) int {
 // grant begins the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
 	if len(t.waiting) > 1 && !t.granted.IsZero() {
-		t.mean = (3*t.mean + min(now.Sub(t.granted), turnTime)) / 4
+		t.mean = (3*t.mean + min(now.Sub(t.granted), longestLater)) / 4
 	}
 	if late := now.Sub(w.due); late > 0 {
 		t.charge(w.id, usage{time: late}) // the turn was kept for it

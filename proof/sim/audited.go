@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/proof/sim/model"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // audited is a trainer in a run with audits: behind each of its results comes one of a toy optimizer,
@@ -98,6 +99,14 @@ func (a *audited) ResetOptimizer(context.Context) error {
 // MaxResultSize implements env.Trainer.
 func (a *audited) MaxResultSize() int { return 2*model.ResultSize + toy.MaxSize() }
 
+// PartSize returns how many bytes a part of an opening is sent as, for times that depend on it.
+func (a *audited) PartSize() int {
+	if l := a.process.world.plan.Links; l != nil {
+		return int(l.Opening / scenario.Parts)
+	}
+	return toy.MaxSize()
+}
+
 // Precisions implements env.Auditor.
 func (*audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
@@ -110,7 +119,7 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	a.takeBack()
 	p := a.process
-	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)); err != nil {
 		return nil, err
 	}
 	gradient, err := a.Recomputed(x, batch.Sequences)

@@ -47,7 +47,7 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 		from: m, nonce: m.nonce, action: a, process: p, mute: mute,
 		parking: &parking{worker: w.workers.Current(), ctx: ctx.(*taskContext)},
 	}
-	m.history().deliver(r, w.now+m.latency+w.extraDelay())
+	m.submit(r, m.latency+w.extraDelay())
 	if other := w.other; other != nil && m.Lies(scenario.Gang) {
 		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
@@ -18,9 +19,14 @@ type result struct {
 type court struct {
 	asked map[result]int64 // since when it is asked for an opening
 	spoke uint32           // newest step in which it accused somebody
+
+	hogged uint32         // newest step in which it flooded a member with requests
+	served map[result]int // the only client that gets an opening
 }
 
-func newCourt() court { return court{asked: make(map[result]int64)} }
+func newCourt() court {
+	return court{asked: make(map[result]int64), served: make(map[result]int)}
+}
 
 // chance draws what a machine does about a step, in so many of a thousand.
 func (m *machine) chance(label string, step uint32, perMille uint32) bool {
@@ -38,10 +44,11 @@ func (m *machine) cheats(step uint32) bool {
 
 // refusesToOpen reports whether a process that is asked for an opening says that it has none.
 func (p *process) refusesToOpen(asker *process, request []byte) bool {
-	if len(request) < 36 {
+	m := p.machine
+	r, ok := openedResult(request)
+	if !ok {
 		return false
 	}
-	m, r := p.machine, result{binary.LittleEndian.Uint32(request[32:]), coordinator.ClientID(request)}
 	if p.world.rules.forgets && r.step+1 < m.history().State().Progress.Step {
 		return true
 	}
@@ -85,6 +92,24 @@ func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes boo
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
+// victims returns the results of members on slow links. Without such results, or without links, it returns all candidates.
+func (p *process) victims(candidates []result) []result {
+	l := p.world.plan.Links
+	if l == nil {
+		return candidates
+	}
+	var slow []result
+	for _, r := range candidates {
+		if slices.Contains(l.Slow, p.world.cast.Of(r.trainer).Index) {
+			slow = append(slow, r)
+		}
+	}
+	if len(slow) == 0 {
+		return candidates
+	}
+	return slow
+}
+
 // slander makes false accusations: slanderers accuse anybody, the gang honest members, and now and
 // then one of its own, to be tried by accomplices or to keep others from trying it. Some are hasty.
 func (p *process) slander(s *coordinator.State) {
@@ -107,10 +132,14 @@ func (p *process) slander(s *coordinator.State) {
 	if len(candidates) == 0 {
 		return
 	}
+	candidates = p.victims(candidates)
 	r := candidates[p.world.lies.Below(len(candidates))]
 	fault := coordinator.FaultResult
 	if m.chance("fault", step, 500) {
 		fault = coordinator.FaultSilent
+		if m.chance("part", step, 500) {
+			fault = coordinator.FaultPart + coordinator.Fault(p.world.lies.Below(scenario.Parts))
+		}
 	}
 	p.sendAside(coordinator.Accuse{Step: r.step, Client: r.trainer, Fault: fault})
 }

@@ -12,7 +12,8 @@
 //   - Simulated: time (timeline); the host around the state machine (host.go) with its disk
 //     (disk); machines that run, crash and start clients (process.go), and their tasks, which
 //     are coroutines (tasks.go, coroutine); the network between clients and to the host
-//     (network.go, backend.go); a trainer of integers (trainer.go, model), with a toy optimizer
+//     (network.go, backend.go), and where a run has links with a bandwidth, the time that messages of
+//     their size take on them (bandwidth.go, links); a trainer of integers (trainer.go, model), with a toy optimizer
 //     behind it where results are audited (audited.go); signatures, which here cannot be forged
 //     because a registry knows who made what (signatures).
 //
@@ -20,7 +21,8 @@
 //
 // Package scenario draws from the seed what a run is like and what goes wrong in it (faults.go lets
 // it happen), and cast who lies in it. adversary.go has what they do, court.go what they do about
-// audits, gang.go and liarhost.go what those do that lie together. Package check lists what has to
+// audits, hog.go what members do that harm others on slow links, gang.go and liarhost.go what those
+// do that lie together. Package check lists what has to
 // hold; it is told of every step, and asserts by a book of its own, with a page for each subject.
 // shrink.go looks for the smallest run that still breaks an assertion.
 package sim

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/disk"
+	"github.com/psyche-go/psyche/proof/sim/links"
 	"github.com/psyche-go/psyche/proof/sim/model"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
@@ -285,8 +286,17 @@ func (h *host) show() {
 		}
 		h.sent[i] = h.update
 		p := m.process
-		p.updateAt = max(w.now+m.latency+w.extraDelay(), p.updateAt)
-		p.put(item{at: p.updateAt, update: h.update})
+		if delay, update := m.latency+w.extraDelay(), h.update; w.net == nil {
+			p.updateAt = max(w.now+delay, p.updateAt)
+			p.put(item{at: p.updateAt, update: update})
+		} else {
+			m.fromHost.send(w, links.Message{From: links.Outside, To: i, Bytes: updateSize}, func() {
+				if p.alive {
+					p.updateAt = max(w.now+delay, p.updateAt)
+					p.put(item{at: p.updateAt, update: update})
+				}
+			})
+		}
 		if !m.Honest() {
 			p.conspire(h.update.State)
 		}

@@ -94,6 +94,10 @@ func (p *process) gossip(to int, message []byte) {
 			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
 				continue
 			}
+			if p.world.net != nil {
+				p.linkedGossip(other, message, delay)
+				continue
+			}
 			other.put(item{at: p.world.now + delay, from: p.machine.Index, message: message})
 		}
 	}
@@ -178,6 +182,18 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	if protocol == exchange.PushProtocol {
 		return nil, p.push(ctx, p.world.cast.Find(to).Index, request)
 	}
+	response, err := p.answerOf(ctx, to, protocol, request)
+	if err == nil && len(response) > maxResponse {
+		err = fmt.Errorf("response of %d bytes, at most %d", len(response), maxResponse)
+	}
+	return response, err
+}
+
+// answerOf returns the answer of another client to a request.
+func (p *process) answerOf(ctx context.Context, to identity.ID, protocol string, request []byte) ([]byte, error) {
+	if p.world.net != nil {
+		return p.linkedRequest(ctx, to, protocol, request, 0)
+	}
 	other, err := p.roundTrip(ctx, to)
 	if err != nil {
 		return nil, err
@@ -193,9 +209,6 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 		}
 		return nil, errNotHeld
 	}
-	if err == nil && len(response) > maxResponse {
-		err = fmt.Errorf("response of %d bytes, at most %d", len(response), maxResponse)
-	}
 	return response, err
 }
 
@@ -203,6 +216,9 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 func (p *process) push(ctx context.Context, to int, request []byte) error {
 	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // who gets what is decided as it is gossiped
 		return errUnreachable
+	}
+	if p.world.net != nil {
+		return p.linkedPush(ctx, to, request)
 	}
 	delay, lost := p.world.reach(p.machine.Index, to)
 	if lost {
@@ -255,7 +271,7 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 		return data, nil
 	}
 	for _, id := range holders {
-		other, err := p.roundTrip(ctx, id)
+		other, err := p.holder(ctx, hash, id)
 		if err != nil && ctx.Err() != nil {
 			return nil, err
 		}
@@ -270,10 +286,25 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 	return nil, errNotHeld
 }
 
+// holder returns a client that was asked for a blob.
+func (p *process) holder(ctx context.Context, hash [32]byte, id identity.ID) (*process, error) {
+	if p.world.net == nil {
+		return p.roundTrip(ctx, id)
+	}
+	other, err := p.linkedFetch(ctx, hash, id, 0)
+	if err != nil {
+		other = nil
+	}
+	return other, err
+}
+
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	p.machine.history().checker.Announces(p.machine.Member, a)
 	raw := p.world.registry.Sign(p.machine.Key, a, p.blobs[a.Blob])
+	if p.world.results != nil {
+		p.world.results[a.Blob] = true
+	}
 	p.world.Note('R', uint64(p.machine.Index), uint64(a.Step), func() string {
 		return fmt.Sprintf("%s announces a result of step %d, batch %v", p.machine.Name(), a.Step, a.Batch)
 	})

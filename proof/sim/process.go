@@ -28,15 +28,18 @@ const (
 // machine is the place of one client, and what stays when the client is killed.
 type machine struct {
 	*cast.Member
-	world     *world
-	random    *random.Source
-	starved   int64 // until when its processor does nothing
-	trainTime int64 // the longest
-	quantum   int64 // least time between two wakes
-	latency   int64 // to anybody
-	nonce     uint64
-	process   *process // nil while there is none
-	shown     *host    // whose history it is shown; nil: that of all
+	world      *world
+	random     *random.Source
+	starved    int64 // until when its processor does nothing
+	trainTime  int64 // the longest
+	trainLeast int64
+	quantum    int64 // least time between two wakes
+	latency    int64 // to every peer
+	nonce      uint64
+	process    *process // nil while there is none
+	shown      *host    // whose history it is shown; nil: that of all
+
+	toHost, fromHost stream // with links
 }
 
 // history returns the host as the client knows it.
@@ -66,13 +69,17 @@ type process struct {
 	spare  []item
 
 	listen   func(from identity.ID, message []byte) error
-	handlers map[string]func(context.Context, identity.ID, []byte) ([]byte, error)
+	handlers map[string]handler
 	blobs    map[[32]byte][]byte
 	friends  []bool                  // per client: whether this one talks to it
 	updateAt int64                   // when the newest update arrives: updates do not overtake each other
 	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
 	newest   *coordinator.State      // that it got
 	court    court
+
+	serves  map[place]int      // requests that are served now
+	sending []int64            // when it began to send the parts of openings that are on their way
+	partial map[[32]byte]int64 // bytes of blobs that are not whole
 }
 
 // item is something that reaches a process at a time.
@@ -93,10 +100,11 @@ func (m *machine) start() {
 	}
 	p := &process{
 		world: m.world, machine: m, alive: true,
-		handlers: make(map[string]func(context.Context, identity.ID, []byte) ([]byte, error)),
+		handlers: make(map[string]handler),
 		blobs:    make(map[[32]byte][]byte),
 		friends:  make([]bool, len(m.world.machines)),
 		court:    newCourt(),
+		serves:   make(map[place]int), partial: make(map[[32]byte]int64),
 	}
 	p.root, p.awake = &taskContext{process: p}, func() { p.wake(p.world.now) }
 	m.process = p
@@ -216,6 +224,7 @@ func (p *process) wake(now int64) {
 	}
 	if p.newest != nil {
 		p.slander(p.newest)
+		p.hog(p.newest)
 	}
 	for turn := 0; ; turn++ {
 		ready := p.ready

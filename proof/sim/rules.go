@@ -21,6 +21,9 @@ type rules struct {
 	deaf         bool // clients do not hear of other histories
 	accusesEarly bool // a member that is asked for an opening once in vain is accused
 	forgets      bool // openings are kept for one round
+	restarts     bool // with links: a transfer that ends early begins again at byte 0, and an opening is one transfer
+	servesAll    bool // with links: handlers of requests do not wait until the one before has been sent
+	lateIsSilent bool // with links: a juror votes that a member is silent as soon as one of its answers is late
 	keeps        bool // what was foreseen stays in the model when it does not come true
 	reports      bool // honest members report a model with each witness proof, though they do not keep it
 	// origin changes from where the host thinks that an action comes.

@@ -36,7 +36,7 @@ func Run(o Options) Result {
 
 func newWorld(o Options) *world {
 	w := &world{
-		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults}), rules: o.rules,
+		options: o, plan: scenario.New(scenario.Options{Seed: o.Seed, Clients: o.Clients, Rounds: o.Rounds, Faults: o.Faults, Links: o.Links}), rules: o.rules,
 		links: random.New(o.Seed, "links"), lies: random.New(o.Seed, "lies"), faults: random.New(o.Seed, "faults"),
 		hash: 0xcbf29ce484222325,
 	}
@@ -45,12 +45,14 @@ func newWorld(o Options) *world {
 	w.view = check.Run{View: w, Plan: &w.plan, Cast: w.cast, Registry: &w.registry, Redo: w.rules.redo}
 	w.newMachines()
 	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
+	w.newLinks()
 	w.host = newHost(w)
 	return w
 }
 
 func (w *world) newMachines() {
 	r := random.New(w.options.Seed, "machines")
+	w.describe()
 	for i, member := range w.cast.Members {
 		w.newMachine(r, member)
 		if i < w.options.Clients && !member.Honest() {
@@ -61,12 +63,18 @@ func (w *world) newMachines() {
 
 // newMachine adds the place of one client.
 func (w *world) newMachine(r *random.Source, member *cast.Member) {
-	w.machines = append(w.machines, &machine{
+	m := &machine{
 		Member: member, world: w, random: random.New(r.Next(), "machine"),
 		trainTime: w.plan.Tempo.Of(r.Between(300, 2500) * second / 1000),
 		quantum:   min(w.plan.Tempo.Of(r.Between(60, 200)*second/1000), second/5),
 		latency:   min(w.plan.Tempo.Of(r.Between(2, 40)*second/1000), second/25),
-	})
+	}
+	m.trainLeast = m.trainTime / 2
+	if l := w.plan.Links; l != nil {
+		m.trainTime = l.TrainTime(m.Index)
+		m.trainLeast = m.trainTime - min(m.trainTime/10, second)
+	}
+	w.machines = append(w.machines, m)
 }
 
 // begin starts everything and schedules the faults.

@@ -59,6 +59,10 @@ func (f Failure) smaller() []Options {
 
 // Command returns the command line that repeats a run with its trace.
 func (o Options) Command() string {
-	return fmt.Sprintf("psyche sim --seeds %d..%d --clients %d --rounds %d --faults %s --trace",
-		o.Seed, o.Seed, o.Clients, o.Rounds, o.Faults)
+	links := ""
+	if o.Links {
+		links = " --links"
+	}
+	return fmt.Sprintf("psyche sim --seeds %d..%d --clients %d --rounds %d --faults %s%s --trace",
+		o.Seed, o.Seed, o.Clients, o.Rounds, o.Faults, links)
 }

@@ -123,12 +123,21 @@ func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
 			waiting = &parking{worker: p.world.workers.Current(), ctx: c}
 			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // telling and cancelling bring it forward
 			p.park(waiting)
+			if p.world.net != nil {
+				p.forget(waiting)
+			}
 		}
 		return nil
 	}
 	return wait, func() {
 		told = true
-		if waiting != nil && !waiting.done && p.alive {
+		if waiting == nil || waiting.done || !p.alive {
+			return
+		}
+		if p.world.net != nil {
+			at := waiting
+			p.world.At(p.world.now, func() { p.resume(at) })
+		} else {
 			p.put(item{at: p.world.now, parking: waiting})
 		}
 	}

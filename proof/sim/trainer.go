@@ -95,7 +95,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.Lies(scenario.Gang) {
 		late = p.dawdle()
 	}
-	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainTime/2, p.machine.trainTime)+late); err != nil {
+	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)+late); err != nil {
 		return nil, 0, err
 	}
 	from := t.model

@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/cast"
 	"github.com/psyche-go/psyche/proof/sim/check"
 	"github.com/psyche-go/psyche/proof/sim/coroutine"
+	"github.com/psyche-go/psyche/proof/sim/links"
 	"github.com/psyche-go/psyche/proof/sim/random"
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 	"github.com/psyche-go/psyche/proof/sim/signatures"
@@ -24,6 +25,7 @@ type Options struct {
 	Clients int             // 1 … coordinator.MaxClients
 	Rounds  int             // rounds of the run while faults go on; about as many follow
 	Faults  scenario.Faults // AllFaults: the seed chooses some
+	Links   bool            // links have a bandwidth, and messages a size
 	Trace   bool            // keep a line for every thing of note
 
 	rules rules // what a test breaks; zero: nothing
@@ -50,6 +52,9 @@ type world struct {
 	view       check.Run        // what checkers see
 	recomputed int              // gradients that were computed for audits and trials
 	violation  *check.Violation // the first
+
+	net     *links.Network    // nil: links have a delay only
+	results map[[32]byte]bool // blobs that are results; nil without net
 
 	links, lies, faults *random.Source
 	cut                 []int // per client: number of partitions between it and the other clients

@@ -32,7 +32,7 @@ static enum code state_tries(const struct state *s, const struct key *from, cons
 // state_may_accuse is State.MayAccuse.
 static enum code state_may_accuse(struct state *s, const struct key *from, const struct action *a) {
 	if (!state_active(s)) return ERR_WRONG_STATE;
-	if (a->fault < FAULT_RESULT || a->fault > FAULT_SILENT || key_equal(&a->id, from) || a->number == 0) return ERR_INVALID_ACTION;
+	if (a->fault < FAULT_RESULT || a->fault > MAX_FAULT || key_equal(&a->id, from) || a->number == 0) return ERR_INVALID_ACTION;
 	if (a->number >= s->progress.step) return ERR_WRONG_STEP;
 	const struct client *accuser = state_member(s, from);
 	if (!accuser || accuser->state != HEALTHY || !state_is_known(s, &a->id)) return ERR_NOT_MEMBER;

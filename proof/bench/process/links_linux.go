@@ -15,7 +15,7 @@ func Links(link Link, count int) (places []Place, end func() error, err error) {
 		return nil, nil, noLinks(err)
 	}
 	for range count {
-		host, err := lab.Add(netlab.Link(link))
+		host, err := lab.Add(netlab.Link{Delay: link.Delay, LossPerMille: link.LossPerMille, Rate: link.Rate})
 		if err != nil {
 			return nil, nil, errors.Join(noLinks(err), lab.Close())
 		}

@@ -14,6 +14,9 @@
 // namespaces, where tc's netem is a module that many kernels lack. Making namespaces needs
 // root and the ip command; New and Add return ErrUnsupported where that is not to be had.
 //
+// The rate of a link may differ between both directions. Packets wait in a FIFO queue or in fair queues
+// like fq_codel. The size of a queue is a time at the rate of the link: one second is a bloated router.
+//
 // A Guarded host stands behind a firewall as home routers have: what comes from an address
 // and port to which it has not sent before from the very port that it is for is dropped.
 // Addresses are not translated.

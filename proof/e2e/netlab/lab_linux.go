@@ -26,6 +26,7 @@ type Lab struct {
 	mu    sync.Mutex
 	hosts []*Host
 	tasks sync.WaitGroup
+	done  chan struct{}
 }
 
 // Host is one namespace with one address.
@@ -34,7 +35,7 @@ type Host struct {
 	namespace string
 	address   netip.Addr
 	device    *os.File
-	up        *uplink
+	up, down  *uplink
 	guard     *firewall // nil: everything comes in
 }
 
@@ -48,7 +49,7 @@ func New(seed uint64) (*Lab, error) {
 			return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 	}
-	return &Lab{seed: seed, name: fmt.Sprintf("lab%d", os.Getpid())}, nil
+	return &Lab{seed: seed, name: fmt.Sprintf("lab%d", os.Getpid()), done: make(chan struct{})}, nil
 }
 
 // Add makes a host whose packets leave through a link.
@@ -68,7 +69,7 @@ func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
 	}
 	h := &Host{
 		lab: l, namespace: fmt.Sprintf("%s-%d", l.name, number), guard: guard,
-		address: netip.AddrFrom4([4]byte{10, 77, 0, byte(number)}), up: newUplink(link, l.seed, uint64(number)),
+		address: netip.AddrFrom4([4]byte{10, 77, 0, byte(number)}), up: newUplink(link, l.seed, uint64(number)), down: newDownlink(link),
 	}
 	name := fmt.Sprintf("tun%d-%d", os.Getpid()%100000, number)
 	device, err := openTUN(name)
@@ -91,7 +92,12 @@ func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
 	}
 	l.hosts = append(l.hosts, h)
 	l.tasks.Go(h.read)
-	l.tasks.Go(h.deliver)
+	l.tasks.Go(func() { h.up.schedule(l.done) })
+	l.tasks.Go(func() { h.up.deliver(l.done, l.forward) })
+	if link.Down > 0 {
+		l.tasks.Go(func() { h.down.schedule(l.done) })
+		l.tasks.Go(func() { h.down.deliver(l.done, h.receive) })
+	}
 	return h, nil
 }
 
@@ -114,7 +120,6 @@ func openTUN(name string) (*os.File, error) {
 
 // read takes what the host sends until its device is closed.
 func (h *Host) read() {
-	defer close(h.up.waiting)
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := h.device.Read(buffer)
@@ -131,14 +136,10 @@ func (h *Host) read() {
 	}
 }
 
-// deliver hands packets on when their time has come.
-func (h *Host) deliver() {
-	for p := range h.up.waiting {
-		time.Sleep(time.Until(p.at))
-		if !h.lab.forward(p.data) {
-			h.up.lost.Add(1)
-		}
-	}
+// receive gives a packet to the host.
+func (h *Host) receive(data []byte) bool {
+	_, err := h.device.Write(data)
+	return err == nil
 }
 
 // forward gives a packet to the host that it is addressed to.
@@ -158,8 +159,11 @@ func (l *Lab) forward(data []byte) bool {
 	if target == nil || target.up.cut.Load() || target.guard != nil && !target.guard.admits(w) {
 		return false
 	}
-	_, err := target.device.Write(data)
-	return err == nil
+	if target.down.rate > 0 {
+		target.down.take(time.Now(), data)
+		return true
+	}
+	return target.receive(data)
 }
 
 // Address is the host's only address that others reach.
@@ -190,6 +194,7 @@ func (l *Lab) Close() error {
 	l.mu.Lock()
 	hosts := l.hosts
 	l.mu.Unlock()
+	close(l.done)
 	var errs []error
 	for _, h := range hosts {
 		errs = append(errs, h.device.Close(), h.remove())

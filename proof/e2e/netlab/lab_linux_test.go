@@ -210,3 +210,129 @@ func TestUplink(t *testing.T) {
 		}
 	})
 }
+
+// datagram is an IPv4 packet of some bytes that a port sends.
+func datagram(port, size int) []byte {
+	b := make([]byte, size)
+	b[0], b[9] = 0x45, 17
+	b[20], b[21] = byte(port>>8), byte(port)
+	return b
+}
+
+// TestFIFOQueueHoldsASecond fills a queue of a second: what comes behind waits for a second, and more is lost.
+func TestFIFOQueueHoldsASecond(t *testing.T) {
+	now := time.Unix(0, 0)
+	u := newUplink(Link{Rate: 8_000_000, Buffer: time.Second}, 1, 1) // 1,000 packets of 1,000 bytes in a second
+	for range 1500 {
+		u.take(now, datagram(1, 1000))
+	}
+	if kept := len(u.waiting); kept < 1000 || kept > 1002 {
+		t.Errorf("%d packets wait, want 1000", kept)
+	}
+	u.take(now.Add(time.Second/2), datagram(2, 100))
+	var last packet
+	for len(u.waiting) > 0 {
+		last = <-u.waiting
+	}
+	if late := last.at.Sub(now); late < time.Second || late > 1010*time.Millisecond {
+		t.Errorf("a packet behind a full queue leaves after %v, want a second", late)
+	}
+}
+
+// leaves takes all packets from a fair queue, and returns when the last packet of each port left.
+func leaves(q *fairQueue, now time.Time) (last map[int]time.Duration, bytes map[int]int, lost int64) {
+	last, bytes = make(map[int]time.Duration), make(map[int]int)
+	for clock := now; ; {
+		p, at, dropped, ok := q.next(clock)
+		lost += dropped
+		if !ok {
+			return last, bytes, lost
+		}
+		port := int(p.data[20])<<8 | int(p.data[21])
+		last[port], bytes[port], clock = at.Sub(now), bytes[port]+len(p.data), at
+	}
+}
+
+func TestFairQueue(t *testing.T) {
+	now := time.Unix(0, 0)
+	t.Run("a sparse flow passes a long one", func(t *testing.T) {
+		q := newFairQueue(8_000_000, 1<<20)
+		for range 500 {
+			q.put(now, datagram(1, 1000))
+		}
+		q.put(now, datagram(2, 100))
+		if last, _, _ := leaves(q, now); last[2] > 5*time.Millisecond {
+			t.Errorf("it leaves after %v", last[2])
+		}
+	})
+	t.Run("flows get equal bytes", func(t *testing.T) {
+		q := newFairQueue(8_000_000, 1<<20)
+		for range 300 {
+			q.put(now, datagram(1, 1400))
+			q.put(now, datagram(2, 700))
+			q.put(now, datagram(2, 700))
+		}
+		last, bytes, _ := leaves(q, now)
+		if ratio := float64(bytes[1]) / float64(bytes[2]); ratio < 0.95 || ratio > 1.05 {
+			t.Errorf("bytes of flows: %v", bytes)
+		}
+		if apart := last[1] - last[2]; apart < -20*time.Millisecond || apart > 20*time.Millisecond {
+			t.Errorf("the flows end after %v", last)
+		}
+	})
+}
+
+func TestFairQueueLosesPackets(t *testing.T) {
+	now := time.Unix(0, 0)
+	t.Run("the longest flow loses", func(t *testing.T) {
+		q := newFairQueue(8_000_000, 100_000)
+		q.put(now, datagram(2, 1000))
+		lost := int64(0)
+		for range 200 {
+			lost += q.put(now, datagram(1, 1000))
+		}
+		if _, bytes, _ := leaves(q, now); lost != 101 || bytes[2] != 1000 {
+			t.Errorf("%d packets lost, want 101; %v", lost, bytes)
+		}
+	})
+	t.Run("packets that wait long are lost", func(t *testing.T) {
+		q := newFairQueue(8_000_000, 1<<20)
+		for range 1000 {
+			q.put(now, datagram(1, 1000))
+		}
+		if _, _, lost := leaves(q, now); lost < 5 || lost > 15 { // one in 100 ms of a second
+			t.Errorf("%d packets lost", lost)
+		}
+	})
+	t.Run("the rate holds", func(t *testing.T) {
+		q := newFairQueue(8_000_000, 1<<20)
+		for port := range 10 {
+			for range 4 {
+				q.put(now, datagram(port, 1000))
+			}
+		}
+		last, _, _ := leaves(q, now)
+		latest := time.Duration(0)
+		for _, at := range last {
+			latest = max(latest, at)
+		}
+		if latest != 40*time.Millisecond {
+			t.Errorf("40 packets of a millisecond left in %v", latest)
+		}
+	})
+}
+
+// TestAsymmetricLink sends over a host's slow way in: the answer to a ping is late, which its way out is not.
+func TestAsymmetricLink(t *testing.T) {
+	for name, queue := range map[string]Queue{"FIFO": FIFO, "fair": Fair} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			a := add(t, lab.Add, Link{Rate: 100_000_000, Down: 2_000, Queue: queue}) // 33 bytes take 132 ms
+			b := add(t, lab.Add, Link{})
+			took, err := time.ParseDuration(pingFrom(t, a, startEcho(t, b)))
+			if err != nil || took < 130*time.Millisecond {
+				t.Errorf("there and back took %v (%v), want at least 130ms", took, err)
+			}
+		})
+	}
+}

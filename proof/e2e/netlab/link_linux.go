@@ -8,18 +8,26 @@ import (
 	"time"
 )
 
-// maxQueue is how many bytes wait for a link, as in a router's buffer: more is lost. A link that carries more
-// than that there and back has room for as much as it carries.
+// maxQueue is the default size of a queue, in bytes. A link that carries more than that there and back has room for
+// as much as it carries.
 const maxQueue = 256 << 10
 
-func (l Link) queue() int64 { return max(maxQueue, int64(2*l.Delay.Seconds()*float64(l.Rate))/8) }
+// queue returns how many bytes may wait at a rate.
+func (l Link) queue(rate int64) int64 {
+	if l.Buffer > 0 {
+		return max(int64(l.Buffer.Seconds()*float64(rate))/8, 4*mtu)
+	}
+	return max(maxQueue, int64(2*l.Delay.Seconds()*float64(rate))/8)
+}
 
-// Link is what a host's packets go through on their way out. The zero value is a
-// perfect link.
+// Link is the connection of a host. The zero value is a perfect link.
 type Link struct {
 	Delay        time.Duration // of every packet, one way
-	LossPerMille int           // packets lost of a thousand
-	Rate         int64         // bits a second; 0: no limit
+	LossPerMille int           // packets lost of a thousand, on their way out
+	Rate         int64         // bits a second on the way out; 0: no limit
+	Down         int64         // bits a second on the way in; 0: no limit
+	Queue        Queue         // in both directions
+	Buffer       time.Duration // time that a full queue takes to leave; 0: 256 KiB, or the bandwidth-delay product if larger
 }
 
 // Traffic counts what a host sent.
@@ -34,45 +42,121 @@ type packet struct {
 	data []byte
 }
 
-// uplink carries what one host sends, in order.
+// uplink carries packets in one direction of a host's connection.
 type uplink struct {
 	link   Link
-	random *rand.Rand // of the goroutine that reads the host's device
+	rate   int64
+	random *rand.Rand // under mu
 
-	free    time.Time // when the last packet taken has left
+	mu      sync.Mutex
+	free    time.Time  // FIFO: when the last packet taken has left
+	fair    *fairQueue // nil: FIFO
+	wake    chan struct{}
 	waiting chan packet
 
 	cut                  atomic.Bool
 	bytes, packets, lost atomic.Int64
 }
 
-func newUplink(link Link, seed, host uint64) *uplink {
-	return &uplink{link: link, random: rand.New(rand.NewPCG(seed, host)), waiting: make(chan packet, 4096)}
+// newUplink returns the way out of a host.
+func newUplink(link Link, seed, host uint64) *uplink { return newLine(link, link.Rate, seed, host) }
+
+// newDownlink returns the way in.
+func newDownlink(link Link) *uplink {
+	link.Delay, link.LossPerMille = 0, 0
+	return newLine(link, link.Down, 0, 0)
 }
 
-// take accepts a packet from the host at a time, or loses it.
+func newLine(link Link, rate int64, seed, host uint64) *uplink {
+	u := &uplink{
+		link: link, rate: rate, random: rand.New(rand.NewPCG(seed, host)), wake: make(chan struct{}, 1), waiting: make(chan packet, 4096),
+	}
+	if link.Queue == Fair && rate > 0 {
+		u.fair = newFairQueue(rate, link.queue(rate))
+	}
+	return u
+}
+
+// take accepts a packet at a time, or loses it.
 func (u *uplink) take(now time.Time, data []byte) {
 	u.bytes.Add(int64(len(data)))
 	u.packets.Add(1)
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.cut.Load() || u.random.IntN(1000) < u.link.LossPerMille {
 		u.lost.Add(1)
+		return
+	}
+	if u.fair != nil {
+		u.lost.Add(u.fair.put(now, data))
+		select {
+		case u.wake <- struct{}{}:
+		default:
+		}
 		return
 	}
 	if u.free.Before(now) {
 		u.free = now
 	}
-	if u.link.Rate > 0 {
-		queued := int64(u.free.Sub(now)) * u.link.Rate / 8 / int64(time.Second)
-		if queued > u.link.queue() {
+	if u.rate > 0 {
+		queued := int64(u.free.Sub(now)) * u.rate / 8 / int64(time.Second)
+		if queued > u.link.queue(u.rate) {
 			u.lost.Add(1)
 			return
 		}
-		u.free = u.free.Add(time.Duration(int64(len(data)) * 8 * int64(time.Second) / u.link.Rate))
+		u.free = u.free.Add(onLink(len(data), u.rate))
 	}
+	u.hand(packet{at: u.free.Add(u.link.Delay), data: data})
+}
+
+// hand lets a packet wait for its arrival.
+func (u *uplink) hand(p packet) {
 	select {
-	case u.waiting <- packet{at: u.free.Add(u.link.Delay), data: data}:
+	case u.waiting <- p:
 	default:
 		u.lost.Add(1)
+	}
+}
+
+// schedule decides which packet leaves next, for a fair link, until done.
+func (u *uplink) schedule(done <-chan struct{}) {
+	if u.fair == nil {
+		return
+	}
+	for {
+		u.mu.Lock()
+		p, at, lost, ok := u.fair.next(time.Now())
+		u.mu.Unlock()
+		u.lost.Add(lost)
+		if !ok {
+			select {
+			case <-u.wake:
+				continue
+			case <-done:
+				return
+			}
+		}
+		select {
+		case <-time.After(time.Until(at)):
+		case <-done:
+			return
+		}
+		u.hand(packet{at: at.Add(u.link.Delay), data: p.data})
+	}
+}
+
+// deliver hands on packets when their time has come, until done. It counts rejected packets as lost.
+func (u *uplink) deliver(done <-chan struct{}, accept func(data []byte) bool) {
+	for {
+		select {
+		case p := <-u.waiting:
+			time.Sleep(time.Until(p.at))
+			if !accept(p.data) {
+				u.lost.Add(1)
+			}
+		case <-done:
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cast
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -64,6 +65,10 @@ func (c *Cast) add() *Member {
 // kind. Where there is a gang, which may be more of a committee, nobody else lies.
 func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
 	n := len(c.Members)
+	if plan.Links != nil && plan.Faults&scenario.Gang == 0 {
+		c.appointLinkLiars(seed, plan)
+		return
+	}
 	for _, kind := range (plan.Faults & scenario.Liars &^ scenario.Gang).Each() {
 		r := random.New(seed, "liars "+kind.String())
 		count := scenario.LiarsOfAKind(n)
@@ -90,11 +95,14 @@ func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
 func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "gang")
 	gang := r.Pick(len(c.Members), scenario.GangSize(len(c.Members), plan.Config))
+	if plan.Links != nil {
+		gang = c.fastOf(r, len(gang), plan.Links)
+	}
 	for _, m := range c.Members {
 		m.Roles = 0
 	}
 	for n, i := range gang {
-		c.Members[i].Roles = scenario.Gang
+		c.Members[i].Roles = scenario.Gang | plan.Faults&scenario.Hog
 		if n < plan.Crew.Equivocators {
 			c.Members[i].Roles |= scenario.Equivocation
 		}
@@ -104,6 +112,24 @@ func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 			}
 		}
 	}
+}
+
+// appointLinkLiars gives all drawn roles to some members on fast links. If the plan has a withholder, it is the first
+// of them, without another role.
+func (c *Cast) appointLinkLiars(seed uint64, plan *scenario.Plan) {
+	r := random.New(seed, "liars on links")
+	for n, i := range c.fastOf(r, plan.Links.Liars, plan.Links) {
+		c.Members[i].Roles = plan.Faults & scenario.Liars &^ scenario.Withhold
+		if n == 0 && plan.Faults&scenario.Withhold != 0 {
+			c.Members[i].Roles = scenario.Withhold
+		}
+	}
+}
+
+// fastOf draws members that are not on the slowest links.
+func (c *Cast) fastOf(r *random.Source, count int, l *scenario.Links) []int {
+	all := slices.DeleteFunc(r.Pick(len(c.Members), len(c.Members)), func(i int) bool { return slices.Contains(l.Slow, i) })
+	return all[:min(count, len(all))]
 }
 
 // Find returns the member with a key, or nil for a stranger.

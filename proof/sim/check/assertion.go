@@ -39,6 +39,8 @@ const (
 	AuditsRight    Assertion = "what audits look at is drawn when a round is over, by what its witnesses committed to and by the chain"
 	FairlyTried    Assertion = "members that are past their probation accuse, of results, juries are drawn by a seed that nobody knew, eleven in twenty of one eject, and trials last as long as they should"
 	NobodyFramed   Assertion = "no honest member is ejected while fewer than a third collude"
+	KeepsSeat      Assertion = "an honest member on any link keeps its seat, whoever accuses it and whatever is requested of it"
+	InTurns        Assertion = "an honest member sends few parts of openings at a time, whoever requests them"
 	HonestSafe     Assertion = "no honest member accuses an honest one or finds it guilty, whatever fails around them"
 	ClaimsKept     Assertion = "what a witness claims of its training is kept as it said, and where most of those that claim are honest the median is between what these claim"
 	NodeSound      Assertion = "no honest client fails"

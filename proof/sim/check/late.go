@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
 // judged takes note of what an accepted health check about a step did to a member, which denied
@@ -20,6 +21,7 @@ func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 			c.Violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.NameOf(id), step, late, before, denied)
 		}
 		c.dropped[id] = true
+		c.keepsSeat(id, step)
 	case !late && member.Lateness != coordinator.OnTime:
 		c.late[id] = step
 	case member.Lateness == coordinator.Slow && !c.slow[id]:
@@ -27,6 +29,13 @@ func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 			c.Violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.NameOf(id), step, late, before, denied)
 		}
 		c.slow[id] = true
+	}
+}
+
+// keepsSeat checks that a dropped member is not honest, if the only faults of the run are liars and slow links.
+func (c *Checker) keepsSeat(id coordinator.ClientID, step uint32) {
+	if c.run.Plan.Links != nil && c.run.Plan.Faults&^scenario.Liars == 0 && c.honest(id) {
+		c.Violate(KeepsSeat, "%s was dropped for step %d", c.NameOf(id), step)
 	}
 }
 

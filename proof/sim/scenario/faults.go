@@ -41,8 +41,18 @@ const (
 	HonestFaults           = AllFaults &^ Liars // what can go wrong where nobody lies
 )
 
+// Liars of runs whose links have a bandwidth. AllFaults does not contain them.
+const (
+	Hog      Faults = 1 << (iota + 24) // requests what slow members serve, again and again, and reads slowly
+	Withhold                           // trains, and opens its results in part or to some only
+)
+
+// LinkLiars are the liars of runs with links, alone or in a coalition.
+const LinkLiars = Slanderer | Hog | Withhold | Gang
+
+// Liars are all kinds of members that lie.
 const Liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
-	AuditLiars
+	AuditLiars | Hog | Withhold
 
 // AuditLiars are those of whom audits and trials are.
 const AuditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
@@ -51,6 +61,7 @@ var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
 	"clock-jump", "starve", "data-failure", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
 	"hidden-result", "gang", "gang-host", "cheating-trainer", "silent", "fleeing", "slanderer",
+	"hog", "withhold",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.

@@ -20,6 +20,7 @@ type Options struct {
 	Clients int    // 1 … coordinator.MaxClients
 	Rounds  int    // rounds of the run while faults go on; about as many follow
 	Faults  Faults // AllFaults: the seed chooses some
+	Links   bool   // links have a bandwidth; AllFaults then means that the seed chooses some of LinkLiars
 }
 
 // Plan is what a seed makes of a run before it begins.
@@ -33,6 +34,7 @@ type Plan struct {
 	HealStep uint32
 	Crew     Crew
 	Events   []Fault // ascending times
+	Links    *Links  // nil: links have a delay only
 
 	DropPerMille      int
 	DelayPerMille     int
@@ -97,10 +99,13 @@ func (f Fault) Describe() string {
 // New draws the plan of a run.
 func New(o Options) Plan {
 	p := Plan{Faults: o.Faults, Clients: o.Clients, Tempo: 1000}
-	if o.Faults != NoFaults {
+	if o.Faults != NoFaults && !o.Links {
 		p.Tempo = drawTempo(o.Seed)
 	}
-	if o.Faults == AllFaults || o.Faults == HonestFaults {
+	switch {
+	case o.Links && o.Faults == AllFaults:
+		p.Faults = chooseLinkLiars(o.Seed)
+	case o.Faults == AllFaults || o.Faults == HonestFaults:
 		r := random.New(o.Seed, "choose")
 		p.Faults = NoFaults
 		for _, kind := range o.Faults.Each() {
@@ -116,8 +121,12 @@ func New(o Options) Plan {
 		p.Faults |= Gang
 	}
 	p.drawConfig(o)
+	if o.Links {
+		p.drawLinks(o)
+	}
 	p.ApplyLag = 1
-	if random.New(o.Seed, "apply lag").Chance(400) {
+	// With audits, a member that trains in many rounds in a row falls behind members that train ahead.
+	if random.New(o.Seed, "apply lag").Chance(400) && !o.Links {
 		p.ApplyLag = 2
 	}
 	p.HealAt = min(max(p.Tempo, 150), 4000).Of(random.New(o.Seed, "heal").Between(60*second, 150*second))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/proof/e2e/cheat"
 )
 
@@ -32,6 +33,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&m.eventsPath, "events", "", "event log, a `FILE`")
 	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")
 	flags.DurationVar(&m.pace, "pace", 0, "how much longer a step takes")
+	victim := flags.String("victim", "", "`KEY` of a member that it accuses after each round; empty: none")
 	attack := flags.String("attack", cheat.None.String(), "what it sends in place of its result")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -39,6 +41,11 @@ func run(ctx context.Context, args []string) error {
 	var err error
 	if m.attack, err = cheat.ParseAttack(*attack); err != nil {
 		return fmt.Errorf("-attack: %w", err)
+	}
+	if *victim != "" {
+		if m.victim, err = identity.ParseID(*victim); err != nil {
+			return fmt.Errorf("-victim: %w", err)
+		}
 	}
 	return m.takePart(ctx)
 }

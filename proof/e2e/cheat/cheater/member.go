@@ -36,6 +36,7 @@ type cheater struct {
 	listen              string // address
 	attack              cheat.Attack
 	closed              bool
+	victim              identity.ID // that it accuses; zero: none
 	pace                time.Duration
 	logger              *slog.Logger
 
@@ -73,8 +74,12 @@ func (c *cheater) takePart(ctx context.Context) (err error) {
 	if c.closed {
 		network = cheat.Closed(network)
 	}
+	backend := env.Backend(host)
+	if c.victim != (identity.ID{}) {
+		backend = cheat.Slandering(host, c.victim)
+	}
 	joined, err := client.New(client.Options{
-		Key: c.key, RunID: c.runID, Backend: host, Network: network, Data: factory.Data(),
+		Key: c.key, RunID: c.runID, Backend: backend, Network: network, Data: factory.Data(),
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			made, err := factory.Build(ctx, s, run)
 			if err != nil {

@@ -1,0 +1,131 @@
+package netlab
+
+import "time"
+
+// Queue is how packets wait for a link.
+type Queue int
+
+// Queues.
+const (
+	// FIFO sends packets in the order in which they came. A full queue loses new packets.
+	FIFO Queue = iota
+	// Fair serves the flows in turn, like fq_codel: a new flow first, and each flow with the same number of bytes.
+	// A flow whose packets wait too long loses one from time to time.
+	Fair
+)
+
+const (
+	quantum  = mtu + 94               // bytes that a flow may send when it is its turn
+	patience = 20 * time.Millisecond  // packets of a flow may wait this long, or four packets
+	interval = 100 * time.Millisecond // between two packets that a flow loses
+)
+
+// fairQueue shares a rate among flows. It is not safe for concurrent use.
+type fairQueue struct {
+	rate  int64 // bits a second
+	most  int64 // bytes in the queue
+	flows map[flow]*flowQueue
+	fresh []*flowQueue // that have had no turn since they came
+	turns []*flowQueue // that wait for their next turn
+	bytes int64
+	free  time.Time // when the last packet taken has left
+}
+
+// flowQueue is the packets of one flow.
+type flowQueue struct {
+	of      flow
+	packets []packet // at: when it came
+	bytes   int64
+	credit  int64
+	dropped time.Time // when it lost a packet
+}
+
+func newFairQueue(rate, most int64) *fairQueue {
+	return &fairQueue{rate: rate, most: most, flows: make(map[flow]*flowQueue)}
+}
+
+// put adds a packet. When the queue is full, the longest flow loses packets. It returns how many were lost.
+func (q *fairQueue) put(now time.Time, data []byte) (lost int64) {
+	of, _ := parse(data)
+	f := q.flows[of]
+	if f == nil {
+		f = &flowQueue{of: of, credit: quantum}
+		q.flows[of] = f
+		q.fresh = append(q.fresh, f)
+	}
+	if q.bytes == 0 && q.free.Before(now) {
+		q.free = now
+	}
+	f.packets = append(f.packets, packet{at: now, data: data})
+	f.bytes += int64(len(data))
+	q.bytes += int64(len(data))
+	for q.bytes > q.most {
+		q.lose(q.longest())
+		lost++
+	}
+	return lost
+}
+
+func (q *fairQueue) longest() *flowQueue {
+	var longest *flowQueue
+	for _, list := range [][]*flowQueue{q.fresh, q.turns} {
+		for _, f := range list {
+			if longest == nil || f.bytes > longest.bytes {
+				longest = f
+			}
+		}
+	}
+	return longest
+}
+
+// lose drops the first packet of a flow.
+func (q *fairQueue) lose(f *flowQueue) {
+	size := int64(len(f.packets[0].data))
+	f.packets[0] = packet{}
+	f.packets = f.packets[1:]
+	f.bytes -= size
+	q.bytes -= size
+}
+
+// next takes the packet that leaves next. The time at is when it has left.
+func (q *fairQueue) next(now time.Time) (p packet, at time.Time, lost int64, ok bool) {
+	for q.bytes > 0 {
+		list := &q.turns
+		if len(q.fresh) > 0 {
+			list = &q.fresh
+		}
+		f := (*list)[0]
+		if len(f.packets) == 0 || f.credit <= 0 {
+			*list = (*list)[1:]
+			if len(f.packets) == 0 {
+				delete(q.flows, f.of)
+			} else {
+				f.credit += quantum
+				q.turns = append(q.turns, f)
+			}
+			continue
+		}
+		if len(f.packets) > 4 && now.Sub(f.packets[0].at) > patience && now.Sub(f.dropped) > interval {
+			f.dropped = now
+			q.lose(f)
+			lost++
+			continue
+		}
+		p = f.packets[0]
+		q.lose(f)
+		f.credit -= int64(len(p.data))
+		if late := now.Add(-patience); q.free.Before(late) { // this process was not woken in time
+			q.free = late
+		}
+		q.free = q.free.Add(onLink(len(p.data), q.rate))
+		return p, q.free, lost, true
+	}
+	clear(q.flows)
+	q.fresh, q.turns = nil, nil
+	return packet{}, time.Time{}, lost, false
+}
+
+// onLink returns how long a packet takes to leave.
+func onLink(bytes int, rate int64) time.Duration {
+	return time.Duration(int64(bytes) * 8 * int64(time.Second) / rate)
+}

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+)
+
+// TestLinks runs a few seeds with honest members on links from 0.25 Mbit/s, alone and with liars that accuse them,
+// request what they serve, and collude.
+func TestLinks(t *testing.T) {
+	for _, test := range []struct {
+		faults  scenario.Faults
+		clients int
+		seeds   uint64
+	}{
+		{scenario.NoFaults, 12, 4}, {scenario.Slanderer, 12, 6}, {scenario.Slanderer | scenario.Hog, 12, 6},
+		{scenario.Gang | scenario.Hog, 16, 4}, {scenario.AllFaults, 12, 6},
+	} {
+		t.Run(test.faults.String(), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: test.seeds, Options: Options{Clients: test.clients, Rounds: 10, Faults: test.faults, Links: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+		})
+	}
+}
+
+// TestWithholdersAreEjected has one member withhold its openings in each manner, and logs after how many rounds it
+// is ejected.
+func TestWithholdersAreEjected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates many runs")
+	}
+	const seeds, rounds = 8, 40
+	for manner := range scenario.Manners {
+		t.Run(manner.String(), func(t *testing.T) {
+			t.Parallel()
+			ejected, steps, seconds := 0, uint32(0), 0.0
+			for seed := uint64(1); seed <= seeds; seed++ {
+				step, took, out := ejectionOf(t, Options{Seed: seed, Clients: 12, Rounds: rounds, Faults: scenario.Withhold, Links: true}, manner)
+				if out {
+					ejected, steps, seconds = ejected+1, steps+step, seconds+took
+				}
+			}
+			if ejected > 0 {
+				t.Logf("%d of %d ejected, on average after %d rounds, %.0f s after an opening was requested first",
+					ejected, seeds, int(steps)/ejected, seconds/float64(ejected))
+			}
+			switch {
+			case manner == scenario.ServesOne:
+				t.Logf("%d of %d ejected: the member that has the opening passes it on", ejected, seeds)
+			case 4*ejected < 3*seeds:
+				t.Errorf("%d of %d ejected", ejected, seeds)
+			}
+		})
+	}
+}
+
+// ejectionOf runs until the member that withholds is ejected, and returns in which step that was, and how long after
+// the first request that it did not answer.
+func ejectionOf(t *testing.T, o Options, manner scenario.Manner) (step uint32, seconds float64, ejected bool) {
+	t.Helper()
+	w := newWorld(o)
+	defer w.workers.Close()
+	w.plan.Links.Manner, w.plan.Links.Liars = manner, 1
+	guilty := -1
+	for i, m := range w.machines {
+		switch {
+		case !m.Lies(scenario.Withhold):
+			m.Roles = 0
+		case guilty < 0:
+			guilty = i
+		default:
+			m.Roles = 0
+		}
+	}
+	w.begin()
+	for w.events.Len() > 0 && w.violation == nil && !w.over && w.host.State().RunState != coordinator.Finished {
+		at, call := w.events.Take()
+		w.now = at
+		call()
+		for _, e := range w.host.State().Authority.Ejections {
+			if e.Client != coordinator.ClientID(w.machines[guilty].ID) {
+				t.Errorf("seed %d: %s is ejected", o.Seed, w.cast.Of(e.Client).Name())
+			}
+			first := w.now
+			for _, at := range w.machines[guilty].process.court.asked {
+				first = min(first, at)
+			}
+			return w.host.State().Progress.Step, float64(w.now-first) / float64(second), true
+		}
+	}
+	if v := w.violation; v != nil {
+		t.Errorf("seed %d: %v", o.Seed, v)
+	}
+	return 0, 0, false
+}

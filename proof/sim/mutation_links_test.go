@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/proof/sim/check"
+	"github.com/psyche-go/psyche/proof/sim/scenario"
+)
+
+// linkMutations break what keeps members on slow links safe.
+var linkMutations = []struct {
+	name  string
+	rules rules
+}{
+	{"transfers begin again at byte 0", rules{restarts: true}},
+	{"lateness is silence", rules{lateIsSilent: true}},
+	{"all requests are served at once", rules{servesAll: true}},
+}
+
+func TestCheckerCatchesLinkMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates many runs")
+	}
+	want := []check.Assertion{check.HonestSafe, check.NobodyFramed, check.KeepsSeat, check.InTurns}
+	for _, m := range linkMutations {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 300; seed++ {
+				r := Run(Options{Seed: seed, Clients: 16, Rounds: 12, Faults: scenario.Slanderer | scenario.Hog, Links: true, rules: m.rules})
+				if r.Violation == nil {
+					continue
+				}
+				if !slices.Contains(want, r.Violation.Assertion) {
+					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+				}
+				t.Logf("caught by seed %d: %v", seed, r.Violation)
+				return
+			}
+			t.Error("not caught within 300 seeds")
+		})
+	}
+}
