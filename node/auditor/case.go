@@ -29,6 +29,9 @@ type auditCase struct {
 	drawn                 []uint32    // chunks that the trainer opens
 	chunks                []uint32    // subset of drawn that this case needs
 	gathered              gathering
+	early                 bool // it is judged by some of the chunks, before the others arrive
+	judgedEarly           bool
+	culprit               int // position among the drawn chunks of one that breaks a rule
 	opening               []byte
 	tokens                data.Batch
 	differ                bool // from those that its trainer says it was given
@@ -216,20 +219,23 @@ const leastAsked = 5
 type askingTime struct {
 	time   time.Duration
 	rounds uint32
-	asked  int // requests at least
+	more   time.Duration // in addition, once a part has arrived
+	busy   time.Duration // in addition, if the trainer answers that it has no turn
 }
 
-// isSilent reports whether a trainer does not open although it is there. For long enough, and often enough, it was
-// asked and no verified part of the opening arrived, from the trainer or from any other member. It is a member whose
+// isSilent reports whether a trainer does not open although it is there. For long enough it was asked and no verified part of the opening arrived, from the trainer or from any other member. It is a member whose
 // optimizer remembers the step, and a later result of it arrived in one of the newest rounds. That result only proves
 // that the trainer is online, not that its link is fast.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
 	since := g.trainer.first
-	if !g.newest.IsZero() { // its link is slow, or it withholds a part
-		since = g.newest.Add(partTime(a.Engine.Auditor()))
+	if !g.newest.IsZero() {
+		since = g.newest.Add(least.more)
 	}
-	if q.phase != waitsForOpening || g.vain < least.asked || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < q.asked.Step+least.rounds {
+	if g.busy {
+		since = since.Add(least.busy)
+	}
+	if q.phase != waitsForOpening || g.trainer.asked == 0 || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < q.asked.Step+least.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)

@@ -20,12 +20,16 @@ const (
 	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: an eighth of
 	// 0.25 Mbit/s, for a link that also carries results and requests of other members.
 	slowestPart = 4 << 10
-	// otherHolders members other than the trainer are asked at the same time.
-	otherHolders = 3
-	// otherPause is the longest pause before another member is asked: any of them may have received a part since.
-	otherPause = time.Second
-	// patience is how many times in a row a member other than the trainer may answer that it has no turn.
-	patience = 3
+	// otherHolders members other than the trainer are asked at the same time, so many that members that do not
+	// answer cannot keep this client from the others. otherPause is the time between two of these requests.
+	otherHolders = 8
+	otherPause   = 250 * time.Millisecond
+	// otherLater is the longest time after which such a member is asked again if it has no turn, and patience the
+	// number of these answers after which this client asks a different member.
+	otherLater = time.Second
+	patience   = 5
+	// earlyTime is the time after which an auditor judges by the parts that have arrived.
+	earlyTime = 40 * time.Second
 )
 
 // errNotPart means that bytes from a peer are not a missing part of the opening.
@@ -39,8 +43,9 @@ type gathering struct {
 	parts   [][]byte       // by position among the chunks of the case; nil: missing
 	chunks  []audit.Opened // of these parts
 	newest  time.Time      // when the newest part arrived; zero: none did
-	vain    int            // requests to the trainer without a part since then
+	busy    bool           // the trainer's last answer was that it has no turn
 	next    int            // counts the other members that were asked
+	start   time.Time      // when the next one may be asked
 }
 
 // asker asks one member at a time for one part at a time.
@@ -152,11 +157,27 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	if a.takeKept(q, reader); q.phase != waitsForOpening || q.Trainer == a.me {
 		return
 	}
+	now := a.Tasks.Now()
+	if m.accuses && !q.judgedEarly && g.size() > 0 && now.Sub(g.trainer.first) >= earlyTime {
+		a.opened(q, reader)
+		return
+	}
 	g.trainer.holder = identity.ID(q.Trainer)
 	a.askHolder(q, &g.trainer, reader)
+	var others []identity.ID
 	for i := range g.others {
-		if other := &g.others[i]; other.due(a.Tasks.Now()) && (other.chosen || a.choose(g, other, m.others())) {
+		switch other := &g.others[i]; {
+		case !other.due(now):
+		case other.chosen:
 			a.askHolder(q, other, reader)
+		case !now.Before(g.start):
+			if others == nil {
+				others = m.others()
+			}
+			if a.choose(g, other, others) {
+				g.start = now.Add(otherPause)
+				a.askHolder(q, other, reader)
+			}
 		}
 	}
 }
@@ -182,17 +203,20 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 		v, later, err := a.askPart(ctx, holder, q.resultID, wanted, r)
 		return func() {
 			now := a.Tasks.Now()
-			if of.failed++; isTrainer {
-				g.vain++
+			of.failed++
+			if isTrainer {
+				g.busy = err == nil && later > 0
+			} else {
+				later = min(later, otherLater)
 			}
 			switch {
 			case err != nil:
-				of.again, of.chosen = now.Add(of.pause(isTrainer)), false
+				of.again, of.chosen = now.Add(of.pause()), false
 			case later > 0:
 				of.laters++
 				of.again, of.chosen = now.Add(later), of.laters < patience
 			default:
-				of.again, of.laters, of.failed = now, 0, 0
+				of.again, of.laters, of.failed, g.start = now, 0, 0, now
 				a.received(q, r, v)
 			}
 		}
@@ -200,13 +224,7 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 }
 
 // pause returns the time between a failed request and the next one.
-func (a *asker) pause(isTrainer bool) time.Duration {
-	longest := otherPause
-	if isTrainer {
-		longest = longestPause
-	}
-	return min(leastPause<<min(a.failed-1, 10), longest)
-}
+func (a *asker) pause() time.Duration { return min(leastPause<<min(a.failed-1, 10), time.Second) }
 
 // takeKept takes over parts that another case of this client has received.
 func (a *Auditor) takeKept(q *auditCase, r *partReader) {
@@ -241,26 +259,31 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 		return
 	}
 	g.parts[v.position], g.chunks[v.position] = v.bytes, v.chunk
-	g.newest, g.vain = a.Tasks.Now(), 0
+	g.newest = a.Tasks.Now()
 	if q.Trainer != a.me {
 		a.openings.Add(q.resultID, len(r.drawn), r.positionOf(v.position), v.bytes)
 	}
-	if v.fault == audit.FaultNone && g.missing() != 0 {
-		return
+	if v.fault != audit.FaultNone {
+		q.culprit = r.positionOf(v.position)
 	}
-	a.opened(q, r)
+	if v.fault != audit.FaultNone || g.missing() == 0 {
+		a.opened(q, r)
+	}
 }
 
-// opened starts the next phase of a case whose opening is complete, or ends the case if the opening breaks a rule.
+// opened starts the next phase of a case with the parts that are here, or ends the case if they break a rule.
 func (a *Auditor) opened(q *auditCase, r *partReader) {
 	g := &q.gathered
 	claim := q.claim
 	claim.Opening = audit.Opening{Step: claim.Header.Step, Trainer: claim.Header.Trainer, Previous: claim.Header.Previous}
+	var chunks []uint32
 	for i, part := range g.parts {
 		if part != nil {
 			claim.Opening.Chunks = append(claim.Opening.Chunks, g.chunks[i])
+			chunks = append(chunks, g.chunks[i].Chunk)
 		}
 	}
+	q.early, q.chunks = len(chunks) < len(q.chunks), chunks
 	encoded, err := claim.Opening.Encode(r.shapes)
 	if err != nil {
 		q.end(unclear, "%v", err)

@@ -3,6 +3,7 @@ package auditor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/audit"
@@ -78,6 +79,10 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 		limits.Error = limits.Worst // the limit for all chunks together holds for all of them
 	}
 	switch came := report.Judge(limits); {
+	case came == audit.Passed && q.early: // the other parts may still arrive
+		q.early, q.judgedEarly, q.chunks, q.opening, q.failed = false, true, q.drawn, nil, 0
+		q.claim.Opening = audit.Opening{}
+		q.next(waitsForOpening)
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:
@@ -85,7 +90,18 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 	case (m.accuses || reference.Shaky) && q.failed == 0:
 		q.failed++
 	default:
+		q.blame(report)
 		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
+	}
+}
+
+// blame notes the position of the chunk with the largest error.
+func (q *auditCase) blame(report audit.Report) {
+	worst := -1.0
+	for _, c := range report.Chunks {
+		if i := slices.Index(q.drawn, c.Chunk); i >= 0 && c.Error > worst {
+			worst, q.culprit = c.Error, i
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -21,9 +22,11 @@ type review struct {
 // maxReviews are under way at a time: of those whose openings do not come others go on.
 const maxReviews = 8
 
-// auditorAsks is the time without a new part after which an auditor accuses a trainer of silence. It also applies to a
+// auditorAsks returns the time without a new part after which an auditor accuses a trainer of silence. It also applies to a
 // trainer that opens only some parts: the accusation then names a missing part.
-var auditorAsks = askingTime{time.Minute, 6, 5}
+func auditorAsks(of env.Auditor) askingTime {
+	return askingTime{time: time.Minute, rounds: 6, more: partTime(of)}
+}
 
 // soundness is whether this client's own newest result passes its own audit. It is found out before
 // the first accusation.
@@ -57,7 +60,7 @@ func (a *Auditor) audit() {
 		}
 		if !r.isOver() {
 			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
-			if a.isSilent(&r.auditCase, auditorAsks) {
+			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
 				r.end(silent, "asked %d times in %v, %d of %d parts arrived", g.trainer.asked, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
 			}
@@ -141,6 +144,8 @@ func (a *Auditor) conclude(r *review, free bool) {
 		switch {
 		case r.outcome == silent:
 			r.fault = r.silence()
+		case r.outcome.guilty() && r.early: // others may not get all parts either
+			r.fault = coordinator.FaultPart + coordinator.Fault(r.culprit)
 		case r.outcome.guilty():
 			r.fault = coordinator.FaultResult
 		}
@@ -192,6 +197,8 @@ func (a *Auditor) readsRight() bool {
 func (a *Auditor) accuseOf(r *review, free bool) {
 	s := a.Client.State()
 	switch {
+	case a.trials[r.resultID] != nil && r.fault == coordinator.FaultResult && a.trials[r.resultID].state.Fault.IsSilence():
+		return // a trial about silence looks at a few parts only
 	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
 		a.forget(r) // it is on trial for that, or it may be this client that is wrong
 		return

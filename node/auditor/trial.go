@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -23,11 +24,10 @@ type trial struct {
 	pressed bool              // the own training has waited for the recomputation
 }
 
-// jurorAsks returns how long a juror asks the accused for its challenge, one part, before the juror finds it silent:
-// half a minute, and the time in which a quarter of a link of 0.25 Mbit/s carries the part. A trial ends after a
-// minute.
+// jurorAsks returns how long a juror asks for a part of its challenge before the juror finds the accused silent: half a
+// minute, and the time in which a quarter of a link of 0.25 Mbit/s carries the part. A trial ends after a minute.
 func jurorAsks(of env.Auditor) askingTime {
-	return askingTime{30*time.Second + time.Duration(partSize(of))*time.Second/challengeRate, 4, 2}
+	return askingTime{time: 30*time.Second + time.Duration(partSize(of))*time.Second/challengeRate, rounds: 4, busy: 8 * time.Second}
 }
 
 // challengeRate is in bytes per second.
@@ -52,9 +52,11 @@ func (a *Auditor) findTrials() {
 	}
 	for key := range a.trials {
 		if !open[key] {
+			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsSilence() {
+				delete(a.reviews, key) // this was the trial
+				a.openings.Drop(key)
+			}
 			delete(a.trials, key)
-			delete(a.reviews, key) // nobody is accused of the same again
-			a.openings.Drop(key)
 		}
 	}
 }
@@ -80,10 +82,9 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// pursueTrial works on a trial until this client knows the answer. A jury about silence asks for one part of the
-// opening: the smallest amount of data that answers the question, so that a slow link can answer a whole jury in time.
-// The accusation names the part if the accuser has others; else the accused cannot know which part before it is accused.
-// A wrong result shows in the part as it does in an audit.
+// pursueTrial works on a trial until this client knows the answer. A jury about silence asks for a few parts of the
+// opening only, so that a slow link can answer a whole jury in time. A wrong result shows in these parts as it does in an
+// audit.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
 	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
@@ -94,25 +95,41 @@ func (a *Auditor) pursueTrial(j *trial) {
 	if !j.drawn && a.Client.State().Progress.Step <= t.Since+1 {
 		return
 	}
-	m.challenge = j.challenge // if this client missed the round, with a seed of zero: it judges by another part
+	size := partSize(a.Engine.Auditor())
+	// If this client missed the round, the seed is zero, and it judges by other parts.
+	m.challenge = func(drawn []uint32) []uint32 { return j.challenge(drawn, size) }
 	a.pursue(&j.auditCase, m)
 	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
-		j.end(silent, "asked %d times for one part, nobody has it", j.gathered.trainer.asked)
+		j.end(silent, "asked %d times for %d parts, %d are missing", j.gathered.trainer.asked, len(j.gathered.parts), bits.OnesCount64(j.gathered.missing()))
 	}
 }
 
-// challenge returns the one chunk of an opening that a jury about silence asks for: the one that the accusation names, or
-// one that the seed draws.
-func (j *trial) challenge(drawn []uint32) []uint32 {
+// challengeBytes bounds the challenge of a jury about silence, beside its first part: two parts with chunks of 64.
+const challengeBytes = 70 << 10
+
+// challenge returns the chunks of an opening that a jury about silence asks for: the one that the accusation names, and
+// chunks that the seed draws. The accused cannot know the seed before it is accused. With two chunks a jury sees an
+// error above the limit that a single honest chunk may exceed.
+func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {
+	var chosen []uint32
 	if i, named := j.state.Fault.Part(); named && i < len(drawn) {
-		return drawn[i : i+1]
+		chosen = append(chosen, drawn[i])
 	}
+	most := min(max(challengeBytes/max(partSize, 1), 1), mostChallenged, len(drawn))
 	b := binary.LittleEndian.AppendUint64([]byte(domainChallenge), j.seed)
 	b = binary.LittleEndian.AppendUint32(append(b, j.Trainer[:]...), j.Step)
-	sum := sha256.Sum256(b)
-	i := binary.LittleEndian.Uint64(sum[:]) % uint64(len(drawn))
-	return drawn[i : i+1]
+	for sum := sha256.Sum256(b); len(chosen) < most; sum = sha256.Sum256(sum[:]) {
+		i := binary.LittleEndian.Uint64(sum[:]) % uint64(len(drawn))
+		if !slices.Contains(chosen, drawn[i]) {
+			chosen = append(chosen, drawn[i])
+		}
+	}
+	slices.Sort(chosen)
+	return chosen
 }
+
+// mostChallenged is the maximum number of parts of a challenge.
+const mostChallenged = 4
 
 // domainChallenge separates the challenge of a jury from other uses of a round's seed.
 const domainChallenge = "psyche/audit/challenge/v1"

@@ -24,7 +24,7 @@ const (
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
-	waitingTime = 2 * time.Second
+	waitingTime = time.Second
 	// A member may receive budgetParts parts, as much as four openings, in a round; in short rounds, in
 	// budgetTime.
 	budgetParts = 128
