@@ -48,11 +48,14 @@ type openings struct {
 
 // opened is one opening, or the parts of it that are here.
 type opened struct {
-	parts  [][]byte // by position among the drawn chunks; nil where a part is missing. No parts: on the disk
-	onDisk bool
-	at     time.Time
-	sent   [audit.MaxChunks]uint16 // how often each part was sent
+	parts [][]byte // by position among the drawn chunks; nil where a part is missing. No parts: on the disk
+	file  []span   // where the parts are in the file; nil: not on the disk
+	at    time.Time
+	sent  [audit.MaxChunks]uint16 // how often each part was sent
 }
+
+// span is where a part is in a file.
+type span struct{ offset, size int64 }
 
 // newOpenings returns the openings of a member. If dir is not empty, this member's openings survive the process
 // there.
@@ -91,12 +94,17 @@ func (o *openings) Keep(key resultID, parts [][]byte) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.file(key.Step), encodeParts(parts), 0o600); err != nil {
+	file := encodeParts(parts)
+	if err := os.WriteFile(o.file(key.Step), file, 0o600); err != nil {
 		return err
 	}
+	spans, err := decodeParts(file)
 	o.mu.Lock()
-	e.onDisk = true
+	e.file = spans
 	o.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -120,33 +128,58 @@ func (o *openings) file(step uint32) string {
 func (o *openings) Parts(key resultID) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, parts := o.find(key)
-	return append([][]byte(nil), parts...)
+	e := o.find(key)
+	if e == nil {
+		return nil
+	}
+	parts := make([][]byte, e.count())
+	for i := range parts {
+		parts[i] = o.part(e, key, i)
+	}
+	return parts
 }
 
-// find returns an opening and its parts. It also looks on the disk, where an earlier process may have left this
-// member's opening. It ignores a file that was written only in part.
-func (o *openings) find(key resultID) (*opened, [][]byte) {
+// find returns an opening. It also looks on the disk, where an earlier process may have left this member's opening: it
+// reads such a file once, and ignores a file that was written only in part.
+func (o *openings) find(key resultID) *opened {
 	e := o.of[key]
-	if e != nil && e.parts != nil {
-		return e, e.parts
+	if e != nil && (e.parts != nil || e.file != nil) {
+		return e
 	}
 	if o.dir == "" || key.Trainer != o.me {
-		return nil, nil
+		return nil
 	}
 	file, err := os.ReadFile(o.file(key.Step))
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	parts, err := decodeParts(file)
+	spans, err := decodeParts(file)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	if e == nil {
-		e = &opened{onDisk: true}
-		o.of[key] = e
+	e = &opened{file: spans, at: o.now()}
+	o.of[key] = e
+	return e
+}
+
+// count returns the number of parts, with the missing ones.
+func (e *opened) count() int { return max(len(e.parts), len(e.file)) }
+
+// part returns one part, from memory or from the file; nil if it is missing.
+func (o *openings) part(e *opened, key resultID, i int) []byte {
+	if e.parts != nil {
+		return e.parts[i]
 	}
-	return e, parts
+	file, err := os.Open(o.file(key.Step))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	part := make([]byte, e.file[i].size)
+	if _, err := file.ReadAt(part, e.file[i].offset); err != nil {
+		return nil
+	}
+	return part
 }
 
 // encodeParts returns the bytes of a file with parts: SHA-256 of the rest ‖ for each part: size u32 ‖ part.
@@ -160,17 +193,18 @@ func encodeParts(parts [][]byte) []byte {
 	return b
 }
 
-// decodeParts reads the bytes that encodeParts writes.
-func decodeParts(b []byte) (parts [][]byte, err error) {
+// decodeParts returns where the parts are in the bytes that encodeParts writes.
+func decodeParts(b []byte) (parts []span, err error) {
 	if len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
 		return nil, fmt.Errorf("%w: wrong checksum", errMalformed)
 	}
-	for b = b[sha256.Size:]; len(b) > 0; {
-		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) || len(parts) == audit.MaxChunks {
-			return nil, fmt.Errorf("%w: %d bytes after part %d", errMalformed, len(b), len(parts))
+	for at := sha256.Size; at < len(b); {
+		rest := b[at:]
+		if len(rest) < 4 || uint64(binary.LittleEndian.Uint32(rest)) > uint64(len(rest)-4) || len(parts) == audit.MaxChunks {
+			return nil, fmt.Errorf("%w: %d bytes after part %d", errMalformed, len(rest), len(parts))
 		}
-		size := binary.LittleEndian.Uint32(b)
-		parts, b = append(parts, b[4:4+size]), b[4+size:]
+		size := int(binary.LittleEndian.Uint32(rest))
+		parts, at = append(parts, span{int64(at + 4), int64(size)}), at+4+size
 	}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w: no parts", errMalformed)
@@ -199,7 +233,7 @@ func (o *openings) Prune(newest, needed uint32) {
 		case key.Trainer != o.me || !old(key.Step):
 		case now.Sub(e.at) > openTime:
 			delete(o.of, key)
-		case e.onDisk:
+		case e.file != nil:
 			e.parts = nil
 		}
 	}
@@ -234,7 +268,10 @@ func (o *openings) sweep(old func(step uint32) bool) {
 	}
 	for step, at := range written {
 		if old(step) && last.Sub(at) > openTime {
-			_ = os.Remove(o.file(step)) // the next time
+			_ = os.Remove(o.file(step)) // if it fails, the next sweep tries again
+			if key := (resultID{o.me, step}); o.of[key] != nil && o.of[key].parts == nil {
+				delete(o.of, key)
+			}
 		}
 	}
 }
@@ -252,44 +289,33 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 		return nil, errNotServed
 	}
 	missing := fmt.Errorf("opening of step %d of %s: %w", asked.Step, hex.EncodeToString(asked.Trainer[:4]), errNotKept)
-	if !o.mayHave(asked) {
+	e := o.find(asked.resultID)
+	if e == nil {
+		return nil, missing
+	}
+	position := e.rarest(asked.wanted)
+	if position < 0 {
 		return nil, missing
 	}
 	if later := o.turns.take(ctx, from, rank, o.partSize, o.now()); later > 0 {
 		return encodeLater(later), nil
 	}
-	e, parts := o.find(asked.resultID)
-	if e == nil {
-		return nil, missing
-	}
-	position := e.rarest(parts, asked.wanted)
-	if position < 0 {
+	part := o.part(e, asked.resultID, position)
+	if part == nil {
 		return nil, missing
 	}
 	e.sent[position]++
-	return parts[position], nil
-}
-
-// mayHave reports whether a wanted part may be here. It does not read from the disk.
-func (o *openings) mayHave(asked partRequest) bool {
-	if e := o.of[asked.resultID]; e != nil && e.parts != nil {
-		return e.rarest(e.parts, asked.wanted) >= 0
-	}
-	if o.dir == "" || asked.Trainer != o.me {
-		return false
-	}
-	_, err := os.Stat(o.file(asked.Step))
-	return err == nil
+	return part, nil
 }
 
 // rarest returns the position of the wanted part that was sent the fewest times; -1 if no wanted part is here. So
 // the members that ask soon have all parts between them, and get the others from each other.
-func (e *opened) rarest(parts [][]byte, wanted uint64) int {
+func (e *opened) rarest(wanted uint64) int {
 	best := -1
 	for wanted != 0 {
 		i := bits.TrailingZeros64(wanted)
 		wanted &^= 1 << i
-		if i < len(parts) && parts[i] != nil && (best < 0 || e.sent[i] < e.sent[best]) {
+		if i < e.count() && (e.parts == nil || e.parts[i] != nil) && (best < 0 || e.sent[i] < e.sent[best]) {
 			best = i
 		}
 	}

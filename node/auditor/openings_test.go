@@ -59,6 +59,10 @@ func TestOpeningsAreServed(t *testing.T) {
 	if got, err := ask(again, mine, 2, identity.ID{1}); err != nil || got != "second" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
+	o.Prune(5+openRounds+1, 100)
+	if got, err := ask(o, mine, 2, identity.ID{1}); err != nil || got != "second" || o.of[mine].parts != nil {
+		t.Errorf("from the disk: %q, %v", got, err)
+	}
 	if err := os.Truncate(again.file(5), 33); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +81,8 @@ func TestFilesOfParts(t *testing.T) {
 			t.Fatalf("%d parts, %v", len(got), err)
 		}
 		for i := range parts {
-			if string(got[i]) != string(parts[i]) {
-				t.Fatalf("part %d: %x, want %x", i, got[i], parts[i])
+			if at := got[i]; string(file[at.offset:at.offset+at.size]) != string(parts[i]) {
+				t.Fatalf("part %d is at %v, want %x", i, at, parts[i])
 			}
 		}
 		file[rapid.IntRange(0, len(file)-1).Draw(t, "at")] ^= 1
