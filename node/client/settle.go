@@ -72,7 +72,8 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.Missing, step))
 		return false
 	}
-	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
+	// If it is known which results count, they only have to arrive, and answers would share the link with them.
+	if !outcome.Known() && now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
 		l.asked = now
 		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
