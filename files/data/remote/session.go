@@ -45,7 +45,7 @@ type session struct {
 // takes longer than a server may be silent.
 type arriving struct {
 	socket net.Conn
-	piece  int // bytes that are left of the piece whose time runs; 0: none runs
+	piece  int // bytes left of the current piece; 0: the next read begins a piece
 }
 
 // Read implements io.Reader.

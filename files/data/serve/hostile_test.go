@@ -197,8 +197,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSlowLink reads a long answer steadily, but much more slowly than one write of it has time: 16 KiB have a time limit
-// of their own.
+// TestSlowLink reads a long answer steadily, but much more slowly than the time limit of one write allows: the limit
+// applies to every 16 KiB.
 func TestSlowLink(t *testing.T) {
 	long := make([]int32, 1<<20)
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
