@@ -138,7 +138,7 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 }
 
-// slowFetcher is the network of a member to whom results take long, and which counts its questions for announcements.
+// slowFetcher is a network on which fetches take long. It counts questions for announcements.
 type slowFetcher struct {
 	env.Network
 	takes time.Duration

@@ -63,12 +63,12 @@ func (p *pusher) finished(members []identity.ID, late []bool, took time.Duration
 // isBack lets a member that was away get the next result by a push.
 func (p *pusher) isBack(id identity.ID) { delete(p.paused, id) }
 
-// wait returns the time after which gossip announces a result of which total bytes are pushed.
+// wait returns the delay before gossip announces a result whose pushes have total bytes.
 func (p *pusher) wait(total int) time.Duration {
 	return pushGrace + max(time.Duration(total)*time.Second/pushRate, p.took)
 }
 
-// share brings the own result to the members. A small result is pushed to each of them together with its announcement,
+// share sends the client's result to the members. A small result is pushed to each of them together with its announcement,
 // which is gossiped when they have it: otherwise they would request bytes that are already under way. Only the
 // announcement of a larger result is gossiped.
 func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
@@ -97,7 +97,7 @@ func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
 	})
 }
 
-// push pushes the own result to all members at once. It returns which of them did not have it after requestTimeout, and
+// push pushes the client's result to all members at once. It returns which of them did not have it after requestTimeout, and
 // how long half of them took; 0 means that they did not get it.
 func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []identity.ID) (late []bool, took time.Duration) {
 	ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// pushLink is a network on which all pushes share the uplink evenly, and members may have slow links of their own.
+// pushLink is a network on which all pushes share the uplink evenly, and members may have slow downlinks.
 type pushLink struct {
 	env.Network
 	rate float64                 // of the uplink, in bytes/s

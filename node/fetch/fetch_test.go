@@ -297,7 +297,7 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 }
 
 // TestPushEndsAFetch: a result that is pushed while a fetch of it is on its way is verified at once, and the fetch ends.
-// The push says nothing of how fast peers answer.
+// The push does not change the measured pace of peers.
 func TestPushEndsAFetch(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	c := r.enter(t, r.slot, clienttest.Hash(1))
@@ -306,7 +306,7 @@ func TestPushEndsAFetch(t *testing.T) {
 	a := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
 	r.Take(r.tally, a, payload, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
 	if flight := r.flights[c]; flight == nil || !flight.stopped {
-		t.Fatal("the fetch goes on")
+		t.Fatal("the fetch continues")
 	}
 	r.clock.finish() // the fetch
 	r.clock.finish() // the verification

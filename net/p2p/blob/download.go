@@ -46,7 +46,7 @@ const (
 	// crawlRate is the lowest rate of an honest member, in bytes per second: its link has 0.25 Mbit/s, and 120 members
 	// fetch from it.
 	crawlRate = 256
-	// unsureRate is the rate below which a range moves to an idle holder of unknown rate, in bytes per second.
+	// unsureRate is in bytes per second. A range that arrives more slowly moves to an idle holder of unknown rate.
 	unsureRate = 64 << 10
 )
 
@@ -435,7 +435,7 @@ func (d *download) gains(a *attempt, coming time.Duration, other *holderState) b
 	rate, theirs := float64(a.seen)/coming.Seconds(), d.s.holders.rate(other.id)
 	idle := other.active == 0 && (len(d.pending) == 0 || other.isLate())
 	if theirs == 0 {
-		return idle && rate < unsureRate // nobody knows how fast it is; below this it is worth to find out
+		return idle && rate < unsureRate // its rate is unknown; below unsureRate it is worth a try
 	}
 	rest := float64(a.span.length - a.done.Load())
 	return rate*slowShare < theirs || idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()

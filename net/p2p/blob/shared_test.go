@@ -15,7 +15,7 @@ import (
 
 // TestHolderOnASharedLink fetches from a holder whose link is shared by so many members that one group of 16 KiB takes
 // longer than the holder may be silent. The holder sends a few bytes all the time, so it is not silent: the payload
-// arrives with one request, and nobody is blamed.
+// arrives with one request, and the holder is not blamed.
 func TestHolderOnASharedLink(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "joiner", "holder")
