@@ -22,6 +22,9 @@ const (
 	farewellTimeout = 2 * time.Second // for an answer that is on its way, and a refusal, when the server stops
 	pieceTokens     = 64 << 10        // of a batch that are in memory at once, unless a sequence is longer
 	pieceBytes      = 16 << 10        // that one time limit is for
+	// maxUnsent bounds the bytes that the system keeps before it sends them. Without it, a write on a slow link waits until
+	// a third of a buffer of megabytes is sent.
+	maxUnsent = 64 << 10
 )
 
 // connection is one client's socket.
@@ -61,6 +64,7 @@ func farewell(reason error) ([]byte, bool) {
 // serve owns the socket until the client or ctx ends; hangUp ends ctx. identified is called
 // once the client has proved that it is part of the run.
 func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
+	accept.LimitUnsent(socket, maxUnsent)
 	c := &connection{
 		server: s, conn: accept.NewConn(ctx, socket, s.tls, &protocol), hangUp: hangUp,
 		logger: s.logger.With("remote", socket.RemoteAddr().String()),

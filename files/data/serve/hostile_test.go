@@ -208,7 +208,7 @@ func TestSlowLink(t *testing.T) {
 		}
 		return b, nil
 	}}, "127.0.0.1:0", func(o *serve.Options) {
-		o.WriteTimeout, o.SeqLen = time.Second, len(long)-1
+		o.WriteTimeout, o.SeqLen = 1500*time.Millisecond, len(long)-1
 	})
 	s := state(1, 0, 1)
 	server.Update(s, runHash)

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package accept
+
+func limitUnsent(uintptr, int) {}
