@@ -8,9 +8,9 @@ import (
 
 const (
 	// paceRate is the lowest rate at which a member may read an answer, in bytes per second, if this node writes
-	// to no other stream. All streams share the uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each
-	// has to take its share only.
-	paceRate = 16 << 10
+	// to no other stream: a member with a link of 0.25 Mbit/s reads from eight members at once. All streams share the
+	// uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each has to take its share only.
+	paceRate = 2 << 10
 	linkRate = 16 << 10
 	// paceGrace is how long a member may be behind that.
 	paceGrace = 5 * time.Second

@@ -33,11 +33,12 @@ func TestReadersKeepPace(t *testing.T) {
 	}{
 		{name: "fast", fast: 1 << 30},
 		{name: "a slow line", pause: 4 * time.Second / 5},
+		{name: "an eighth of 0.25 Mbit/s", pause: 16 << 10 * time.Second / (250_000 / 8 / 8)},
 		{name: "a slow server", pause: 4 * time.Second / 5, own: time.Minute},
-		{name: "nothing", pause: time.Hour, least: time.Second, most: 10 * time.Second},
-		{name: "a trickle", pause: 4 * time.Second, least: time.Second, most: 10 * time.Second},
-		{name: "too slow", pause: 2 * time.Second, least: 5 * time.Second, most: 30 * time.Second},
-		{name: "nothing any more", fast: 1 << 20, pause: time.Hour, least: time.Second, most: 10 * time.Second},
+		{name: "nothing", pause: time.Hour, least: time.Second, most: 40 * time.Second},
+		{name: "a trickle", pause: 40 * time.Second, least: time.Second, most: 40 * time.Second},
+		{name: "too slow", pause: 10 * time.Second, least: 5 * time.Second, most: 200 * time.Second},
+		{name: "nothing any more", fast: 1 << 20, pause: time.Hour, least: time.Second, most: 40 * time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -50,6 +50,7 @@ type gossipReader struct {
 	run           atomic.Pointer[issuer] // nil until a state of the run was seen
 	healed        time.Time              // when lost gossip was last looked after
 	step          atomic.Uint32          // of the run
+	pusher        pusher
 
 	pushing  sync.Mutex
 	pushes   map[identity.ID]int // how many came of a member, of pushesIn
@@ -169,44 +170,6 @@ func (g *gossipReader) publish(raw []byte) {
 				g.log.Debug("publish announcement", "err", err)
 			}
 		}
-	})
-}
-
-// What the own result may take that is pushed: to all members together at most maxPushedInAll bytes, which is a
-// tenth of a second of a line of 20 Mbit/s. Whom it does not reach hears of it by gossip pushGrace later, and at
-// pushRate, of the slowest line that it should wait for.
-const (
-	maxPushedInAll = 256 << 10
-	pushGrace      = 250 * time.Millisecond
-	pushRate       = 125_000 // bytes per second
-)
-
-// share brings the own result to the members. A small one is pushed to each of them together with its
-// announcement, which is gossiped when they have it: else they would ask for what is on its way. Of a larger one
-// only the announcement is gossiped.
-func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
-	total := len(payload) * len(members)
-	if len(payload) > exchange.MaxPushed || total > maxPushedInAll || total == 0 {
-		g.publish(raw)
-		return
-	}
-	wait, done := g.tasks.Signal()
-	g.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		_ = g.tasks.Each(ctx, len(members), len(members), func(ctx context.Context, i int) error {
-			if err := exchange.Push(ctx, g.network, members[i], raw, payload); err != nil {
-				g.log.Debug("push own result", "to", members[i].Short(), "err", err)
-			}
-			return nil
-		})
-		return done
-	})
-	g.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := g.tasks.WithTimeout(ctx, pushGrace+time.Duration(total)*time.Second/pushRate)
-		defer cancel()
-		_ = wait(ctx)
-		return func() { g.publish(raw) }
 	})
 }
 

@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
 )
@@ -134,4 +136,53 @@ func TestGossipOutOfTime(t *testing.T) {
 	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.heard) != 1 {
 		t.Errorf("head of this run: %v", err)
 	}
+}
+
+// slowFetcher is a network on which fetches take long. It counts questions for announcements.
+type slowFetcher struct {
+	env.Network
+	takes time.Duration
+	asked atomic.Int64
+}
+
+func (s *slowFetcher) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	if len(holders) > 0 {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.Network.Fetch(ctx, hash, size, holders)
+}
+
+func (s *slowFetcher) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	if protocol == exchange.RoundProtocol {
+		s.asked.Add(1)
+	}
+	return s.Network.Request(ctx, to, protocol, request, maxResponse)
+}
+
+// TestNothingIsAskedForThatArrives: a member that knows which results count, and still receives them, does not ask
+// peers for announcements: the answers would share its link with the results.
+func TestNothingIsAskedForThatArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(4)
+		w := newWorld(t, config)
+		slow := &slowFetcher{takes: 3 * time.Second}
+		var members []*member
+		for i := range 4 {
+			members = append(members, w.launch(i, func(o *options) {
+				if slow.Network = o.Network; i == 3 {
+					o.Network = slow
+				} else {
+					o.Network = silent{o.Network}
+				}
+			}))
+		}
+		finishEqual(w, members...)
+		if asked := slow.asked.Load(); asked > 3*int64(config.TotalSteps) {
+			t.Errorf("asked %d times in %d rounds", asked, config.TotalSteps)
+		}
+	})
 }

@@ -143,6 +143,7 @@ func (n *Node) observe(u backend.Update) {
 		for _, peer := range u.Peers {
 			if !slices.ContainsFunc(known, func(other backend.Peer) bool { return samePeer(peer, other) }) {
 				n.fetcher.IsBack(peer.ID)
+				n.gossip.pusher.isBack(peer.ID)
 			}
 		}
 	}

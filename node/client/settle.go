@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/node/auditor"
@@ -72,11 +73,20 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.Missing, step))
 		return false
 	}
-	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
+	if asksPeers(outcome) && now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
 		l.asked = now
 		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
+}
+
+// asksPeers reports whether announcements of peers can help a round to complete. If it is known which results count, and
+// none was refused or failed to arrive, they only have to arrive, and answers would share the link with them. A failed fetch may have
+// the wrong size, which another announcement shows.
+func asksPeers(o tally.Outcome) bool {
+	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
+		return c.State == tally.Refused || c.State != tally.Held && c.Attempts > 0
+	})
 }
 
 // areGone reports whether the results of a finished round are not worth waiting for. That is so when their

@@ -16,6 +16,12 @@ const (
 	maxResultsRounds  = 4096
 )
 
+// ListSize returns the size in bytes of the list of counted results for ResultsProtocol, if every round has the given
+// number of results.
+func ListSize(rounds uint32, results int) uint64 {
+	return min(uint64(rounds)*(appliedRoundSize+uint64(results)*appliedResultSize), maxResultsResponse)
+}
+
 // AppliedRound is a round that became part of the model.
 type AppliedRound struct {
 	Step       uint32

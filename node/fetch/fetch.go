@@ -86,16 +86,22 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 	}
 }
 
-// Take verifies a result that its trainer brought unasked, and that has the hash and size of its announcement, unless
-// it is here or on its way, or of no use. It is held then, as one that was fetched.
+// Take verifies a result that its trainer pushed, and that has the hash and size of its announcement, unless the result
+// is here or of no use. Then the result is held, as a fetched one is. A fetch of the same result ends: over a slow link
+// the rest of it would take as long as the push did.
 func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte, t Terms) {
 	s := b.Find(a.Batch)
 	if s == nil || t.Trainer == nil || f.Owner.Late(b) {
 		return
 	}
 	for _, c := range s.Candidates {
-		if c.Commitment == a.Blob && c.State == tally.Announced {
+		switch {
+		case c.Commitment != a.Blob:
+		case c.State == tally.Announced:
 			f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload)
+		case c.State == tally.Fetching:
+			f.flights[c].verify = func() { f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload) }
+			f.Stop(c)
 		}
 	}
 }
@@ -183,6 +189,7 @@ func (f *Fetcher) begin(w Want, t Terms, brought []byte) {
 
 // fetched enters what came of a fetch.
 func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
+	verify := f.flights[c].verify
 	f.land(c)
 	from := identity.ID(s.Owner)
 	noRoom := errors.Is(err, env.ErrNoRoom)
@@ -201,6 +208,10 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 			f.stalls[from]++
 		}
 		b.Retry(c, f.Tasks.Now().Add(Backoff(c.Attempts)))
+		if verify != nil && !f.Owner.Late(b) {
+			verify()
+			return
+		}
 		f.Log.Debug("fetch result", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "attempt", c.Attempts, "err", err)
 		return
 	}

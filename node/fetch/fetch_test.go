@@ -295,3 +295,22 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 		t.Error("who lied is asked first")
 	}
 }
+
+// TestPushEndsAFetch: a result that is pushed while a fetch of it is on its way is verified at once, and the fetch ends.
+// The push does not change the measured pace of peers.
+func TestPushEndsAFetch(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	c := r.enter(t, r.slot, clienttest.Hash(1))
+	payload := r.result(r.slot, c)
+	r.begin()
+	a := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
+	r.Take(r.tally, a, payload, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
+	if flight := r.flights[c]; flight == nil || !flight.stopped {
+		t.Fatal("the fetch continues")
+	}
+	r.clock.finish() // the fetch
+	r.clock.finish() // the verification
+	if c.State != tally.Held || len(r.owner.held) != 1 || len(r.flights) != 0 || r.pace != 0 {
+		t.Errorf("state %v, held %d, %d flights, pace %v", c.State, len(r.owner.held), len(r.flights), r.pace)
+	}
+}

@@ -57,6 +57,7 @@ type Want struct {
 type flight struct {
 	stop    func()
 	stopped bool      // for another reason than a dispute about its size
+	verify  func()    // verifies the result if its trainer pushed it meanwhile; else nil
 	due     time.Time // from then on it gives way to others
 }
 

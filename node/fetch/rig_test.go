@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/tally"
+	"lukechampine.com/blake3"
 )
 
 const settle = 80 * time.Second // that a round of these tests may take to complete
@@ -134,6 +135,12 @@ type store struct {
 	dropped   [][32]byte
 	err       error // of fetches from holders, if not nil
 	forgetful bool  // it keeps nothing of what it fetches
+}
+
+func (s *store) Put(data []byte) ([32]byte, error) {
+	hash := blake3.Sum256(data)
+	s.blobs[hash] = data
+	return hash, nil
 }
 
 func (s *store) Drop(hash [32]byte) {

@@ -71,7 +71,7 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 // plan asks peers which results were counted, and returns what leads to a wanted replica hash. No hash covers
 // whose results are, and how large they are: who lies about that gives another account.
 func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
-	accounts := m.options.accounts(ctx, p.Peers, func(ctx context.Context, peer identity.ID) (account, bool, error) {
+	accounts := m.options.accounts(ctx, p.Peers, p.Until-min(p.After, p.Until), func(ctx context.Context, peer identity.ID) (account, bool, error) {
 		said, err := p.ask(ctx, m.options.Network, peer)
 		return said, err == nil && p.Wanted(said.Hash), err
 	})

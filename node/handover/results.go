@@ -18,6 +18,11 @@ import (
 const (
 	requestTimeout = 5 * time.Second // for one question to one peer
 	maxAsked       = 8               // peers that are asked what was counted
+
+	// All lists of results that are requested together may take listTime more, as long as they do at slowLink, in
+	// bytes per second: a link of 0.25 Mbit/s. A silent peer delays the next step by no more than that.
+	listTime = 15 * time.Second
+	slowLink = 31_000
 )
 
 // errAnswered ends questions that enough peers have answered.
@@ -110,7 +115,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 // counted asks peers which results were counted since a model. It returns the rounds that most of them
 // name, and the peers that name them.
 func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
-	accounts := a.accounts(ctx, a.Peers, func(ctx context.Context, peer identity.ID) (said account, meant bool, err error) {
+	accounts := a.accounts(ctx, a.Peers, a.checkpoint().Step-from.step, func(ctx context.Context, peer identity.ID) (said account, meant bool, err error) {
 		said.Rounds, said.answer, err = exchange.AskResults(ctx, a.Network, peer, from.step, a.checkpoint().Step, from.digest)
 		return said, true, err
 	})
@@ -128,10 +133,17 @@ type account struct {
 	sure    bool          // whoever said it: it is what was asked for
 }
 
+// listsTime returns the time for the lists of the given number of rounds from all peers that are asked, if each member
+// has a result in each round.
+func listsTime(rounds uint32, peers int) time.Duration {
+	bytes := uint64(min(peers, maxAsked)) * exchange.ListSize(rounds, peers+1)
+	return min(time.Duration(bytes)*time.Second/slowLink, listTime)
+}
+
 // accounts asks peers what was counted and returns what they say, as far as it is meant, what most of them say
 // first. Who is late is not waited for once two thirds say the same: rounds go on meanwhile.
-func (o *Options) accounts(ctx context.Context, peers []identity.ID, ask func(ctx context.Context, peer identity.ID) (said account, meant bool, err error)) (all []account) {
-	ctx, cancel := o.Tasks.WithTimeout(ctx, requestTimeout)
+func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint32, ask func(ctx context.Context, peer identity.ID) (said account, meant bool, err error)) (all []account) {
+	ctx, cancel := o.Tasks.WithTimeout(ctx, requestTimeout+listsTime(rounds, len(peers)))
 	defer cancel()
 	peers = peers[:min(len(peers), maxAsked)]
 	var mu sync.Mutex

@@ -21,9 +21,10 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// frameTimeout bounds the wait for each frame of an answer. It is longer than what a
-	// server takes to read its own source.
+	// frameTimeout bounds the wait for the next 16 KiB of an answer, or the rest of a frame. It is longer than a server
+	// takes to read its source.
 	frameTimeout = 45 * time.Second
+	pieceBytes   = 16 << 10
 )
 
 // errServerGone says that the connection ended.
@@ -31,12 +32,33 @@ var errServerGone = errors.New("the data server is gone")
 
 // session is one connection after its handshake.
 type session struct {
-	socket  net.Conn
-	reader  *frame.Reader
-	server  identity.ID
-	welcome message.Welcome
-	number  uint32 // of the newest request
-	limit   int    // bytes of a frame
+	socket   net.Conn
+	arriving *arriving     // reads from socket
+	reader   *frame.Reader // of arriving
+	server   identity.ID
+	welcome  message.Welcome
+	number   uint32 // of the newest request
+	limit    int    // bytes of a frame
+}
+
+// arriving reads from a socket and gives every pieceBytes the time of frameTimeout: over a slow link a long sequence
+// takes longer than a server may be silent.
+type arriving struct {
+	socket net.Conn
+	piece  int // bytes left of the current piece; 0: the next read begins a piece
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(b []byte) (int, error) {
+	if a.piece <= 0 {
+		if err := a.socket.SetReadDeadline(time.Now().Add(frameTimeout)); err != nil {
+			return 0, err
+		}
+		a.piece = pieceBytes
+	}
+	n, err := a.socket.Read(b)
+	a.piece -= n
+	return n, err
 }
 
 // dial connects and does the handshake.
@@ -74,8 +96,9 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 		return nil, err
 	}
 	s := &session{
-		socket: secured, server: server, reader: frame.NewReader(bufio.NewReaderSize(secured, 16<<10)), limit: message.MaxToClient,
+		socket: secured, server: server, arriving: &arriving{socket: secured}, limit: message.MaxToClient,
 	}
+	s.reader = frame.NewReader(bufio.NewReaderSize(s.arriving, pieceBytes))
 	payload, err := s.expect(message.TypeChallenge)
 	if err != nil {
 		return nil, err
@@ -110,9 +133,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 
 // expect reads the one kind of frame that may come now, or why it does not.
 func (s *session) expect(want frame.Type) ([]byte, error) {
-	if err := s.socket.SetReadDeadline(time.Now().Add(frameTimeout)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errServerGone, err)
-	}
+	s.arriving.piece = 0
 	kind, payload, err := s.reader.Next(s.limit)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

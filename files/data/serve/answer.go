@@ -38,16 +38,7 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
 		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Took: time.Since(begun), Denied: refused.Reason})
 	}
-	if err := c.boundWrite(ctx, 0); err != nil {
-		return err
-	}
 	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
-}
-
-// boundWrite bounds the time of the write of so many bytes.
-func (c *connection) boundWrite(ctx context.Context, bytes int) error {
-	o := c.server.options
-	return c.conn.BoundWrites(ctx, o.WriteTimeout+time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))
 }
 
 // tell hands an answer on to whoever keeps them.
@@ -79,9 +70,6 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 			return sent, err
 		}
 		if request.Kind == message.Fingerprint {
-			if err := c.boundWrite(ctx, 0); err != nil {
-				return sent, err
-			}
 			return sent, c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
 		}
 		hash.Add(batch)
@@ -93,23 +81,11 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 		start = end
 	}
 	receipt := data.SignReceipt(c.server.options.Key, c.server.run.name(), request.Batch, hash.Sum())
-	if err := c.boundWrite(ctx, 0); err != nil {
-		return sent, err
-	}
 	return sent, c.send(message.TypeReceipt, message.Receipt{Number: request.Number, Hash: receipt.Hash, Signature: receipt.Signature}.AppendTo(nil))
 }
 
 // sendPiece sends a part of a batch, and returns how many bytes of it.
 func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) (sent int, err error) {
-	size := 0
-	for _, column := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
-		for _, values := range column {
-			size += 4 * len(values)
-		}
-	}
-	if err := c.boundWrite(ctx, size); err != nil {
-		return 0, err
-	}
 	for i, sequence := range batch.Sequences {
 		s := message.Sample{Number: number, Index: batch.ID.Start + uint64(i), Tokens: sequence}
 		if batch.Labels != nil {

@@ -21,6 +21,10 @@ import (
 const (
 	farewellTimeout = 2 * time.Second // for an answer that is on its way, and a refusal, when the server stops
 	pieceTokens     = 64 << 10        // of a batch that are in memory at once, unless a sequence is longer
+	pieceBytes      = 16 << 10        // that one time limit is for
+	// maxUnsent bounds the bytes that the system keeps before it sends them. Without it, a write on a slow link waits until
+	// a third of a buffer of megabytes is sent.
+	maxUnsent = 64 << 10
 )
 
 // connection is one client's socket.
@@ -60,11 +64,12 @@ func farewell(reason error) ([]byte, bool) {
 // serve owns the socket until the client or ctx ends; hangUp ends ctx. identified is called
 // once the client has proved that it is part of the run.
 func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
+	accept.LimitUnsent(socket, maxUnsent)
 	c := &connection{
 		server: s, conn: accept.NewConn(ctx, socket, s.tls, &protocol), hangUp: hangUp,
 		logger: s.logger.With("remote", socket.RemoteAddr().String()),
 	}
-	c.writer = bufio.NewWriterSize(c.conn, 16<<10)
+	c.writer = bufio.NewWriter(c.conn)
 	err := c.handshake(ctx)
 	if err == nil {
 		identified()
@@ -152,6 +157,7 @@ func (c *connection) await(ctx context.Context, decide func() decision) (decisio
 
 // converse answers one request after the other until something ends that, and says what.
 func (c *connection) converse(ctx context.Context) error {
+	c.writer = bufio.NewWriterSize(&steadyWriter{ctx: ctx, conn: c.conn, limit: c.server.options.WriteTimeout}, pieceBytes)
 	limiter := c.server.limits.Of(c.id)
 	for {
 		if limiter.Wait(ctx) != nil {
@@ -175,6 +181,44 @@ func (c *connection) converse(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// steadyWriter gives every piece of pieceBytes its own time limit. So a client on a slow link may take long for a long
+// answer, as long as it keeps reading.
+type steadyWriter struct {
+	ctx   context.Context
+	conn  *accept.Conn
+	limit time.Duration
+	last  bool // ctx has ended, and the time for the rest of the frame runs
+}
+
+// Write implements io.Writer.
+func (w *steadyWriter) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		if err := w.bound(); err != nil {
+			return written, err
+		}
+		n, err := w.conn.Write(p[:min(len(p), pieceBytes)])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		p = p[n:]
+	}
+	return written, nil
+}
+
+// bound sets the time limit of the next piece.
+func (w *steadyWriter) bound() error {
+	if w.last {
+		return nil
+	}
+	err := w.conn.BoundWrites(w.ctx, w.limit)
+	if err == nil || w.ctx.Err() == nil {
+		return err
+	}
+	w.last = true
+	return w.conn.BoundWrites(context.WithoutCancel(w.ctx), farewellTimeout)
 }
 
 // send writes one frame and flushes.

@@ -180,7 +180,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		return b, nil
 	}}, "127.0.0.1:0", func(o *serve.Options) {
-		o.WriteTimeout, o.MinBytesPerSecond, o.SeqLen = 100*time.Millisecond, 64<<20, len(long)-1
+		o.WriteTimeout, o.SeqLen = 100*time.Millisecond, len(long)-1
 	})
 	s := state(1, 0, 1)
 	server.Update(s, runHash)
@@ -194,6 +194,33 @@ func TestSlowReader(t *testing.T) {
 			t.Fatal("the client was not cut off")
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestSlowLink reads a long answer steadily, but much more slowly than the time limit of one write allows: the limit
+// applies to every 16 KiB.
+func TestSlowLink(t *testing.T) {
+	long := make([]int32, 1<<20)
+	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
+		b := data.Batch{ID: id}
+		for range id.Len() {
+			b.Sequences = append(b.Sequences, long)
+		}
+		return b, nil
+	}}, "127.0.0.1:0", func(o *serve.Options) {
+		o.WriteTimeout, o.SeqLen = 1500*time.Millisecond, len(long)-1
+	})
+	s := state(1, 0, 1)
+	server.Update(s, runHash)
+	p := newPeer(t, server).greet(1)
+	p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
+	want, read, begun := 4*4*len(long), 0, time.Now()
+	for piece := make([]byte, 64<<10); read < want; {
+		n, err := p.socket.Read(piece)
+		if read += n; err != nil {
+			t.Fatalf("cut off after %d of %d bytes and %v: %v", read, want, time.Since(begun), err)
+		}
+		time.Sleep(time.Duration(n) * time.Second / (2 << 20))
 	}
 }
 

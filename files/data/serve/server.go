@@ -34,7 +34,6 @@ const (
 	DefaultReadTimeout       = 30 * time.Second
 	DefaultHandshakeTimeout  = 5 * time.Second
 	DefaultWriteTimeout      = 10 * time.Second
-	DefaultMinBytesPerSecond = 64 << 10
 )
 
 // Reads of the source at once, and those among them for batches that another member trains.
@@ -55,8 +54,7 @@ type Options struct {
 	IdleTimeout       time.Duration // of a connection without a request
 	ReadTimeout       time.Duration // of one read of the source
 	HandshakeTimeout  time.Duration // until a client has said who it is
-	WriteTimeout      time.Duration // of one piece of an answer
-	MinBytesPerSecond int           // beyond WriteTimeout, for pieces that are large
+	WriteTimeout      time.Duration // of 16 KiB of an answer
 
 	Random io.Reader    // of challenges; nil: the system's
 	Logger *slog.Logger // nil: silent
@@ -114,7 +112,6 @@ func New(o Options) (*Server, error) {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
-	o.MinBytesPerSecond = cmp.Or(o.MinBytesPerSecond, DefaultMinBytesPerSecond)
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}

@@ -44,7 +44,7 @@ var (
 
 // Options says how long a Source tries.
 type Options struct {
-	Timeout    time.Duration // of one request with its answer; 0: 15 s
+	Timeout    time.Duration // until an answer begins, and for every 16 KiB of it; 0: 15 s
 	MaxElapsed time.Duration // of all tries of one read; 0: 20 s
 	Pause      time.Duration // before the second try, about; it doubles; 0: 250 ms
 	Logger     *slog.Logger  // what is tried again; nil: nothing is logged
@@ -127,9 +127,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 	var last error
 	_, err := backoff.Retry(ctx,
 		func() (struct{}, error) {
-			ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-			defer cancel()
-			last = request(ctx)
+			last = c.steadily(ctx, request)
 			if isFinal(last) {
 				return struct{}{}, backoff.Permanent(last)
 			}
@@ -148,6 +146,43 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 		return fmt.Errorf("%w; at last: %w", ctx.Err(), last)
 	}
 	return last
+}
+
+// pieceBytes is the part of an answer that one Timeout is for.
+const pieceBytes = 16 << 10
+
+// steadily makes a request that ends if pieceBytes of its answer do not arrive within Timeout: a long answer may take
+// long over a slow link.
+func (c *client) steadily(ctx context.Context, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(c.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	err := request(context.WithValue(ctx, arrivedKey{}, func() { timer.Reset(c.options.Timeout) }))
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("less than %d bytes in %v: %w", pieceBytes, c.options.Timeout, context.DeadlineExceeded)
+	}
+	return err
+}
+
+// arrivedKey is the key of a context's function that restarts the time of a request.
+type arrivedKey struct{}
+
+// arriving calls arrived for every pieceBytes of a body.
+type arriving struct {
+	io.ReadCloser
+	arrived func()
+	read    int // bytes since the newest call
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if a.read += n; a.read >= pieceBytes {
+		a.read = 0
+		a.arrived()
+	}
+	return n, err
 }
 
 // isFinal reports whether trying again at once is of no use.
@@ -179,6 +214,9 @@ func (c *client) send(ctx context.Context, address string, header http.Header) (
 			err = wrapped.Err
 		}
 		return nil, err
+	}
+	if arrived, ok := ctx.Value(arrivedKey{}).(func()); ok {
+		response.Body = &arriving{ReadCloser: response.Body, arrived: arrived}
 	}
 	return response, nil
 }

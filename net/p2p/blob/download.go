@@ -43,8 +43,11 @@ const (
 	// else is waited for; it doubles up to maxLackPause.
 	lackPause    = 2 * time.Second
 	maxLackPause = 8 * time.Second
-	// crawlRate is what no honest member with a working line is below.
-	crawlRate = 1 << 10 // bytes per second
+	// crawlRate is the lowest rate of an honest member, in bytes per second: its link has 0.25 Mbit/s, and 120 members
+	// fetch from it.
+	crawlRate = 256
+	// unsureRate is in bytes per second. A range that arrives more slowly moves to an idle holder of unknown rate.
+	unsureRate = 64 << 10
 )
 
 // download gets one payload. Its fields belong to the goroutine of run.
@@ -94,12 +97,13 @@ type attempt struct {
 	bulk    bool // asked on a connection of its own
 	cancel  context.CancelCauseFunc
 	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
+	arrived atomic.Uint64 // bytes of the response, verified or not
 	done    atomic.Uint64 // bytes verified
 	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when it was asked, or done was last seen to grow; the download's
-	first   time.Time     // when it was first seen to have grown; the download's
-	seen    uint64
-	err     error // valid when the attempt is in results
+	moved   time.Time     // when it was asked, or arrived was last seen to grow; the download's
+	first   time.Time     // when arrived was first seen to have grown; the download's
+	seen    uint64        // bytes that had arrived then; the download's
+	err     error         // valid when the attempt is in results
 }
 
 func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *download {
@@ -243,7 +247,8 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 	defer note()
 	from := source{
 		node: d.node, holder: a.holder.id, hash: p.key.hash, bulk: a.bulk,
-		asked: func() { a.asked.Store(max(int64(time.Since(a.started)), 1)) },
+		asked:   func() { a.asked.Store(max(int64(time.Since(a.started)), 1)) },
+		arrived: func(n int) { a.arrived.Add(uint64(n)) },
 	}
 	return from.read(ctx, p.key.size, a.span,
 		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
@@ -361,11 +366,12 @@ var errPreempted = errors.New("others are faster")
 func (d *download) watch() {
 	now := time.Now()
 	for a := range d.active {
-		if done := a.done.Load(); done > a.seen {
+		// A group of 16 KiB takes long on a link that many members share, so arrived counts and not done.
+		if arrived := a.arrived.Load(); arrived > a.seen {
 			if a.seen == 0 {
 				a.first = now
 			}
-			a.seen, a.moved = done, now
+			a.seen, a.moved = arrived, now
 		} else if a.seen == 0 {
 			a.moved = a.started.Add(time.Duration(a.asked.Load()))
 		}
@@ -429,8 +435,8 @@ func (d *download) gains(a *attempt, coming time.Duration, other *holderState) b
 	rate, theirs := float64(a.seen)/coming.Seconds(), d.s.holders.rate(other.id)
 	idle := other.active == 0 && (len(d.pending) == 0 || other.isLate())
 	if theirs == 0 {
-		return idle && rate < 64*crawlRate // nobody knows how fast it is; below this it is worth to find out
+		return idle && rate < unsureRate // its rate is unknown; below unsureRate it is worth a try
 	}
-	rest := float64(a.span.length - a.seen)
+	rest := float64(a.span.length - a.done.Load())
 	return rate*slowShare < theirs || idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()
 }

@@ -27,8 +27,9 @@ const (
 	// servesTotal is well over a third of the members of the largest run, which is 256. Each
 	// may hold a writeBuffer.
 	servesTotal = 128
-	// The slowest member we wait for.
-	minRate    = 64 << 10 // bytes per second
+	// minRate is the lowest rate at which a range may arrive, in bytes per second: an eighth of a link of 0.25 Mbit/s.
+	// A holder that stops is noticed much earlier, by its silence.
+	minRate    = 4 << 10
 	roundTrips = 20 * time.Second
 )
 

@@ -44,6 +44,22 @@ type source struct {
 	bulk   bool // the range gets a connection of its own, where there can be one
 	// asked is called when a request is on its way, and before if no connection of its own is made for it. It may be nil.
 	asked func()
+	// arrived is called with the number of bytes that each read of the response returns. It may be nil.
+	arrived func(n int)
+}
+
+// countedReader reports the bytes that it reads.
+type countedReader struct {
+	io.Reader
+	read func(n int)
+}
+
+func (r countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.read(n)
+	}
+	return n, err
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -135,8 +151,12 @@ func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader
 	if s.asked != nil {
 		s.asked()
 	}
+	var response io.Reader = stream
+	if s.arrived != nil {
+		response = countedReader{stream, s.arrived}
+	}
 	var head [1 + 8]byte
-	if _, err := io.ReadFull(stream, head[:1]); err != nil {
+	if _, err := io.ReadFull(response, head[:1]); err != nil {
 		return err
 	}
 	switch head[0] {
@@ -148,8 +168,8 @@ func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader
 	default:
 		return fmt.Errorf("%w: status %d", ErrCorrupt, head[0])
 	}
-	if _, err := io.ReadFull(stream, head[1:]); err != nil {
+	if _, err := io.ReadFull(response, head[1:]); err != nil {
 		return err
 	}
-	return decode(stream, binary.LittleEndian.Uint64(head[1:]))
+	return decode(response, binary.LittleEndian.Uint64(head[1:]))
 }

@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/exchange"
+)
+
+// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes, a tenth of a second
+// of 20 Mbit/s. Gossip announces the result pushGrace after the time that the pushes should take: at pushRate, or as
+// long as the newest ones took.
+const (
+	maxPushedInAll = 256 << 10
+	pushGrace      = 250 * time.Millisecond
+	pushRate       = 125_000 // bytes per second
+)
+
+// pushPause is the number of own results that a member does not get by a push after one took longer than
+// requestTimeout. On a link of 0.25 Mbit/s at either end, a push that cannot finish only delays the transfer that the
+// member begins when it hears of the result.
+const pushPause = 16
+
+// pusher knows how pushes fare. Only the loop uses it.
+type pusher struct {
+	paused map[identity.ID]int // own results that members still do not get by a push
+	took   time.Duration       // until half of the members had the newest pushed result; 0: not known
+}
+
+// members returns the members that get the next own result by a push.
+func (p *pusher) members(all []identity.ID) []identity.ID {
+	reached := make([]identity.ID, 0, len(all))
+	for _, id := range all {
+		if p.paused[id] == 0 {
+			reached = append(reached, id)
+		}
+	}
+	for id := range p.paused {
+		if p.paused[id]--; p.paused[id] == 0 {
+			delete(p.paused, id)
+		}
+	}
+	return reached
+}
+
+// finished notes which members did not get a result in time.
+func (p *pusher) finished(members []identity.ID, late []bool, took time.Duration) {
+	p.took = took
+	for i, id := range members {
+		if !late[i] {
+			continue
+		}
+		if p.paused == nil {
+			p.paused = make(map[identity.ID]int)
+		}
+		p.paused[id] = pushPause
+	}
+}
+
+// isBack lets a member that was away get the next result by a push.
+func (p *pusher) isBack(id identity.ID) { delete(p.paused, id) }
+
+// wait returns the delay before gossip announces a result whose pushes have total bytes.
+func (p *pusher) wait(total int) time.Duration {
+	return pushGrace + max(time.Duration(total)*time.Second/pushRate, p.took)
+}
+
+// share sends the client's result to the members. A small result is pushed to each of them together with its announcement,
+// which is gossiped when they have it: otherwise they would request bytes that are already under way. Only the
+// announcement of a larger result is gossiped.
+func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
+	if len(payload) > exchange.MaxPushed || len(payload)*len(members) > maxPushedInAll {
+		g.publish(raw)
+		return
+	}
+	if members = g.pusher.members(members); len(members) == 0 {
+		g.publish(raw)
+		return
+	}
+	limit := g.pusher.wait(len(payload) * len(members))
+	wait, done := g.tasks.Signal()
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		late, took := g.push(ctx, raw, payload, members)
+		return func() {
+			g.pusher.finished(members, late, took)
+			done()
+		}
+	})
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, limit)
+		defer cancel()
+		_ = wait(ctx)
+		return func() { g.publish(raw) }
+	})
+}
+
+// push pushes the client's result to all members at once. It returns which of them did not have it after requestTimeout, and
+// how long half of them took; 0 means that they did not get it.
+func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []identity.ID) (late []bool, took time.Duration) {
+	ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	late = make([]bool, len(members))
+	begun, half := g.tasks.Now(), int32(len(members)+1)/2
+	var reached atomic.Int32
+	_ = g.tasks.Each(ctx, len(members), len(members), func(ctx context.Context, i int) error {
+		err := exchange.Push(ctx, g.network, members[i], raw, payload)
+		if err != nil {
+			late[i] = errors.Is(ctx.Err(), context.DeadlineExceeded)
+			g.log.Debug("push own result", "to", members[i].Short(), "err", err)
+		} else if reached.Add(1) == half {
+			took = g.tasks.Now().Sub(begun)
+		}
+		return nil
+	})
+	return late, took
+}

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// pushLink is a network on which all pushes share the uplink evenly, and members may have slow downlinks.
+type pushLink struct {
+	env.Network
+	rate float64                 // of the uplink, in bytes/s
+	slow map[identity.ID]float64 // downlinks of members, in bytes/s
+
+	mu        sync.Mutex
+	active    int
+	begun     int     // pushes
+	sent      float64 // bytes
+	published time.Time
+}
+
+func (l *pushLink) Request(ctx context.Context, to identity.ID, _ string, request []byte, _ int) ([]byte, error) {
+	l.mu.Lock()
+	l.active++
+	l.begun++
+	l.mu.Unlock()
+	defer func() { l.mu.Lock(); l.active--; l.mu.Unlock() }()
+	const dt = 10 * time.Millisecond
+	for left := float64(len(request)); left > 0; {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(dt):
+		}
+		l.mu.Lock()
+		rate := l.rate / float64(l.active)
+		if own, ok := l.slow[to]; ok {
+			rate = min(rate, own)
+		}
+		left -= rate * dt.Seconds()
+		l.sent += rate * dt.Seconds()
+		l.mu.Unlock()
+	}
+	return nil, nil
+}
+
+func (l *pushLink) Publish(context.Context, []byte) error {
+	l.published = time.Now()
+	return nil
+}
+
+// share makes a gossipReader share a result, waits until all is quiet, and returns how many pushes began, how many bytes
+// were pushed, and when gossip announced the result.
+func (l *pushLink) share(g *gossipReader, posts chan func(), size int, members []identity.ID) (pushes int, sent float64, announced time.Duration) {
+	l.begun, l.sent = 0, 0
+	begun := time.Now()
+	g.share([]byte("announcement"), make([]byte, size), members)
+	for {
+		select {
+		case proceed := <-posts:
+			proceed()
+		case <-time.After(20 * time.Second):
+			return l.begun, l.sent, l.published.Sub(begun)
+		}
+	}
+}
+
+// TestPushesOnSlowLinks shares results over links at which pushes do and do not arrive in time. A push that cannot
+// finish is not begun again soon, and gossip announces the result at once; it does not announce a result that is
+// arriving.
+func TestPushesOnSlowLinks(t *testing.T) {
+	const slow = 250_000 / 8 // bytes/s
+	var members []identity.ID
+	for i := range 15 {
+		members = append(members, clienttest.Key(i+1).ID())
+	}
+	for _, test := range []struct {
+		name        string
+		rate        float64
+		downlink    float64 // of the first member; 0: no limit
+		size        int
+		pushes      [3]int        // that begin for the first, the second and the last result
+		least, most time.Duration // until gossip announces the second and the later results
+	}{
+		{name: "fast", rate: 10e6, size: 17_000, pushes: [3]int{15, 15, 15}, most: 100 * time.Millisecond},
+		{name: "slow, small results", rate: slow, size: 4_000, pushes: [3]int{15, 15, 15}, least: 1900 * time.Millisecond, most: 2500 * time.Millisecond},
+		{name: "slow", rate: slow, size: 17_000, pushes: [3]int{15, 0, 15}},
+		{name: "a member on a slow link", rate: 10e6, downlink: 2000, size: 17_000, pushes: [3]int{15, 14, 15}, most: 100 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := &pushLink{rate: test.rate, slow: map[identity.ID]float64{}}
+				if test.downlink > 0 {
+					link.slow[members[0]] = test.downlink
+				}
+				tasks := &env.Tasks{Work: t.Context()}
+				runtime := newGoroutines(tasks)
+				tasks.Runtime = runtime
+				g := &gossipReader{tasks: tasks, network: link, log: slog.New(slog.DiscardHandler)}
+				var begun []int
+				var at []time.Duration
+				for range pushPause + 2 {
+					pushes, _, announced := link.share(g, runtime.posts, test.size, members)
+					begun, at = append(begun, pushes), append(at, announced)
+				}
+				got := [3]int{begun[0], begun[1], begun[pushPause+1]}
+				if later := at[1 : pushPause+1]; got != test.pushes || slices.Min(later) < test.least || slices.Max(later) > test.most {
+					t.Errorf("pushes %v, announced after %v", begun, at)
+				}
+			})
+		})
+	}
+}
