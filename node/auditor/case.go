@@ -235,7 +235,7 @@ func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	if g.busy {
 		since = since.Add(least.busy)
 	}
-	if q.phase != waitsForOpening || g.trainer.asked == 0 || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < q.asked.Step+least.rounds {
+	if q.phase != waitsForOpening || g.trainer.asked == 0 || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < g.step+least.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)

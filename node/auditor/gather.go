@@ -43,6 +43,7 @@ type gathering struct {
 	parts   [][]byte       // by position among the chunks of the case; nil: missing
 	chunks  []audit.Opened // of these parts
 	newest  time.Time      // when the newest part arrived; zero: none did
+	step    uint32         // of the round in which it arrived, or in which the trainer was first asked
 	busy    bool           // the trainer's last answer was that it has no turn
 	next    int            // counts the other members that were asked
 	start   time.Time      // when the next one may be asked
@@ -146,6 +147,7 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	g := &q.gathered
 	if g.trainer.asked == 0 {
 		q.asked = a.Client.State().Progress
+		g.step = q.asked.Step
 	}
 	if len(g.parts) != len(q.chunks) {
 		g.reset(len(q.chunks))
@@ -259,7 +261,7 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 		return
 	}
 	g.parts[v.position], g.chunks[v.position] = v.bytes, v.chunk
-	g.newest = a.Tasks.Now()
+	g.newest, g.step = a.Tasks.Now(), a.Client.State().Progress.Step
 	if q.Trainer != a.me {
 		a.openings.Add(q.resultID, len(r.drawn), r.positionOf(v.position), v.bytes)
 	}

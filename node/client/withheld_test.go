@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
@@ -35,18 +37,80 @@ func (h holding) Handle(protocol string, maxRequest int, handle func(ctx context
 	})
 }
 
+// deciding answers a request for a part itself, or lets the honest handler answer the request, which decide may change.
+type deciding struct {
+	env.Network
+	decide func(step uint32, request []byte) (answer []byte, honest bool)
+}
+
+// Handle implements env.Requests.
+func (d deciding) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol != auditor.OpeningProtocol {
+		d.Network.Handle(protocol, maxRequest, handle)
+		return
+	}
+	d.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+		answer, honest := d.decide(binary.LittleEndian.Uint32(request[32:]), request)
+		switch {
+		case honest:
+			return handle(ctx, from, request)
+		case answer == nil:
+			return nil, errRefusesToOpen
+		}
+		return answer, nil
+	})
+}
+
+// trickles makes a member that serves one part of each opening at once, and another part in every 45 seconds.
+func trickles(o *options) {
+	var mu sync.Mutex
+	first := make(map[uint32]time.Time)
+	o.Network = deciding{o.Network, func(step uint32, request []byte) ([]byte, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first[step].IsZero() {
+			first[step] = time.Now()
+		}
+		served := 1 + int(time.Since(first[step])/(45*time.Second))
+		wanted := binary.LittleEndian.Uint64(request[36:]) & (1<<min(served, 31) - 1)
+		binary.LittleEndian.PutUint64(request[36:], wanted)
+		return binary.LittleEndian.AppendUint32(nil, 10_000), wanted != 0
+	}}
+}
+
+// opensOnTrial makes a member that opens only results that are on trial.
+func opensOnTrial(state func() *coordinator.State) func(o *options) {
+	return func(o *options) {
+		id := coordinator.ClientID(o.Key.ID())
+		o.Network = deciding{o.Network, func(step uint32, _ []byte) ([]byte, bool) {
+			return nil, state().Trial(id, step) != nil
+		}}
+	}
+}
+
 // TestCheatsThatHide: a member that sends false results is ejected, however it hides them from auditors and jurors.
 func TestCheatsThatHide(t *testing.T) {
 	confidant := clienttest.Key(2).ID()
+	var state func() *coordinator.State
+	hang := func(o *options) {
+		o.Network = holding{o.Network, func(ctx context.Context, _ identity.ID) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+	}
 	for name, hide := range map[string]func(o *options){
 		"opens nothing": func(o *options) {
 			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
 		},
-		"sends one byte per second": func(o *options) {
-			o.Network = holding{o.Network, func(ctx context.Context, _ identity.ID) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}}
+		"sends one byte per second": hang,
+		"never answers, with large parts": func(o *options) {
+			o.audited.PartBytes = 133_000
+			hang(o)
+		},
+		"sends a part in 45 seconds": trickles,
+		"opens on trial, and cheats a little": func(o *options) {
+			o.audited.Cheat = func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 1.004) }
+			opensOnTrial(func() *coordinator.State { return state() })(o)
 		},
 		"sends wrong bytes": func(o *options) {
 			opens(o, func(_ identity.ID, bytes []byte) ([]byte, error) {
@@ -70,6 +134,7 @@ func TestCheatsThatHide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, auditedConfig(7, 200))
+				state = func() *coordinator.State { s := w.host.State(); return &s }
 				var honest []*member
 				for i := range 6 {
 					honest = append(honest, w.launch(i, func(o *options) {

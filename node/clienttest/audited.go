@@ -32,6 +32,8 @@ type Audited struct {
 	Recomputing func(x audit.Recomputation)
 	// Guess takes the place of what a recomputation finds. May be nil.
 	Guess func(x audit.Recomputation, gradient []float32) []float32
+	// PartBytes is the size of a part of an opening in the real model that this one stands for; 0: its own.
+	PartBytes int
 
 	toy.Part
 
@@ -182,4 +184,12 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 		gradient = a.Guess(x, gradient)
 	}
 	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
+}
+
+// PartSize returns the size of a part of an opening, in bytes, from which clients derive timeouts.
+func (a *Audited) PartSize() int {
+	if a.PartBytes > 0 {
+		return a.PartBytes
+	}
+	return audit.MaxOpeningSize(a.Shapes(), 1)
 }
