@@ -202,7 +202,7 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 	g := &q.gathered
 	holder, wanted, isTrainer := of.holder, r.wanted(g.missing()), of == &g.trainer
 	of.ask(a.Tasks, partTime(a.Engine.Auditor()), func(ctx context.Context) func() {
-		v, later, err := a.askPart(ctx, holder, q.resultID, wanted, r)
+		found, later, err := a.askParts(ctx, holder, q.resultID, wanted, r)
 		return func() {
 			now := a.Tasks.Now()
 			of.failed++
@@ -212,14 +212,16 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 				later = min(later, otherLater)
 			}
 			switch {
+			case len(found) > 0:
+				of.again, of.laters, of.failed, g.start = now, 0, 0, now
+				for _, v := range found {
+					a.received(q, r, v)
+				}
 			case err != nil:
 				of.again, of.chosen = now.Add(of.pause()), false
 			case later > 0:
 				of.laters++
 				of.again, of.chosen = now.Add(later), of.laters < patience
-			default:
-				of.again, of.laters, of.failed, g.start = now, 0, 0, now
-				a.received(q, r, v)
 			}
 		}
 	})
@@ -240,18 +242,26 @@ func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 	}
 }
 
-// askPart asks a member for one of the wanted parts and verifies the part. Later is positive if the member has it and
-// wants to be asked again after that time.
-func (a *Auditor) askPart(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (v verifiedPart, later time.Duration, err error) {
-	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), maxPart(r.shapes))
+// askParts asks a member for wanted parts, and verifies them. Later is positive if the member has them and wants to be asked
+// again after that time. Parts before an invalid one are returned with the error.
+func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (found []verifiedPart, later time.Duration, err error) {
+	most := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
+	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), most)
 	if err != nil {
-		return verifiedPart{}, 0, err
+		return nil, 0, err
 	}
 	if later, is := decodeLater(answer); is {
-		return verifiedPart{}, max(later, soonestLater), nil
+		return nil, max(later, soonestLater), nil
 	}
-	v, err = r.read(answer)
-	return v, 0, err
+	parts, err := decodeAnswer(answer)
+	for _, part := range parts {
+		v, err := r.read(part)
+		if err != nil {
+			return found, 0, err
+		}
+		found = append(found, v)
+	}
+	return found, 0, err
 }
 
 // received stores a verified part, from where other members can get it. The last part completes the opening.

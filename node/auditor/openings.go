@@ -49,7 +49,7 @@ type openings struct {
 // opened is one opening, or the parts of it that are here.
 type opened struct {
 	parts [][]byte // by position among the drawn chunks; nil where a part is missing. No parts: on the disk
-	file  []span   // where the parts are in the file; nil: not on the disk
+	file  []span   // positions of the parts in the file; nil: not on the disk
 	at    time.Time
 	sent  [audit.MaxChunks]uint16 // how often each part was sent
 }
@@ -276,7 +276,7 @@ func (o *openings) sweep(old func(step uint32) bool) {
 	}
 }
 
-// answer returns a part of an opening, or the time after which to ask again. ctx ends when the answer has arrived.
+// answer returns parts of an opening, or the time after which to ask again. ctx ends when the answer has arrived.
 func (o *openings) answer(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 	asked, err := decodeRequest(request)
 	if err != nil {
@@ -293,19 +293,30 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 	if e == nil {
 		return nil, missing
 	}
-	position := e.rarest(asked.wanted)
-	if position < 0 {
+	if e.rarest(asked.wanted) < 0 {
 		return nil, missing
 	}
-	if later := o.turns.take(ctx, from, rank, o.partSize, o.now()); later > 0 {
+	count, later := o.turns.take(ctx, from, rank, o.partSize, o.now())
+	if later > 0 {
 		return encodeLater(later), nil
 	}
-	part := o.part(e, asked.resultID, position)
-	if part == nil {
+	var parts [][]byte
+	for wanted := asked.wanted; len(parts) < count; {
+		position := e.rarest(wanted)
+		if position < 0 {
+			break
+		}
+		wanted &^= 1 << position
+		if part := o.part(e, asked.resultID, position); part != nil {
+			e.sent[position]++
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 {
 		return nil, missing
 	}
-	e.sent[position]++
-	return part, nil
+	o.turns.sends(len(parts))
+	return encodeAnswer(parts), nil
 }
 
 // rarest returns the position of the wanted part that was sent the fewest times; -1 if no wanted part is here. So

@@ -22,7 +22,7 @@ const (
 // errMalformed means that bytes are not a request, an answer or a part.
 var errMalformed = errors.New("malformed request or part of an opening")
 
-// partRequest asks for one part of the opening of a result.
+// partRequest asks for parts of the opening of a result.
 type partRequest struct {
 	resultID
 	wanted uint64 // bit i: the i-th of the drawn chunks
@@ -60,6 +60,41 @@ func decodeLater(answer []byte) (after time.Duration, later bool) {
 	}
 	after = time.Duration(binary.LittleEndian.Uint32(answer)) * time.Millisecond
 	return min(after, longestLater), true
+}
+
+// mostParts is the maximum number of parts in one answer.
+const mostParts = 8
+
+// encodeAnswer returns the bytes of an answer with parts: for each one size u32, little-endian ‖ part.
+func encodeAnswer(parts [][]byte) (b []byte) {
+	for _, part := range parts {
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(part))), part...)
+	}
+	return b
+}
+
+// decodeAnswer reads the bytes that encodeAnswer writes.
+func decodeAnswer(b []byte) (parts [][]byte, err error) {
+	for len(b) > 0 {
+		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) || len(parts) == mostParts {
+			return nil, fmt.Errorf("%w: %d bytes after part %d of an answer", errMalformed, len(b), len(parts))
+		}
+		size := binary.LittleEndian.Uint32(b)
+		parts, b = append(parts, b[4:4+size]), b[4+size:]
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%w: empty answer", errMalformed)
+	}
+	return parts, nil
+}
+
+// PartsIn returns the number of parts in an answer of OpeningProtocol; 0 if the answer has none.
+func PartsIn(answer []byte) int {
+	if _, later := decodeLater(answer); later {
+		return 0
+	}
+	parts, _ := decodeAnswer(answer)
+	return len(parts)
 }
 
 // disclosure is a trainer's opening of a result, or one chunk of it, with the signature of its data server.

@@ -121,7 +121,7 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// others lists the members that may have parts of a trainer's opening, without the trainer; the given members first.
+// others lists members that may have parts of a trainer's opening: first the given ones, never the trainer.
 func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
 	var ids []identity.ID
 	for _, id := range first {
@@ -144,7 +144,7 @@ func (a *Auditor) conclude(r *review, free bool) {
 		switch {
 		case r.outcome == silent:
 			r.fault = r.silence()
-		case r.outcome.guilty() && r.early: // others may not get all parts either
+		case r.outcome.guilty() && r.early: // the jury may not get all parts either
 			r.fault = coordinator.FaultPart + coordinator.Fault(r.culprit)
 		case r.outcome.guilty():
 			r.fault = coordinator.FaultResult

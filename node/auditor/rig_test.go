@@ -226,7 +226,7 @@ func (n network) Request(_ context.Context, _ identity.ID, _ string, request []b
 	if err != nil || n.rig.silent || wanted == 0 || bits.TrailingZeros64(wanted) >= len(parts) {
 		return nil, clienttest.ErrFake
 	}
-	return parts[bits.TrailingZeros64(wanted)], nil
+	return encodeAnswer([][]byte{parts[bits.TrailingZeros64(wanted)]}), nil
 }
 
 // timeline is an env.Runtime whose time and tasks stand still until the test moves them.

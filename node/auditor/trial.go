@@ -104,10 +104,11 @@ func (a *Auditor) pursueTrial(j *trial) {
 	}
 }
 
-// challengeBytes bounds the challenge of a jury about silence, beside its first part: two parts with chunks of 64.
+// challengeBytes bounds the challenge of a jury about silence: two parts with chunks of 64. A challenge has at least one
+// part.
 const challengeBytes = 70 << 10
 
-// challenge returns the chunks of an opening that a jury about silence asks for: the one that the accusation names, and
+// challenge returns the chunks of an opening that a jury about silence asks for: a chunk that the accusation names, and
 // chunks that the seed draws. The accused cannot know the seed before it is accused. With two chunks a jury sees an
 // error above the limit that a single honest chunk may exceed.
 func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {

@@ -18,6 +18,8 @@ const (
 	shortestTurn = time.Second
 	longestTurn  = time.Minute
 	usualTurns   = 4
+	// quickly is the time in which the parts of one answer usually arrive.
+	quickly = time.Second
 	// firstRate is the rate, in bytes per second, of a usual transfer while none is known: 0.25 Mbit/s.
 	firstRate = 31 << 10
 	// A member that waits for a turn asks again after a time between these.
@@ -25,13 +27,13 @@ const (
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
 	waitingTime = time.Second
-	// A member may receive budgetParts parts, as much as four openings, in a round; in short rounds, in
-	// budgetTime.
+	// A member may receive budgetParts parts, as much as four openings, in a round.
 	budgetParts = 128
-	budgetTime  = 30 * time.Second
+	// recentTime is the time after which the time that members have used counts for half.
+	recentTime = 30 * time.Second
 )
 
-// turns decides which member is sent the next part. Few parts are sent at the same time, so that the first
+// turns decides which member is sent the next parts. Few answers are sent at the same time, so that the first
 // receiver has its part early and can pass it on, and so that results wait for few bytes. Among the members that
 // ask, jurors are first, then the member that has used the least time.
 //
@@ -42,16 +44,16 @@ type turns struct {
 	slow    []transfer // that continue without a turn
 	waiting []waiter
 	used    map[identity.ID]usage
-	mean    time.Duration // between turns while members wait
-	granted time.Time     // when the newest turn began
-	renewed time.Time     // when the budgets were renewed
+	usual   time.Duration // of a part, before use was halved; 0: not known
+	renewed time.Time     // when use was halved last
 }
 
-// transfer is one part that is being sent. ctx ends when the part has arrived, or the receiver gave up.
+// transfer is an answer that is being sent. ctx ends when the answer has arrived, or the receiver gave up.
 type transfer struct {
 	ctx   context.Context
 	to    identity.ID
 	began time.Time
+	parts int
 }
 
 func (s transfer) over() bool { return s.ctx.Err() != nil }
@@ -62,42 +64,56 @@ type waiter struct {
 	rank  rank
 	since time.Time
 	due   time.Time // when it asks again
+	asked int
 }
 
 // usage is the use of one member.
 type usage struct {
-	took  time.Duration // by its newest transfer; 0: none has arrived
+	took  time.Duration // by its quickest part since use was halved; 0: none has arrived
 	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
 	parts int           // since the budgets were renewed
 }
 
-// take gives a turn to a member, or returns the time after which the member is to ask again. The turn ends with
-// ctx. Size is that of a part, in bytes.
-func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now time.Time) (later time.Duration) {
+// take gives a turn to a member, for at most count parts, or returns the time after which the member is to ask again. The
+// turn ends with ctx. Size is the size of a part, in bytes.
+func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now time.Time) (count int, later time.Duration) {
 	t.expire(size, now)
 	isSlow := slices.ContainsFunc(t.slow, func(s transfer) bool { return s.to == id })
 	switch {
 	case t.used[id].parts >= budgetParts, isSlow:
-		return longestLater
+		return 0, longestLater
 	}
 	w := t.enter(id, r, now)
 	if len(t.active) < turnPlaces && t.ahead(*w) < turnPlaces-len(t.active) {
 		t.grant(ctx, *w, now)
-		return 0
+		return min(t.partsAtOnce(size), budgetParts-t.used[id].parts), 0
 	}
-	later = min(max(time.Duration(t.ahead(*w))*t.mean, soonestLater), longestLater)
+	turn := time.Duration(t.partsAtOnce(size)) * t.usualTime(size) / turnPlaces
+	later = min(max(time.Duration(t.ahead(*w))*turn, soonestLater<<min(w.asked, 5)), longestLater)
 	w.due = now.Add(later)
-	return later
+	w.asked++
+	return 0, later
 }
 
-// renew renews the budgets when a round begins, and halves the time that members have used.
+// sends notes the number of parts of the newest turn.
+func (t *turns) sends(parts int) {
+	s := &t.active[len(t.active)-1]
+	s.parts = parts
+	t.charge(s.to, usage{parts: parts})
+}
+
+// renew renews the budgets when a round begins, and halves the time that members have used a while ago.
 func (t *turns) renew(now time.Time) {
-	if now.Sub(t.renewed) < budgetTime {
+	if now.Sub(t.renewed) < recentTime {
+		for id, u := range t.used {
+			u.parts = 0
+			t.used[id] = u
+		}
 		return
 	}
-	t.renewed = now
+	t.renewed, t.usual = now, t.usualTime(0)
 	for id, u := range t.used {
-		if u = (usage{time: u.time / 2, took: u.took}); u.time < time.Millisecond {
+		if u = (usage{time: u.time / 2}); u.time < time.Millisecond {
 			delete(t.used, id)
 			continue
 		}
@@ -137,27 +153,41 @@ func (t *turns) ends(s transfer, now time.Time) bool {
 		return false
 	}
 	u := t.used[s.to]
-	u.took = max(now.Sub(s.began), 1)
+	if took := max(now.Sub(s.began)/time.Duration(max(s.parts, 1)), 1); u.took == 0 || took < u.took {
+		u.took = took
+	}
 	t.used[s.to] = u
 	return true
 }
 
+// partsAtOnce returns the number of parts in an answer: more of them if they arrive quickly.
+func (t *turns) partsAtOnce(size int) int {
+	return max(int(quickly/max(t.usualTime(size), quickly/mostParts)), 1)
+}
+
 // turnTime returns how long a transfer keeps its turn. On a slow link all transfers take long, and more of them at the
-// same time would only share the link. If most receivers are fast, a slow receiver gives up its turn soon. Since fewer
-// than a third of the members collude, they cannot move the lower third of the times.
+// same time would only share the link. If most receivers are fast, a slow receiver gives up its turn soon.
 func (t *turns) turnTime(size int) time.Duration {
+	return min(max(usualTurns*t.usualTime(size), shortestTurn), longestTurn)
+}
+
+// usualTime returns the time that a part usually takes. Since fewer than a third of the members collude, they cannot
+// move the lower third of the times.
+func (t *turns) usualTime(size int) time.Duration {
 	var known []time.Duration
 	for _, u := range t.used {
 		if u.took > 0 {
 			known = append(known, u.took)
 		}
 	}
-	usual := time.Duration(size) * time.Second / firstRate
-	if len(known) > 0 {
+	switch {
+	case len(known) > 0:
 		slices.Sort(known)
-		usual = known[len(known)/3]
+		return known[len(known)/3]
+	case t.usual > 0:
+		return t.usual
 	}
-	return min(max(usualTurns*usual, shortestTurn), longestTurn)
+	return time.Duration(size) * time.Second / firstRate
 }
 
 // charge adds to the use of a member.
@@ -202,13 +232,10 @@ func (t *turns) compare(a, b waiter) int {
 
 // grant begins the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
-	if len(t.waiting) > 1 && !t.granted.IsZero() {
-		t.mean = (3*t.mean + min(now.Sub(t.granted), longestLater)) / 4
-	}
 	if late := now.Sub(w.due); late > 0 {
 		t.charge(w.id, usage{time: late}) // the turn was kept for it
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(other waiter) bool { return other.id == w.id })
-	t.active, t.granted = append(t.active, transfer{ctx, w.id, now}), now
-	t.charge(w.id, usage{parts: 1})
+	t.active = append(t.active, transfer{ctx: ctx, to: w.id, began: now})
+	t.charge(w.id, usage{})
 }

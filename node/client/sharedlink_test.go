@@ -43,21 +43,21 @@ func (l *sharedLink) Handle(protocol string, maxRequest int, handle func(ctx con
 	}
 	l.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 		answer, err := handle(ctx, from, request)
-		if err != nil || len(answer) <= 4 { // the answer is a time, not a part
+		if err != nil || auditor.PartsIn(answer) == 0 {
 			return answer, err
 		}
-		return answer, l.carry(ctx)
+		return answer, l.carry(ctx, auditor.PartsIn(answer))
 	})
 }
 
-// carry takes the time of one part.
-func (l *sharedLink) carry(ctx context.Context) error {
+// carry takes the time of some parts.
+func (l *sharedLink) carry(ctx context.Context, parts int) error {
 	l.mu.Lock()
 	l.active++
 	l.mu.Unlock()
 	defer func() { l.mu.Lock(); l.active--; l.mu.Unlock() }()
 	const dt = 20 * time.Millisecond
-	for left := l.size / audit.DefaultChunks; left > 0; {
+	for left := float64(parts) * l.size / audit.DefaultChunks; left > 0; {
 		select {
 		case <-ctx.Done():
 			l.given.Add(1)
@@ -69,7 +69,7 @@ func (l *sharedLink) carry(ctx context.Context) error {
 		l.sent += l.rate * dt.Seconds() / float64(l.active)
 		l.mu.Unlock()
 	}
-	l.arrived.Add(1)
+	l.arrived.Add(int64(parts))
 	return nil
 }
 

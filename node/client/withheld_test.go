@@ -133,18 +133,18 @@ func TestCheatsThatHide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, auditedConfig(7, 200))
+				w := newWorld(t, auditedConfig(7, 500))
 				state = func() *coordinator.State { s := w.host.State(); return &s }
 				var honest []*member
 				for i := range 6 {
 					honest = append(honest, w.launch(i, func(o *options) {
 						audited(nil)(o)
-						o.trainer.Duration = 3 * time.Second
+						o.trainer.Duration = time.Second
 					}))
 				}
 				cheat := w.launch(6, func(o *options) {
 					turnsSign(o)
-					o.trainer.Duration = 3 * time.Second
+					o.trainer.Duration = time.Second
 					hide(o)
 				})
 				w.until("the cheat is ejected", func(s *coordinator.State) bool {
@@ -167,11 +167,11 @@ func TestCheatsThatHide(t *testing.T) {
 // auditor has most of each opening.
 func TestWithholdingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, auditedConfig(7, 400))
+		w := newWorld(t, auditedConfig(7, 500))
 		launch := func(i int, change func(o *options)) *member {
 			return w.launch(i, func(o *options) {
 				audited(nil)(o)
-				o.trainer.Duration = 3 * time.Second
+				o.trainer.Duration = time.Second
 				change(o)
 			})
 		}

@@ -21,7 +21,6 @@ const (
 	framing     = 100 // that a message has in addition
 	actionSize  = 500 // of a signed action
 	updateSize  = 500 // of the records of one publication
-	answerSize  = 8   // an answer to a request for an opening up to this size has no part of it
 	handlerTime = 30 * time.Second
 	// slowestAnswer is the rate, in bytes per second, at which an answer may still arrive, for at most longestAnswer.
 	slowestAnswer = 4 << 10
@@ -128,7 +127,7 @@ func (p *process) transfer(ctx context.Context, m links.Message, delay int64) (r
 func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol string, request []byte, pace int64) ([]byte, error) {
 	limit := handlerTime
 	if protocol == auditor.OpeningProtocol {
-		limit += min(time.Duration(p.world.openingSize())*time.Second/slowestAnswer, longestAnswer)
+		limit += min(time.Duration(p.world.openingSize(1))*time.Second/slowestAnswer, longestAnswer)
 	}
 	ctx, cancel := p.WithTimeout(ctx, limit)
 	defer cancel()
@@ -157,8 +156,8 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	reply := links.Message{From: other.machine.Index, To: p.machine.Index, Bytes: int64(len(response) + framing), Pace: pace}
 	if opening {
 		reply.Bulk = true
-		if err == nil && len(response) > answerSize {
-			reply.Bytes = p.world.openingSize()
+		if parts := auditor.PartsIn(response); err == nil && parts > 0 {
+			reply.Bytes = p.world.openingSize(parts)
 		}
 		response, err = other.openTo(p, request, response, err, &reply)
 	}
@@ -166,7 +165,7 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 		_ = p.wait(ctx, p.world.now+requestTimeout)
 		return nil, errUnreachable
 	}
-	if opening && err == nil && len(response) > answerSize {
+	if opening && err == nil && auditor.PartsIn(response) > 0 {
 		defer other.sends()()
 	}
 	if _, sent := p.transfer(ctx, reply, p.latencyTo(other)); sent != nil {
@@ -265,12 +264,12 @@ func (p *process) reachPeer(ctx context.Context, id identity.ID, bytes int64) (*
 	return other, nil
 }
 
-// openingSize is the size of one answer with a part; of a whole opening under the mutation that restarts transfers.
-func (w *world) openingSize() int64 {
+// openingSize is the size of an answer with some parts; of a whole opening under the mutation that restarts transfers.
+func (w *world) openingSize(parts int) int64 {
 	if w.rules.restarts {
 		return w.plan.Links.Opening
 	}
-	return w.plan.Links.Opening / scenario.Parts
+	return int64(parts) * w.plan.Links.Opening / scenario.Parts
 }
 
 // linkedPush is push where links have a bandwidth.

@@ -44,7 +44,7 @@ func (p *process) hog(s *coordinator.State) {
 		request = append(request, requestTail[:]...)
 		p.repeat(step, func(ctx context.Context) error {
 			answer, err := p.linkedRequest(ctx, victim.ID, auditor.OpeningProtocol, request, pace)
-			if err == nil && len(answer) <= answerSize {
+			if err == nil && auditor.PartsIn(answer) == 0 {
 				err = errNotHeld // for now
 			}
 			return err
