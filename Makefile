@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -189,6 +189,10 @@ load:
 ## internet: a run over links with delay, loss and a rate, one of them cut (needs root)
 internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run 'Internet|Firewall|SlowLines' -internet -v -timeout 20m
+
+## slow-member: 16 members, one at 2 Mbit/s, with and without a member that accuses it (needs root)
+slow-member: shim
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run TestSlowMember -internet -v -timeout 45m
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.

@@ -9,19 +9,20 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Slandering returns the host of a client that accuses a victim, in turn of silence and of a wrong result, of one of
-// its newest results after each witness proof that it sends. The host decides which accusations it accepts.
-func Slandering(host env.Backend, victim identity.ID) env.Backend {
-	return &slanderer{Backend: host, victim: coordinator.ClientID(victim)}
+// Slandering returns the host of a client that accuses a victim, in turn of each of the faults, of one of its newest
+// results after each witness proof that it sends. The host decides which accusations it accepts.
+func Slandering(host env.Backend, victim identity.ID, faults ...coordinator.Fault) env.Backend {
+	return &slanderer{Backend: host, victim: coordinator.ClientID(victim), faults: faults}
 }
 
 type slanderer struct {
 	env.Backend
 	victim coordinator.ClientID
+	faults []coordinator.Fault
 
-	mu      sync.Mutex
-	accused uint32 // newest step of the victim that was tried
-	wrong   bool   // accuse of a wrong result next
+	mu       sync.Mutex
+	accused  uint32 // newest step of the victim that was tried
+	accepted int    // accusations
 }
 
 // Submit implements env.Backend.
@@ -45,11 +46,8 @@ func (s *slanderer) accuse(ctx context.Context, step uint32) {
 		return
 	}
 	s.accused = step
-	fault := coordinator.FaultSilent
-	if s.wrong {
-		fault = coordinator.FaultResult
-	}
+	fault := s.faults[s.accepted%len(s.faults)]
 	if s.Backend.Submit(ctx, coordinator.Accuse{Step: step, Client: s.victim, Fault: fault}) == nil {
-		s.wrong = !s.wrong
+		s.accepted++
 	}
 }

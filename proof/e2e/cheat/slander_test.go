@@ -29,7 +29,7 @@ func (r *recorder) Submit(_ context.Context, a coordinator.Action) error {
 func TestSlandering(t *testing.T) {
 	victim, other := identity.ID{1}, coordinator.ClientID{2}
 	host := &recorder{}
-	liar := Slandering(host, victim)
+	liar := Slandering(host, victim, coordinator.FaultSilent, coordinator.FaultResult)
 	for _, a := range []coordinator.Action{
 		coordinator.WitnessRound{Step: 1}, coordinator.WitnessRound{Step: 2}, coordinator.WitnessRound{Step: 2}, coordinator.WitnessRound{Step: 3},
 		coordinator.Vote{Step: 1, Client: coordinator.ClientID(victim)}, coordinator.Vote{Step: 1, Client: other},

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/e2e/cheat"
 )
 
@@ -34,6 +35,7 @@ func run(ctx context.Context, args []string) error {
 	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")
 	flags.DurationVar(&m.pace, "pace", 0, "how much longer a step takes")
 	victim := flags.String("victim", "", "`KEY` of a member that it accuses after each round; empty: none")
+	silence := flags.Bool("only-silence", false, "accuse the victim of silence only, not also of wrong results")
 	attack := flags.String("attack", cheat.None.String(), "what it sends in place of its result")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -46,6 +48,10 @@ func run(ctx context.Context, args []string) error {
 		if m.victim, err = identity.ParseID(*victim); err != nil {
 			return fmt.Errorf("-victim: %w", err)
 		}
+	}
+	m.faults = []coordinator.Fault{coordinator.FaultSilent}
+	if !*silence {
+		m.faults = append(m.faults, coordinator.FaultResult)
 	}
 	return m.takePart(ctx)
 }

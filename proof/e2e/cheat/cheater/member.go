@@ -36,7 +36,8 @@ type cheater struct {
 	listen              string // address
 	attack              cheat.Attack
 	closed              bool
-	victim              identity.ID // that it accuses; zero: none
+	victim              identity.ID         // that it accuses; zero: none
+	faults              []coordinator.Fault // of the accusations, in turn
 	pace                time.Duration
 	logger              *slog.Logger
 
@@ -76,7 +77,7 @@ func (c *cheater) takePart(ctx context.Context) (err error) {
 	}
 	backend := env.Backend(host)
 	if c.victim != (identity.ID{}) {
-		backend = cheat.Slandering(host, c.victim)
+		backend = cheat.Slandering(host, c.victim, c.faults...)
 	}
 	joined, err := client.New(client.Options{
 		Key: c.key, RunID: c.runID, Backend: backend, Network: network, Data: factory.Data(),
