@@ -29,11 +29,6 @@ type poll struct {
 // due reports whether a question would be asked now.
 func (p *poll) due(now time.Time) bool { return !p.flying && !now.Before(p.again) }
 
-// isVain reports whether it was asked so often and for so long without an answer that would do.
-func (p *poll) isVain(now time.Time, times int, during time.Duration) bool {
-	return !p.flying && p.asked >= times && now.Sub(p.first) >= during
-}
-
 // ask asks, unless a question is out or the last one was a moment ago. The question runs beside the
 // loop; what it returns runs in the loop.
 func (p *poll) ask(tasks *env.Tasks, limit time.Duration, question func(ctx context.Context) (answered func())) {

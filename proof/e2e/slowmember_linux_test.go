@@ -218,7 +218,7 @@ func (r *slowRecord) addRound(s *coordinator.State, round *coordinator.Round, wh
 	}
 	r.seated++
 	for _, a := range round.Assignments(s.Config) {
-		if int(a.Member) == i {
+		if a.Member == i {
 			r.assigned++
 		}
 	}
