@@ -19,9 +19,9 @@ const (
 	MaxResponse = 16 << 20
 
 	// requestTimeout is how long a request may take on either side. A large response may take longer: as long as
-	// at slowestAnswer, in bytes per second, an eighth of a link of 0.25 Mbit/s, but not longer than longestAnswer.
+	// at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25 Mbit/s, but not longer than longestAnswer.
 	requestTimeout = 30 * time.Second
-	slowestAnswer  = 4 << 10
+	slowestAnswer  = 2 << 10
 	longestAnswer  = 2 * time.Minute
 	// confirmedSize is the size from which on the receiver confirms a response. The sender's own buffers may
 	// hold a smaller one.
@@ -122,7 +122,7 @@ func refuse(w io.Writer, reason error) error {
 }
 
 // Request sends request to a member and returns its response, which is refused unread
-// when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 4 KiB of maxResponse,
+// when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 2 KiB of maxResponse,
 // at most two minutes.
 // Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the end of
 // ctx; others are of the connection.

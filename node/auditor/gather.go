@@ -17,9 +17,9 @@ import (
 const (
 	// A request for a part ends after roundTrips, and the time of the part at slowestPart.
 	roundTrips = 10 * time.Second
-	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: an eighth of
+	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: a sixteenth of
 	// 0.25 Mbit/s, for a link that also carries results and requests of other members.
-	slowestPart = 4 << 10
+	slowestPart = 2 << 10
 	// otherHolders members other than the trainer are asked at the same time, so many that members that do not
 	// answer cannot keep this client from the others. otherPause is the time between two of these requests.
 	otherHolders = 8

@@ -107,6 +107,7 @@ type peer struct {
 	id     identity.ID
 	rank   rank
 	takes  time.Duration // for one part
+	trip   time.Duration // from an answer to the next request
 	hog    bool
 	gone   bool // asks once, and never comes back
 	ends   func()
@@ -125,7 +126,7 @@ func (l *uplink) run(d time.Duration) {
 			switch {
 			case p.ends != nil && !l.now.Before(p.until):
 				p.ends()
-				p.ends, p.again = nil, l.now
+				p.ends, p.again = nil, l.now.Add(p.trip)
 				p.parts++
 				p.waited, p.last = max(p.waited, l.now.Sub(p.last)), l.now
 			case p.ends == nil && (p.hog || !l.now.Before(p.again)) && (!p.gone || p.again.IsZero()):
@@ -135,7 +136,7 @@ func (l *uplink) run(d time.Duration) {
 					l.turns.sends(1)
 				} else {
 					cancel()
-					p.again = l.now.Add(later)
+					p.again = l.now.Add(later + p.trip)
 					continue
 				}
 				p.ends, p.until = cancel, l.now.Add(p.takes)
@@ -210,5 +211,21 @@ func TestTurnsCostNothing(t *testing.T) {
 	only := l.add(peer{rank: rankMember, takes: 100 * time.Millisecond})
 	if l.run(10 * time.Second); only.parts < 85 {
 		t.Errorf("%d parts in 10 s of 100 ms each", only.parts)
+	}
+}
+
+// TestTurnsWaitForRoundTrips: on a link with a queue of seconds every request arrives late. Members get their turns, and a
+// hog gets no more than they do.
+func TestTurnsWaitForRoundTrips(t *testing.T) {
+	l := &uplink{now: time.Unix(1000, 0)}
+	var all []*peer
+	for i := range 12 {
+		all = append(all, l.add(peer{rank: rankMember, takes: 3 * time.Second, trip: 5 * time.Second, hog: i == 0}))
+	}
+	l.run(4 * time.Minute)
+	for i, p := range all[1:] {
+		if p.parts < 3 || all[0].parts > 3*p.parts {
+			t.Errorf("member %d got %d parts, the hog %d", i+1, p.parts, all[0].parts)
+		}
 	}
 }

@@ -27,6 +27,8 @@ const (
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
 	waitingTime = time.Second
+	// longestLag bounds the round trip that a turn is kept for in addition.
+	longestLag = 15 * time.Second
 	// A member may receive budgetParts parts, as much as four openings, in a round.
 	budgetParts = 128
 	// recentTime is the time after which the time that members have used counts for half.
@@ -63,13 +65,15 @@ type waiter struct {
 	id    identity.ID
 	rank  rank
 	since time.Time
-	due   time.Time // when it asks again
+	due   time.Time // when its next request is expected
 	asked int
 }
 
 // usage is the use of one member.
 type usage struct {
 	took  time.Duration // by its quickest part since use was halved; 0: none has arrived
+	told  time.Time     // when it was to ask again
+	lag   time.Duration // by which it asks later than that: a round trip on a link with a queue
 	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
 	parts int           // since the budgets were renewed
 }
@@ -90,7 +94,10 @@ func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now 
 	}
 	turn := time.Duration(t.partsAtOnce(size)) * t.usualTime(size) / turnPlaces
 	later = min(max(time.Duration(t.ahead(*w))*turn, soonestLater<<min(w.asked, 5)), longestLater)
-	w.due = now.Add(later)
+	t.charge(id, usage{})
+	u := t.used[id]
+	u.told, w.due = now.Add(later), now.Add(later+u.lag)
+	t.used[id] = u
 	w.asked++
 	return 0, later
 }
@@ -113,7 +120,7 @@ func (t *turns) renew(now time.Time) {
 	}
 	t.renewed, t.usual = now, t.usualTime(0)
 	for id, u := range t.used {
-		if u = (usage{time: u.time / 2}); u.time < time.Millisecond {
+		if u = (usage{time: u.time / 2, told: u.told, lag: u.lag}); u.time < time.Millisecond {
 			delete(t.used, id)
 			continue
 		}
@@ -139,10 +146,11 @@ func (t *turns) expire(size int, now time.Time) {
 		return true
 	})
 	t.waiting = slices.DeleteFunc(t.waiting, func(w waiter) bool {
-		if now.Sub(w.due) <= waitingTime {
+		lag := t.used[w.id].lag
+		if now.Sub(w.due) <= waitingTime+lag/2 {
 			return false
 		}
-		t.charge(w.id, usage{time: waitingTime})
+		t.charge(w.id, usage{time: waitingTime + lag})
 		return true
 	})
 }
@@ -201,8 +209,13 @@ func (t *turns) charge(id identity.ID, u usage) {
 	t.used[id] = sum
 }
 
-// enter returns the entry of a member in the queue.
+// enter returns the entry of a member in the queue, and measures by how much the member is late.
 func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
+	if u, known := t.used[id]; known && now.After(u.told) && now.Sub(u.told) <= longestLag {
+		late := now.Sub(u.told)
+		u.lag = max(late, (u.lag+late)/2)
+		t.used[id] = u
+	}
 	i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.id == id })
 	if i < 0 {
 		i = len(t.waiting)
@@ -232,8 +245,8 @@ func (t *turns) compare(a, b waiter) int {
 
 // grant begins the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
-	if late := now.Sub(w.due); late > 0 {
-		t.charge(w.id, usage{time: late}) // the turn was kept for it
+	if late := now.Sub(t.used[w.id].told); w.asked > 0 && late > 0 {
+		t.charge(w.id, usage{time: min(late, longestLag)}) // the turn was kept for it
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(other waiter) bool { return other.id == w.id })
 	t.active = append(t.active, transfer{ctx: ctx, to: w.id, began: now})

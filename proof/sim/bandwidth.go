@@ -23,7 +23,7 @@ const (
 	updateSize  = 500 // of the records of one publication
 	handlerTime = 30 * time.Second
 	// slowestAnswer is the rate, in bytes per second, at which an answer may still arrive, for at most longestAnswer.
-	slowestAnswer = 4 << 10
+	slowestAnswer = 2 << 10
 	longestAnswer = 2 * time.Minute
 	// requestsOfPeer is how many requests of one protocol a member serves one peer at a time.
 	requestsOfPeer = 16
