@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"sync"
@@ -89,10 +90,14 @@ func accuses(of identity.ID, accused *atomic.Int64) func(o *options) {
 	}
 }
 
-// hogs makes a member request openings of the given member all the time, many at once, until ctx ends.
+// hogs makes a member request openings of the given member all the time, many at once, until ctx ends. It has no turn for
+// members that ask it for parts of other members' openings.
 func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func() uint32) func(o *options) {
 	return func(o *options) {
-		network := o.Network
+		network, me := o.Network, o.Key.ID()
+		o.Network = deciding{network, func(_ uint32, request []byte) ([]byte, bool) {
+			return binary.LittleEndian.AppendUint32(nil, 10_000), identity.ID(request[:32]) == me
+		}}
 		for i := range uint32(16) {
 			tasks.Go(func() {
 				for n := uint32(0); ctx.Err() == nil; n++ {
