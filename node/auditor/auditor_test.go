@@ -354,3 +354,38 @@ func TestPartsAreKept(t *testing.T) {
 		t.Errorf("told %+v", r.told)
 	}
 }
+
+// TestOnlyAskingCounts: time in which the auditor does not ask, because its trainer or its machine is busy, does not count
+// as silence of the trainer.
+func TestOnlyAskingCounts(t *testing.T) {
+	for name, pass := range map[string]func(r *rig){
+		"another phase": func(r *rig) { // it judges the parts that it has, and waits for its own trainer
+			r.spare = false
+			r.run(3 * time.Minute)
+			r.spare = true
+		},
+		"a machine that stands still": func(r *rig) {
+			r.run(30 * time.Second)
+			r.clock.now = r.clock.now.Add(3 * time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.withheld = 1 << 5
+			r.run(5 * time.Second)
+			pass(r)
+			for range 8 {
+				r.round()
+			}
+			r.run(20 * time.Second)
+			if len(r.submitted) > 0 {
+				t.Fatalf("accused: %+v", r.submitted)
+			}
+			r.withheld = 0
+			r.run(5 * time.Second)
+			if len(r.told) == 0 || r.told[0].Outcome != "passed" {
+				t.Errorf("told %+v", r.told)
+			}
+		})
+	}
+}

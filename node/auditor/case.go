@@ -223,19 +223,20 @@ type askingTime struct {
 	busy   time.Duration // in addition, if the trainer answers that it has no turn
 }
 
-// isSilent reports whether a trainer does not open although it is there. For long enough it was asked and no verified part of the opening arrived, from the trainer or from any other member. It is a member whose
+// isSilent reports whether a trainer does not open although it is there. For long enough this client asked, and no
+// verified part of the opening arrived, from the trainer or from any other member. The trainer is a member whose
 // optimizer remembers the step, and a later result of it arrived in one of the newest rounds. That result only proves
 // that the trainer is online, not that its link is fast.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
-	since := g.trainer.first
-	if !g.newest.IsZero() {
-		since = g.newest.Add(least.more)
+	patience := least.time
+	if g.some {
+		patience += least.more
 	}
 	if g.busy {
-		since = since.Add(least.busy)
+		patience += least.busy
 	}
-	if q.phase != waitsForOpening || g.trainer.asked == 0 || a.Tasks.Now().Sub(since) < least.time || s.Progress.Step < g.step+least.rounds {
+	if q.phase != waitsForOpening || g.since.IsZero() || a.Tasks.Now().Sub(g.since) < patience || s.Progress.Step < g.step+least.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)

@@ -28,6 +28,9 @@ const (
 	// number of these answers after which this client asks a different member.
 	otherLater = time.Second
 	patience   = 5
+	// stallTime is the time without a look at its requests after which a client was busy or stopped. It looks at
+	// every event, and several times a second without one.
+	stallTime = 3 * time.Second
 	// earlyTime is the time after which an auditor judges by the parts that have arrived.
 	earlyTime = 40 * time.Second
 )
@@ -42,8 +45,10 @@ type gathering struct {
 	others  [otherHolders]asker
 	parts   [][]byte       // by position among the chunks of the case; nil: missing
 	chunks  []audit.Opened // of these parts
-	newest  time.Time      // when the newest part arrived; zero: none did
-	step    uint32         // of the round in which it arrived, or in which the trainer was first asked
+	since   time.Time      // when the newest part arrived, or this client began to ask; zero: it does not ask
+	step    uint32         // of the round at that time
+	looked  time.Time      // when this client looked after its requests last
+	some    bool           // a part has arrived
 	busy    bool           // the trainer's last answer was that it has no turn
 	next    int            // counts the other members that were asked
 	start   time.Time      // when the next one may be asked
@@ -56,6 +61,21 @@ type asker struct {
 	chosen bool
 	laters int // answers in a row that the holder has no turn
 	failed int // requests in a row without a part
+}
+
+// pause notes that the client does not ask any more, as another phase of the case begins.
+func (g *gathering) pause() { g.since = time.Time{} }
+
+// look notes that the client looks after its requests. Time in which it did not is not the trainer's: the machine may have
+// been busy, with answers waiting.
+func (g *gathering) look(now time.Time, step uint32) {
+	switch gap := now.Sub(g.looked); {
+	case g.since.IsZero():
+		g.since, g.step = now, step
+	case gap > stallTime:
+		g.since = g.since.Add(gap)
+	}
+	g.looked = now
 }
 
 // reset forgets all parts.
@@ -147,11 +167,12 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	g := &q.gathered
 	if g.trainer.asked == 0 {
 		q.asked = a.Client.State().Progress
-		g.step = q.asked.Step
 	}
 	if len(g.parts) != len(q.chunks) {
 		g.reset(len(q.chunks))
 	}
+	now := a.Tasks.Now()
+	g.look(now, a.Client.State().Progress.Step)
 	auditor := a.Engine.Auditor()
 	reader := &partReader{
 		shapes: auditor.Shapes(), claim: q.claim, chunks: q.chunks, drawn: q.drawn, differ: q.differ, tokens: q.tokens, check: auditor.CheckLight,
@@ -159,7 +180,6 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	if a.takeKept(q, reader); q.phase != waitsForOpening || q.Trainer == a.me {
 		return
 	}
-	now := a.Tasks.Now()
 	if m.accuses && !q.judgedEarly && g.size() > 0 && now.Sub(g.trainer.first) >= earlyTime {
 		a.opened(q, reader)
 		return
@@ -271,7 +291,7 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 		return
 	}
 	g.parts[v.position], g.chunks[v.position] = v.bytes, v.chunk
-	g.newest, g.step = a.Tasks.Now(), a.Client.State().Progress.Step
+	g.since, g.step, g.some = a.Tasks.Now(), a.Client.State().Progress.Step, true
 	if q.Trainer != a.me {
 		a.openings.Add(q.resultID, len(r.drawn), r.positionOf(v.position), v.bytes)
 	}
@@ -296,6 +316,7 @@ func (a *Auditor) opened(q *auditCase, r *partReader) {
 		}
 	}
 	q.early, q.chunks = len(chunks) < len(q.chunks), chunks
+	g.pause()
 	encoded, err := claim.Opening.Encode(r.shapes)
 	if err != nil {
 		q.end(unclear, "%v", err)
