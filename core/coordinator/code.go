@@ -148,7 +148,7 @@ var faultNames = [...]string{
 // String returns the fault in words.
 func (f Fault) String() string {
 	if i, ok := f.Part(); ok {
-		return "withholds part " + strconv.Itoa(i+1)
+		return "part " + strconv.Itoa(i+1) + " false or missing"
 	}
 	if f == 0 || int(f) >= len(faultNames) {
 		return "Fault?"

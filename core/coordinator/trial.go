@@ -24,8 +24,7 @@ const (
 	FaultResult Fault = iota + 1 // its result is not what its batch gives
 	FaultSilent                  // it opens its result to nobody
 
-	// FaultPart + i means that the client opens its result, but not the i-th of the drawn chunks. A jury asks for
-	// this part.
+	// FaultPart + i means that the i-th part of its opening is false or missing. A jury asks for this part.
 	FaultPart
 	maxFault = FaultPart + MaxParts - 1
 )
@@ -33,10 +32,10 @@ const (
 // MaxParts is the maximum number of chunks that an opening has.
 const MaxParts = 64
 
-// IsSilence reports whether the accusation is about missing data and not about a wrong result.
-func (f Fault) IsSilence() bool { return f >= FaultSilent && f <= maxFault }
+// IsAboutParts reports whether a jury asks for parts of the opening only, and not for all of it.
+func (f Fault) IsAboutParts() bool { return f >= FaultSilent && f <= maxFault }
 
-// Part returns the part of the opening that the accuser did not get; ok is false if the fault names no part.
+// Part returns the part of the opening that the accusation names; ok is false if it names none.
 func (f Fault) Part() (i int, ok bool) {
 	if f < FaultPart || f > maxFault {
 		return 0, false

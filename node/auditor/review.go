@@ -197,7 +197,7 @@ func (a *Auditor) readsRight() bool {
 func (a *Auditor) accuseOf(r *review, free bool) {
 	s := a.Client.State()
 	switch {
-	case a.trials[r.resultID] != nil && r.fault == coordinator.FaultResult && a.trials[r.resultID].state.Fault.IsSilence():
+	case a.trials[r.resultID] != nil && r.fault == coordinator.FaultResult && a.trials[r.resultID].state.Fault.IsAboutParts():
 		return // a trial about silence looks at a few parts only
 	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
 		a.forget(r) // it is on trial for that, or it may be this client that is wrong

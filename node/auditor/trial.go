@@ -52,7 +52,7 @@ func (a *Auditor) findTrials() {
 	}
 	for key := range a.trials {
 		if !open[key] {
-			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsSilence() {
+			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsAboutParts() {
 				delete(a.reviews, key) // this was the trial
 				a.openings.Drop(key)
 			}
@@ -88,7 +88,7 @@ func (a *Auditor) judge(j *trial) {
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
 	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
-	if !t.Fault.IsSilence() {
+	if !t.Fault.IsAboutParts() {
 		a.pursue(&j.auditCase, m)
 		return
 	}
