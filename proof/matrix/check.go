@@ -129,9 +129,12 @@ func (p *play) checkData(r *record) {
 	}
 }
 
-// checkHonest wants nobody accused, and nobody dropped but who was absent.
+// checkHonest wants nobody accused, except by the liar, and nobody dropped but who was absent.
 func (p *play) checkHonest(r *record) {
-	for offence := range r.accused {
+	for offence, accuser := range r.accused {
+		if p.liar != nil && accuser == p.liar.key.ID().String() {
+			continue
+		}
 		p.found("accused", "%s was accused of its result of step %d", p.nameOf(offence.id), offence.step)
 	}
 	for offence := range r.dropped {
@@ -177,6 +180,10 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 		case event.Audit:
 			if body.Outcome == "faulty" || body.Outcome == "silent" {
 				p.found("accused", "%s audited step %d of %s: %s, %s", m.name, body.Step, p.nameOf(body.Trainer), body.Outcome, body.Detail)
+			}
+		case event.Voted:
+			if body.Guilty && m != p.liar {
+				p.found("accused", "%s voted that %s is guilty: %s", m.name, p.nameOf(body.Accused), body.Detail)
 			}
 		case event.Evaluated:
 			a.evaluated++

@@ -36,7 +36,7 @@ func newTrainedRun(t *testing.T) *trainedRun {
 			announced: map[event.Batch]string{}, replicas: map[uint32]string{}, digests: map[string][]string{"": nil},
 			losses: map[uint32][]float64{}, lost: map[event.Batch]bool{}, applied: map[uint32]bool{},
 		},
-		r:    &record{plans: map[uint32]*plan{}, steps: []uint32{1}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}},
+		r:    &record{plans: map[uint32]*plan{}, steps: []uint32{1}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]string{}},
 		loss: 1,
 	}
 	one := &plan{round: coordinator.Round{Step: 1, BatchSize: 4, WitnessesNeeded: 1}, proofs: 1}
@@ -127,7 +127,7 @@ func TestChecks(t *testing.T) {
 			u.r.dropped[seen{u.id(1), 1}] = true
 			u.p.members[1].note(1, absent, "it was killed")
 		}, "", ""},
-		{"an honest member is accused", func(u *trainedRun) { u.r.accused[seen{u.id(0), 1}] = true }, "accused", "client-1"},
+		{"an honest member is accused", func(u *trainedRun) { u.r.accused[seen{u.id(0), 1}] = "z" }, "accused", "client-1"},
 		{"a member is ejected", func(u *trainedRun) {
 			u.r.final.Authority.Ejections = make([]coordinator.Ejection, 1)
 		}, "ejected", "1 members"},

@@ -31,6 +31,8 @@ var features = []cover.Feature{
 	{Name: "leaver", Levels: []string{"no", "leaves"}},
 	{Name: "slow", Levels: []string{"no", "stopped"}},
 	{Name: "starved", Levels: []string{"no", "busy"}},
+	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or one of a second
+	{Name: "liar", Levels: []string{"no", "accuses"}},        // one more member, which accuses the member with the slow link of silence
 }
 
 // refusal is a combination that the programs refuse, and words of what they say.

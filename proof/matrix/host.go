@@ -54,9 +54,9 @@ func newHost(p *play) (*host, error) {
 		return nil, err
 	}
 	h := &host{p: p, home: home, key: key, keyPath: filepath.Join(home, server.HostKeyFile), chain: p.row.has("backend", "chain")}
-	h.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	h.address = net.JoinHostPort(p.place.Address, strconv.Itoa(port))
 	if h.chain {
-		h.flags = []string{"--rpc", "http://" + h.address, "--ws-rpc", "ws://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1))}
+		h.flags = []string{"--rpc", "http://" + h.address, "--ws-rpc", "ws://" + net.JoinHostPort(p.place.Address, strconv.Itoa(port+1))}
 	} else {
 		h.flags = []string{"--server-addr", h.address, "--server-key", key.ID().String()}
 	}
@@ -83,7 +83,7 @@ func (h *host) start(ctx context.Context) error {
 	if !h.chain {
 		args = []string{
 			"server", "run", "--state", h.p.statePath(), "--save-state-dir", h.home, "--events-dir", h.home,
-			"--server-addr", "127.0.0.1", "--server-port", port,
+			"--server-addr", h.p.place.Address, "--server-port", port,
 		}
 		if h.p.world.dataConfig != "" {
 			args = append(args, "--data-config", h.p.world.dataConfig)

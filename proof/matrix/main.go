@@ -117,6 +117,8 @@ func (o outcome) print(out io.Writer) {
 		verdict = "FOUND"
 	case o.row.refused != "":
 		verdict = "refused"
+	case o.skipped != "":
+		verdict = "skipped"
 	}
 	fmt.Fprintf(out, "row %2d  %4.0f s  %-7s  %s", o.row.number, o.seconds, verdict, o.row)
 	if o.batches > 0 {
@@ -125,6 +127,9 @@ func (o outcome) print(out io.Writer) {
 			fmt.Fprintf(out, ", %d lost: %s", o.lost[reason], reason)
 		}
 		fmt.Fprintf(out, "; longest: %.0f s in %s of step %d)", o.longest.took.Seconds(), o.longest.name, o.longest.step)
+	}
+	if o.skipped != "" {
+		fmt.Fprintf(out, "  (%s)", o.skipped)
 	}
 	fmt.Fprintln(out)
 	for _, f := range o.findings {

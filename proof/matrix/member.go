@@ -17,7 +17,7 @@ import (
 // it uploads and measures, and what it sees tells when the others have their turn.
 const (
 	killed = 1
-	slow   = 2
+	slow   = 2 // also the one that has a slow link, and that a liar accuses
 	leaver = 3
 )
 
@@ -28,6 +28,8 @@ type member struct {
 	home    string
 	key     identity.Key
 	keyPath string
+	place   process.Place
+	program string
 
 	mu       sync.Mutex // guards what is below
 	now      *process.Process
@@ -49,17 +51,18 @@ const (
 	absent  = true
 )
 
-// newMember makes the key of a member, which is not started.
+// newMember adds a member, with a new key. The member is not started.
 func (p *play) newMember(i int) (*member, error) {
 	name := fmt.Sprintf("client-%d", i+1)
 	home, err := process.Folder(p.dir, name)
 	if err != nil {
 		return nil, err
 	}
-	m := &member{p: p, name: name, home: home, keyPath: filepath.Join(home, "key.json")}
+	m := &member{p: p, name: name, home: home, keyPath: filepath.Join(home, "key.json"), place: p.place, program: p.client()}
 	if m.key, err = identity.Generate(rand.Reader); err != nil {
 		return nil, err
 	}
+	p.members = append(p.members, m)
 	return m, identity.SaveKeyFile(m.keyPath, m.key)
 }
 
@@ -92,7 +95,7 @@ func (m *member) start(ctx context.Context) error {
 	m.lives++
 	m.asked = false
 	log := filepath.Join(m.home, fmt.Sprintf("client-%d.log", m.lives))
-	now, err := process.Start(ctx, m.p.place, m.name, log, m.p.client(), m.args()...)
+	now, err := process.Start(ctx, m.place, m.name, log, m.program, m.args()...)
 	if err == nil {
 		m.now = now
 	}
@@ -109,7 +112,7 @@ func (m *member) life() (now *process.Process, asked, left bool) {
 // args are those of every life.
 func (m *member) args() []string {
 	args := append([]string{
-		"train", "--run-id", runID, "--identity-secret-key-path", m.keyPath, "--bind-p2p-address", "127.0.0.1",
+		"train", "--run-id", runID, "--identity-secret-key-path", m.keyPath, "--bind-p2p-address", m.place.Address,
 		"--allow-local-paths", "--allow-inner-data", "--events-dir", m.home, "--checkpoint-dir", filepath.Join(m.home, "checkpoints"),
 		"--device", "cpu", "--max-blob-memory", "64", "--final-wait", "10s", "--known-servers", filepath.Join(m.home, "known"),
 	}, m.p.host.flags...)

@@ -48,13 +48,13 @@ type record struct {
 	steps   []uint32         // in the order in which they began
 	dropped map[seen]bool
 	late    map[seen]bool
-	accused map[seen]bool
+	accused map[seen]string // by whom
 	final   coordinator.State
 }
 
 // readRecord replays a journal or an archive: it verifies, or this is an error.
 func readRecord(path string) (*record, error) {
-	r := &record{plans: map[uint32]*plan{}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]bool{}}
+	r := &record{plans: map[uint32]*plan{}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]string{}}
 	if archive.Is(path) {
 		final, _, err := archive.Replay(path, func(_ archive.Step, s *coordinator.State) error { return r.see(s) })
 		r.final = final
@@ -71,7 +71,7 @@ func readRecord(path string) (*record, error) {
 func (r *record) see(s *coordinator.State) error {
 	step := s.Progress.Step
 	for _, t := range s.Trials {
-		r.accused[seen{identity.ID(t.Accused).String(), t.Step}] = true
+		r.accused[seen{identity.ID(t.Accused).String(), t.Step}] = identity.ID(t.Accuser).String()
 	}
 	for _, c := range s.Epoch.Exited {
 		if c.State == coordinator.Dropped {

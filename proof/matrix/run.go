@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +40,12 @@ type play struct {
 	row     row
 	dir     string
 	world   *world
-	place   process.Place
+	place   process.Place // of everything but the member with the slow link
+	far     process.Place // of that member
 	host    *host
-	members []*member // the last one may join late
+	members []*member
+	late    *member // joins late; nil: nobody
+	liar    *member // accuses the member with the slow link; nil: nobody
 	within  *patience
 
 	mu       sync.Mutex // guards what is below
@@ -94,6 +99,7 @@ type outcome struct {
 	lost     map[string]int
 	longest  phase
 	findings []finding
+	skipped  string // why it did not run; empty: it did
 	dir      string // of the logs, if they are kept
 }
 
@@ -110,7 +116,14 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	p.place = process.Place{Address: "127.0.0.1", Env: p.world.env}
+	end, err := p.findPlaces()
+	if errors.Is(err, process.ErrNoLinks) {
+		return outcome{row: r, skipped: err.Error()}, os.RemoveAll(dir)
+	}
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	text, err := r.state(p.world)
 	if err != nil {
 		return o, err
@@ -131,6 +144,23 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 		return o, os.RemoveAll(dir)
 	}
 	return o, nil
+}
+
+// findPlaces decides where the row's processes run. The caller calls end when they have ended.
+func (p *play) findPlaces() (end func() error, err error) {
+	l := links{here: process.Loopback(1)[0], far: process.Loopback(1)[0], end: func() error { return nil }}
+	if p.row.refused == "" && !p.row.has("link", "fast") {
+		if l, err = p.row.makeLinks(p.world); err != nil {
+			return nil, err
+		}
+	}
+	p.place, p.far = l.here, l.far
+	p.place.Env, p.far.Env = p.world.env, p.world.env
+	if p.world.dataPort != "" {
+		p.world.dataAddr = net.JoinHostPort(p.place.Address, p.world.dataPort)
+		p.world.location = map[string]any{"Server": p.world.dataAddr}
+	}
+	return l.end, nil
 }
 
 // validate asks for the row's settings to be checked, which has to refuse what cannot be, in words, and
@@ -186,24 +216,19 @@ func (p *play) train(ctx context.Context) {
 
 // begin starts everything, lets happen what is to happen, and waits until the members have ended.
 func (p *play) begin(ctx context.Context) (err error) {
-	count := members
-	if p.row.has("late", "joins") {
-		count++
-	}
 	if p.host, err = newHost(p); err != nil {
 		return err
 	}
-	for i := range count {
-		m, err := p.newMember(i)
-		if err != nil {
-			return err
-		}
-		p.members = append(p.members, m)
+	if err := p.makeMembers(ctx); err != nil {
+		return err
 	}
 	if err := p.host.begin(ctx, p.members); err != nil {
 		return err
 	}
-	for _, m := range p.members[:members] {
+	for _, m := range p.members {
+		if m == p.late {
+			continue
+		}
 		if err := m.start(ctx); err != nil {
 			return err
 		}
@@ -227,6 +252,36 @@ func (p *play) begin(ctx context.Context) (err error) {
 		if code := now.ExitCode(); code != 0 {
 			p.found("exit", "%s: %v", m.name, now.Wait())
 		}
+	}
+	return nil
+}
+
+// makeMembers makes the members of the row, of which none is started.
+func (p *play) makeMembers(ctx context.Context) error {
+	for i := range members {
+		if _, err := p.newMember(i); err != nil {
+			return err
+		}
+	}
+	p.members[slow].place = p.far
+	if p.row.has("liar", "accuses") {
+		program, err := p.setup.liar(ctx)
+		if err != nil {
+			return err
+		}
+		liar, err := p.newMember(members)
+		if err != nil {
+			return err
+		}
+		p.liar, liar.program = liar, program
+		liar.place.Env = append(slices.Clone(liar.place.Env), victimVariable+"="+p.members[slow].key.ID().String())
+	}
+	if p.row.has("late", "joins") {
+		late, err := p.newMember(len(p.members))
+		if err != nil {
+			return err
+		}
+		p.late = late
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p *play) watch(ctx context.Context, stop func()) {
 
 // joinLate starts one more member.
 func (p *play) joinLate(ctx context.Context, step uint32) error {
-	m := p.members[len(p.members)-1]
+	m := p.late
 	m.note(step, present, "it joined late")
 	return m.start(ctx)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -45,12 +44,14 @@ type world struct {
 	checkpoint map[string]any
 	env        []string
 	tmp        string // folder that processes have for what is temporary
-	dataAddr   string // of the data server, if there is one
+	dataPort   string // of the data server, if there is one
+	dataAddr   string // its address
 	dataConfig string // its data.toml
 	hub        *hubtest.Server
 	buckets    *fakegcs.Server
 	reports    atomic.Int64 // that the collector of figures got
 	collector  string       // its address
+	served     string       // URL of the tokens, if they are served over HTTP
 	ends       []func()
 }
 
@@ -171,6 +172,7 @@ func (w *world) readFrom(r row, dir, tokens string) error {
 	case "http":
 		served := httptest.NewServer(fileServer(tokens))
 		w.ends = append(w.ends, served.Close)
+		w.served = served.URL
 		w.location = http(map[string]any{"SingleUrl": served.URL + "/train.ds"})
 	case "bucket":
 		files, err := folder(tokens)
@@ -186,8 +188,7 @@ func (w *world) readFrom(r row, dir, tokens string) error {
 		if err != nil {
 			return err
 		}
-		w.dataAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		w.location = map[string]any{"Server": w.dataAddr}
+		w.dataPort = strconv.Itoa(port)
 		w.dataConfig = filepath.Join(dir, "data.toml")
 		settings := fmt.Sprintf("seq_len = %d\ndir = %q\ntoken_size = \"TwoBytes\"\nshuffle_seed = [%s0]\n", seqLen, tokens, strings.Repeat("0, ", 31))
 		return os.WriteFile(w.dataConfig, []byte(settings), 0o644)

@@ -15,8 +15,8 @@ func TestLinks(t *testing.T) {
 		clients int
 		seeds   uint64
 	}{
-		{scenario.NoFaults, 12, 4}, {scenario.Slanderer, 12, 6}, {scenario.Slanderer | scenario.Hog, 12, 6},
-		{scenario.Gang | scenario.Hog, 16, 4}, {scenario.AllFaults, 12, 6},
+		{scenario.NoFaults, 12, 2}, {scenario.Slanderer, 12, 3}, {scenario.Slanderer | scenario.Hog, 12, 4},
+		{scenario.Gang | scenario.Hog, 16, 2}, {scenario.AllFaults, 12, 3},
 	} {
 		t.Run(test.faults.String(), func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +37,7 @@ func TestWithholdersAreEjected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	const seeds, rounds = 8, 40
+	const seeds, rounds = 4, 40
 	for manner := range scenario.Manners {
 		t.Run(manner.String(), func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ type Lab struct {
 // Host is one namespace with one address.
 type Host struct {
 	lab       *Lab
-	namespace string
+	namespace string // empty: this machine's
 	address   netip.Addr
 	device    *os.File
 	up, down  *uplink
@@ -53,14 +53,14 @@ func New(seed uint64) (*Lab, error) {
 }
 
 // Add makes a host whose packets leave through a link.
-func (l *Lab) Add(link Link) (*Host, error) { return l.add(link, nil) }
+func (l *Lab) Add(link Link) (*Host, error) { return l.add(link, nil, true) }
 
 // AddGuarded makes a host behind a firewall that lets in only answers.
 func (l *Lab) AddGuarded(link Link) (*Host, error) {
-	return l.add(link, &firewall{known: map[flow]bool{}})
+	return l.add(link, &firewall{known: map[flow]bool{}}, true)
 }
 
-func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
+func (l *Lab) add(link Link, guard *firewall, apart bool) (*Host, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	number := len(l.hosts) + 1
@@ -68,7 +68,7 @@ func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
 		return nil, errors.New("add host: a lab has room for 250")
 	}
 	h := &Host{
-		lab: l, namespace: fmt.Sprintf("%s-%d", l.name, number), guard: guard,
+		lab: l, guard: guard,
 		address: netip.AddrFrom4([4]byte{10, 77, 0, byte(number)}), up: newUplink(link, l.seed, uint64(number)), down: newDownlink(link),
 	}
 	name := fmt.Sprintf("tun%d-%d", os.Getpid()%100000, number)
@@ -77,14 +77,19 @@ func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	h.device = device
-	for _, command := range []string{
-		"netns add " + h.namespace,
-		"link set " + name + " netns " + h.namespace,
-		"-n " + h.namespace + " link set lo up",
-		"-n " + h.namespace + " addr add " + h.address.String() + "/24 dev " + name,
-		fmt.Sprintf("-n %s link set %s mtu %d up", h.namespace, name, mtu),
-		"-n " + h.namespace + " route add default dev " + name,
-	} {
+	commands := []string{
+		fmt.Sprintf("addr add %s/24 dev %s", h.address, name),
+		fmt.Sprintf("link set %s mtu %d up", name, mtu),
+	}
+	if apart {
+		h.namespace = fmt.Sprintf("%s-%d", l.name, number)
+		within := "-n " + h.namespace + " "
+		commands = []string{
+			"netns add " + h.namespace, "link set " + name + " netns " + h.namespace, within + "link set lo up",
+			within + commands[0], within + commands[1], within + "route add default dev " + name,
+		}
+	}
+	for _, command := range commands {
 		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w: ip %s: %w: %s", ErrUnsupported, command, err, strings.TrimSpace(string(out)))
 			return nil, errors.Join(err, device.Close(), h.remove())
@@ -172,6 +177,9 @@ func (h *Host) Address() netip.Addr { return h.address }
 // Wrap returns the program and arguments that run a program on the host; the process that
 // starts is the program itself.
 func (h *Host) Wrap(program string, args ...string) (string, []string) {
+	if h.namespace == "" {
+		return program, args
+	}
 	return "ip", append([]string{"netns", "exec", h.namespace, program}, args...)
 }
 
@@ -183,6 +191,9 @@ func (h *Host) Traffic() Traffic { return h.up.traffic() }
 
 // remove takes the namespace away, and with it the device.
 func (h *Host) remove() error {
+	if h.namespace == "" {
+		return nil
+	}
 	if out, err := exec.Command("ip", "netns", "del", h.namespace).CombinedOutput(); err != nil {
 		return fmt.Errorf("remove namespace %s: %w: %s", h.namespace, err, strings.TrimSpace(string(out)))
 	}

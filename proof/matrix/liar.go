@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// victimVariable names the member that a liar accuses, by its key, in the liar's environment.
+const victimVariable = "MATRIX_VICTIM"
+
+// liarSource is the file that the client's program has in addition if it lies.
+const liarSource = `package main
+
+import (
+	"os"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/proof/e2e/cheat"
+)
+
+func slandering(host env.Backend) env.Backend {
+	victim, err := identity.ParseID(os.Getenv("` + victimVariable + `"))
+	if err != nil {
+		panic(err)
+	}
+	return cheat.Slandering(host, victim, coordinator.FaultSilent)
+}
+`
+
+// The change that makes the client's program lie: both of its hosts pass through slandering.
+const (
+	hostFile = "cmd/psyche-client/train_host.go"
+	liarFile = "cmd/psyche-client/slandering.go"
+)
+
+var hostChange = strings.NewReplacer("Backend: host,", "Backend: slandering(host),", "Backend: chain,", "Backend: slandering(chain),")
+
+// liar builds the client that lies, once, and returns its path. It is the client of this checkout with liarSource, by
+// Go's overlay, so it works with each host, data source and model, and the product contains nothing of it.
+func (u setup) liar(ctx context.Context) (string, error) {
+	program, dir := filepath.Join(u.out, "liar", "psyche-client"), filepath.Join(u.out, "liar")
+	if _, err := os.Stat(program); err == nil && !u.stale(program) {
+		return program, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	overlay, err := liarOverlay(dir)
+	if err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./cmd/psyche-client")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the liar, from the root of the repository: %w: %s", err, out)
+	}
+	return program, nil
+}
+
+// stale reports whether a program is older than the client of the row.
+func (u setup) stale(program string) bool {
+	own, err := os.Stat(program)
+	client, clientErr := os.Stat(u.client())
+	return errors.Join(err, clientErr) != nil || own.ModTime().Before(client.ModTime())
+}
+
+// liarOverlay writes the changed files into a folder, and the overlay that names them. It returns the overlay's path.
+func liarOverlay(dir string) (string, error) {
+	original, err := os.ReadFile(hostFile)
+	if err != nil {
+		return "", err
+	}
+	changed := hostChange.Replace(string(original))
+	if strings.Count(changed, "slandering(") != 2 {
+		return "", fmt.Errorf("%s does not return a host of a server and one of a chain as hostChange expects", hostFile)
+	}
+	replace := map[string]string{}
+	for name, text := range map[string]string{hostFile: changed, liarFile: liarSource} {
+		path, err := filepath.Abs(filepath.Join(dir, filepath.Base(name)+".txt"))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		replaced, err := filepath.Abs(name)
+		if err != nil {
+			return "", err
+		}
+		replace[replaced] = path
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o644)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// The slow link, with which one member sends. The other way is not limited, as with most home connections.
+const (
+	slowRate  = 1_000_000 // bits per second
+	slowDelay = 20 * time.Millisecond
+	slowQueue = time.Second // time that a full FIFO queue takes to empty
+)
+
+// links are the places of a row: one member's, which has a slow link, and everybody else's.
+type links struct {
+	here process.Place
+	far  process.Place
+	end  func() error
+}
+
+// serviceURLs returns the URLs of the services that this process offers on loopback.
+func (w *world) serviceURLs() []string {
+	services := []string{w.hub.URL, w.buckets.Host, w.collector}
+	if w.served != "" {
+		services = append(services, w.served)
+	}
+	return services
+}
+
+// portOf returns the port of a URL or of HOST:PORT.
+func portOf(service string) (int, error) {
+	if parsed, err := url.Parse(service); err == nil && parsed.Host != "" {
+		service = parsed.Host
+	}
+	_, port, err := net.SplitHostPort(service)
+	if err != nil {
+		return 0, fmt.Errorf("port of %q: %w", service, err)
+	}
+	return strconv.Atoi(port)
+}

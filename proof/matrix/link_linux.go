@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/e2e/netlab"
+)
+
+// makeLinks returns the places of a row in which one member has a slow link. It returns process.ErrNoLinks where links
+// cannot be made.
+func (r row) makeLinks(w *world) (l links, err error) {
+	lab, err := netlab.New(1)
+	if err != nil {
+		return l, fmt.Errorf("%w: %w", process.ErrNoLinks, err)
+	}
+	slow := netlab.Link{Delay: slowDelay, Rate: slowRate, Queue: netlab.Fair}
+	if r.has("link", "FIFO") {
+		slow.Queue, slow.Buffer = netlab.FIFO, slowQueue
+	}
+	here, err := lab.AddThis(netlab.Link{Delay: slowDelay})
+	if err != nil {
+		return l, errors.Join(fmt.Errorf("%w: %w", process.ErrNoLinks, err), lab.Close())
+	}
+	far, err := lab.Add(slow)
+	if err != nil {
+		return l, errors.Join(fmt.Errorf("%w: %w", process.ErrNoLinks, err), lab.Close())
+	}
+	for _, service := range w.serviceURLs() {
+		port, err := portOf(service)
+		if err == nil {
+			err = far.Reach(port)
+		}
+		if err != nil {
+			return l, errors.Join(err, lab.Close())
+		}
+	}
+	return links{
+		here: process.Place{Address: here.Address().String()},
+		far:  process.Place{Address: far.Address().String(), Wrap: far.Wrap},
+		end:  lab.Close,
+	}, nil
+}
