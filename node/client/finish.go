@@ -43,7 +43,7 @@ func (n *Node) finish() {
 			n.fail(err)
 			return
 		}
-		if lingers {
+		if lingers && n.run.reported(n.run.state.Model.Checkpoint) {
 			away, here := p.awaited(&n.run)
 			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
 				"members", away+here, "that waited to be one", p.joiners(&n.run), "at most", n.FinalWait)
@@ -209,12 +209,19 @@ func (v *view) reported(c coordinator.Checkpoint) bool {
 	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
 }
 
+// shortestStay is how long a client that came back for the final model stays at least. Members wait for it until they
+// see that it came back, and a busy member sees only the newest list of peers.
+const shortestStay = time.Second
+
 // lingers reports whether this client stays for others that need the final model. A client that was
 // away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
-	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !v.reported(recorded) {
+	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() {
 		return false
+	}
+	if !v.reported(recorded) {
+		return !p.over(now, min(wait, shortestStay))
 	}
 	away, here := p.awaited(v)
 	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
