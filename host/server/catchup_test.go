@@ -176,12 +176,7 @@ func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 				o.MaxStrangers = 1000
 				o.Now = func() uint64 { return h.now }
 			}, func(t *testing.T, connect func(net.Addr) *peer) {
-				var connecting sync.Mutex
-				connectFrom := func(from net.Addr) *peer {
-					connecting.Lock()
-					defer connecting.Unlock()
-					return connect(from)
-				}
+				connectFrom := inTurn(connect)
 				ctx, cancel := context.WithCancel(t.Context())
 				measure := func() time.Duration {
 					began := time.Now()
@@ -283,5 +278,15 @@ func (f *livePeer) readUntil(done func() bool) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
+	}
+}
+
+// inTurn returns a function that connects for one goroutine at a time.
+func inTurn(connect func(net.Addr) *peer) func(net.Addr) *peer {
+	var connecting sync.Mutex
+	return func(from net.Addr) *peer {
+		connecting.Lock()
+		defer connecting.Unlock()
+		return connect(from)
 	}
 }

@@ -32,12 +32,7 @@ func TestLoadOfLogFromManySites(t *testing.T) {
 				o.MaxStrangers = 1100
 				o.Now = func() uint64 { return h.now }
 			}, func(t *testing.T, connect func(net.Addr) *peer) {
-				var connecting sync.Mutex
-				connectFrom := func(from net.Addr) *peer {
-					connecting.Lock()
-					defer connecting.Unlock()
-					return connect(from)
-				}
+				connectFrom := inTurn(connect)
 				ctx, cancel := context.WithCancel(t.Context())
 				measure := func() time.Duration {
 					began := time.Now()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/remote"
 	"github.com/psyche-go/psyche/files/data/remote/message"
@@ -170,9 +171,12 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
-// TestSlowReader asks for much and reads nothing.
-func TestSlowReader(t *testing.T) {
-	long := make([]int32, 1<<20)
+const longSequence = 1 << 20 // tokens
+
+// startLong starts a server whose sequences are long, and which gives a write so much time.
+func startLong(t *testing.T, limit time.Duration) (*running, *coordinator.State) {
+	t.Helper()
+	long := make([]int32, longSequence)
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
 		b := data.Batch{ID: id}
 		for range id.Len() {
@@ -180,10 +184,16 @@ func TestSlowReader(t *testing.T) {
 		}
 		return b, nil
 	}}, "127.0.0.1:0", func(o *serve.Options) {
-		o.WriteTimeout, o.SeqLen = 100*time.Millisecond, len(long)-1
+		o.WriteTimeout, o.SeqLen = limit, len(long)-1
 	})
 	s := state(1, 0, 1)
 	server.Update(s, runHash)
+	return server, s
+}
+
+// TestSlowReader asks for much and reads nothing.
+func TestSlowReader(t *testing.T) {
+	server, s := startLong(t, 100*time.Millisecond)
 	p := newPeer(t, server).greet(1)
 	for range 8 {
 		p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
@@ -200,21 +210,10 @@ func TestSlowReader(t *testing.T) {
 // TestSlowLink reads a long answer steadily, but much more slowly than the time limit of one write allows: the limit
 // applies to every 16 KiB.
 func TestSlowLink(t *testing.T) {
-	long := make([]int32, 1<<20)
-	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
-		b := data.Batch{ID: id}
-		for range id.Len() {
-			b.Sequences = append(b.Sequences, long)
-		}
-		return b, nil
-	}}, "127.0.0.1:0", func(o *serve.Options) {
-		o.WriteTimeout, o.SeqLen = 1500*time.Millisecond, len(long)-1
-	})
-	s := state(1, 0, 1)
-	server.Update(s, runHash)
+	server, s := startLong(t, 1500*time.Millisecond)
 	p := newPeer(t, server).greet(1)
 	p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
-	want, read, begun := 4*4*len(long), 0, time.Now()
+	want, read, begun := 4*4*longSequence, 0, time.Now()
 	for piece := make([]byte, 64<<10); read < want; {
 		n, err := p.socket.Read(piece)
 		if read += n; err != nil {

@@ -26,21 +26,7 @@ func TestHolderOnASharedLink(t *testing.T) {
 	honest := holding(data)
 	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 		requests <- struct{}{}
-		return honest.serve(stream, writerFunc(func(p []byte) (n int, err error) { // a group takes 3 s
-			for n < len(p) && err == nil {
-				end := min(n+512, len(p))
-				if _, err = stream.Write(p[n:end]); err != nil {
-					return n, err
-				}
-				n = end
-				select {
-				case <-time.After(100 * time.Millisecond):
-				case <-ctx.Done():
-					err = ctx.Err()
-				}
-			}
-			return n, err
-		}))
+		return honest.serve(stream, slowly(ctx, stream, 512)) // a group takes 3 s
 	})
 	got, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), p2ptest.IDs(nodes[1]))
 	if err != nil || !bytes.Equal(got, data) || len(requests) != 1 {

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,25 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
+// slowly returns a writer that writes a piece of so many bytes every tenth of a second.
+func slowly(ctx context.Context, to io.Writer, piece int) io.Writer {
+	return writerFunc(func(p []byte) (n int, err error) {
+		for n < len(p) && err == nil {
+			end := min(n+piece, len(p))
+			if _, err = to.Write(p[n:end]); err != nil {
+				return n, err
+			}
+			n = end
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		return n, err
+	})
+}
+
 // TestSlowHolderBesideABusyOne: a fast holder has no room for anything any more, and an honest one on a slow line loses its
 // ranges to that one again and again. That is no failure of the slow one, from whom the payload is had.
 func TestSlowHolderBesideABusyOne(t *testing.T) {
@@ -22,21 +42,7 @@ func TestSlowHolderBesideABusyOne(t *testing.T) {
 	data, before := payload(600_000), payload(2<<20)
 	honest := holding(data)
 	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
-		return honest.serve(stream, writerFunc(func(p []byte) (n int, err error) { // 1 Mbit/s, of which others have half
-			for n < len(p) && err == nil {
-				end := min(n+6_000, len(p))
-				if _, err = stream.Write(p[n:end]); err != nil {
-					return n, err
-				}
-				n = end
-				select {
-				case <-time.After(100 * time.Millisecond):
-				case <-ctx.Done():
-					err = ctx.Err()
-				}
-			}
-			return n, err
-		}))
+		return honest.serve(stream, slowly(ctx, stream, 6_000)) // 1 Mbit/s, of which others have half
 	})
 	Serve(nodes[2], holding(before))
 	store := NewStore(1 << 30)
