@@ -31,7 +31,7 @@ type auditCase struct {
 	gathered              gathering
 	early                 bool // it is judged by some of the chunks, before the others arrive
 	judgedEarly           bool
-	culprit               int // position among the drawn chunks of one that breaks a rule
+	culprit               int // position of a faulty chunk among the drawn chunks
 	opening               []byte
 	tokens                data.Batch
 	differ                bool // from those that its trainer says it was given

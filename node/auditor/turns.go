@@ -73,7 +73,7 @@ type waiter struct {
 type usage struct {
 	took  time.Duration // by its quickest part since use was halved; 0: none has arrived
 	told  time.Time     // when it was to ask again
-	lag   time.Duration // by which it asks later than that: a round trip on a link with a queue
+	lag   time.Duration // time between that and its request: a round trip on a link with a queue
 	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
 	parts int           // since the budgets were renewed
 }

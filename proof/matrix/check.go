@@ -129,7 +129,7 @@ func (p *play) checkData(r *record) {
 	}
 }
 
-// checkHonest wants nobody accused, except by the liar, and nobody dropped but who was absent.
+// checkHonest checks that only the liar accused members, and that only absent members were dropped.
 func (p *play) checkHonest(r *record) {
 	for offence, accuser := range r.accused {
 		if p.liar != nil && accuser == p.liar.key.ID().String() {

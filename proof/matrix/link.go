@@ -17,10 +17,10 @@ const (
 	slowQueue = time.Second // time that a full FIFO queue takes to empty
 )
 
-// links are the places of a row: one member's, which has a slow link, and everybody else's.
+// links are the places of a row.
 type links struct {
-	here process.Place
-	far  process.Place
+	here process.Place // of all processes but one
+	far  process.Place // of the member with the slow link
 	end  func() error
 }
 

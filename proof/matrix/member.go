@@ -17,7 +17,7 @@ import (
 // it uploads and measures, and what it sees tells when the others have their turn.
 const (
 	killed = 1
-	slow   = 2 // also the one that has a slow link, and that a liar accuses
+	slow   = 2 // also has the slow link, and is accused by a liar
 	leaver = 3
 )
 

@@ -48,7 +48,7 @@ type record struct {
 	steps   []uint32         // in the order in which they began
 	dropped map[seen]bool
 	late    map[seen]bool
-	accused map[seen]string // by whom
+	accused map[seen]string // key of the accuser
 	final   coordinator.State
 }
 

@@ -40,12 +40,12 @@ type play struct {
 	row     row
 	dir     string
 	world   *world
-	place   process.Place // of everything but the member with the slow link
-	far     process.Place // of that member
+	place   process.Place // of the host, and of the members with fast links
+	far     process.Place // of the member with the slow link
 	host    *host
 	members []*member
-	late    *member // joins late; nil: nobody
-	liar    *member // accuses the member with the slow link; nil: nobody
+	late    *member // joins late; nil: the row has none
+	liar    *member // accuses the member with the slow link; nil: the row has none
 	within  *patience
 
 	mu       sync.Mutex // guards what is below
@@ -256,7 +256,7 @@ func (p *play) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeMembers makes the members of the row, of which none is started.
+// makeMembers makes the members of the row. It starts none of them.
 func (p *play) makeMembers(ctx context.Context) error {
 	for i := range members {
 		if _, err := p.newMember(i); err != nil {

@@ -173,7 +173,7 @@ func TestHalfOpenConnections(t *testing.T) {
 
 const longSequence = 1 << 20 // tokens
 
-// startLong starts a server whose sequences are long, and which gives a write so much time.
+// startLong starts a server whose sequences are long, and which limits the time of a write.
 func startLong(t *testing.T, limit time.Duration) (*running, *coordinator.State) {
 	t.Helper()
 	long := make([]int32, longSequence)

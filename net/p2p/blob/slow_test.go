@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// slowly returns a writer that writes a piece of so many bytes every tenth of a second.
+// slowly returns a writer that writes pieces of this many bytes, one every tenth of a second.
 func slowly(ctx context.Context, to io.Writer, piece int) io.Writer {
 	return writerFunc(func(p []byte) (n int, err error) {
 		for n < len(p) && err == nil {
@@ -42,7 +42,7 @@ func TestSlowHolderBesideABusyOne(t *testing.T) {
 	data, before := payload(600_000), payload(2<<20)
 	honest := holding(data)
 	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
-		return honest.serve(stream, slowly(ctx, stream, 6_000)) // 1 Mbit/s, of which others have half
+		return honest.serve(stream, slowly(ctx, stream, 6_000)) // 1 Mbit/s, half of it for this member
 	})
 	Serve(nodes[2], holding(before))
 	store := NewStore(1 << 30)

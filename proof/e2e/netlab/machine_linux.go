@@ -22,12 +22,12 @@ const namespaces = "/var/run/netns"
 // reach each other at its address without the link. A lab can contain this machine once.
 func (l *Lab) AddThis(link Link) (*Host, error) { return l.add(link, nil, false) }
 
-// Reach makes a TCP port of this machine's loopback address reachable at the same port of the host's own loopback
-// address, through the links of both. This machine must be a host of the lab.
+// Reach makes a TCP port of this machine's loopback address reachable from the host, through the links of both. The
+// host finds it at the same port of its own loopback address. This machine must be a host of the lab.
 func (h *Host) Reach(port int) error {
 	this := h.lab.this()
 	if this == nil {
-		return errors.New("reach a port of this machine: it is no host of the lab, call AddThis first")
+		return errors.New("reach a port of this machine: call AddThis first")
 	}
 	service := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	outer, err := net.Listen("tcp", netip.AddrPortFrom(this.address, 0).String())
@@ -87,7 +87,7 @@ func (h *Host) inside(do func() error) error {
 	return <-result
 }
 
-// relay joins each connection that a listener accepts to one that dial makes, until the lab is closed.
+// relay connects each accepted connection with a connection that dial makes, until the lab is closed.
 func (l *Lab) relay(from net.Listener, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.tasks.Go(func() {
