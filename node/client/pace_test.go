@@ -96,5 +96,45 @@ func sixSlots(held int) *roundState {
 		}
 		b.Slots = append(b.Slots, s)
 	}
-	return &roundState{Tally: b}
+	return &roundState{Tally: b, pace: newPace(time.Unix(1, 0)), opened: time.Unix(1, 0)}
+}
+
+// TestPaceAhead measures the need of members that train ahead.
+func TestPaceAhead(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	id := func(i int) coordinator.ClientID { return coordinator.ClientID(clienttest.Key(i).ID()) }
+	before := sixSlots(0)
+	before.pace = newPace(at(0))
+	for i, came := range []int{20, 15, 0, 12} { // the third delivered as soon as the round began
+		before.pace.arrived(id(i), at(came))
+	}
+	before.pace.need[id(2)] = 11 * time.Second
+	before.Slots = before.Slots[:5] // the sixth had nothing to train; the fifth did not deliver
+	p := newPace(at(22))
+	p.follow(before, sixSlots(0).Slots)
+	for i, test := range []struct {
+		came int // second
+		need time.Duration
+	}{
+		{32, 12 * time.Second}, // 20 to 32
+		{22, 7 * time.Second},  // no more than 15 to 22, and 15 at first
+		{22, 11 * time.Second}, // it may have waited since 11
+		{30, 18 * time.Second}, // 12 to 30: not ready when the round began
+		{34, 12 * time.Second}, // 22 to 34: it begins anew
+		{30, 30 * time.Second}, // at most
+	} {
+		p.arrived(id(i), at(test.came))
+		if got := p.need[id(i)]; got != test.need {
+			t.Errorf("member %d needs %v, want %v", i, got, test.need)
+		}
+	}
+	all := []coordinator.ClientID{id(0), id(1), id(2), id(3), id(4), id(5)}
+	if got := p.most(all, 4); got != 12*time.Second {
+		t.Errorf("two thirds need %v", got)
+	}
+	l := &roundState{opened: at(22), most: at(22), pace: p}
+	if got := l.deadline(all, 4); got != at(22+12+3) {
+		t.Errorf("a witness waits until %v, want %v", got.Sub(start), at(37).Sub(start))
+	}
 }

@@ -307,29 +307,21 @@ func (n *Node) roundWitness() {
 	}
 }
 
-// leastWitnessWait is how long a witness that holds the results of two thirds of the awaited trainers
-// waits for the others at least. Where these needed more than four times as long, it is a quarter
-// of that.
-const leastWitnessWait = 2 * time.Second
-
-// witnessWait is how long a witness waits for a third of the results when it has the others.
-func (l *roundState) witnessWait() time.Duration {
-	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
-}
-
 // complete reports whether a witness has waited long enough for a round's results: it holds all
 // that are awaited, or those that it lacks are late by the measure of most. No member, and no
 // third of them, sets the pace.
 func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
+	l.pace.see(l.Tally, now)
 	held, all := l.Progress(awaited)
-	if held < assign.Quorum(all) {
+	quorum := assign.Quorum(len(all))
+	if len(held) < quorum {
 		l.most = time.Time{}
-		return held == all
+		return len(held) == len(all)
 	}
 	if l.most.IsZero() {
 		l.most = now
 	}
-	return held == all || now.Sub(l.most) > l.witnessWait()
+	return len(held) == len(all) || now.After(l.deadline(held, quorum))
 }
 
 // sendWitness sends the proof of an elected witness: as soon as everything that can be

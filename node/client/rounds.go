@@ -80,6 +80,7 @@ type roundState struct {
 	*tally.Tally
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
+	pace    pace
 	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
 	made    time.Time         // when the own result was announced; zero: not yet
 	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or nobody looked
@@ -116,7 +117,7 @@ func (r *roundStates) leeway(step uint32) time.Duration {
 // newRoundState begins the tally of a round.
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
-	l := &roundState{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &roundState{start: v.startOf(round.Step), opened: now, pace: newPace(now), answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	for i := range l.Slots {
 		if owner, known := v.state.Member(l.Slots[i].Owner); known {
@@ -278,7 +279,11 @@ func (n *Node) openRounds() {
 				continue
 			}
 			l = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
-			n.engine.outlook.waited(n.rounds.of[round.Step-1], l.opened)
+			before := n.rounds.of[round.Step-1]
+			if before != nil && before.EpochStart == l.EpochStart && n.engine.Lag() > 1 {
+				l.pace.follow(before, l.Slots)
+			}
+			n.engine.outlook.waited(before, l.opened)
 			n.rounds.put(round.Step, l)
 		}
 		if l.start == (wire.Head{}) && !l.Began {

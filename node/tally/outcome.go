@@ -40,16 +40,17 @@ func (b *Tally) CameFrom(id coordinator.ClientID) bool {
 	})
 }
 
-// Progress returns of how many batches a result is held whose owner counts, and how many
-// batches these owners have.
-func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all int) {
+// Progress returns the owners that count of the held results, and of all
+// batches.
+func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []coordinator.ClientID) {
 	for i := range b.Slots {
-		if !counts(b.Slots[i].Owner) {
+		owner := b.Slots[i].Owner
+		if !counts(owner) {
 			continue
 		}
-		all++
+		all = append(all, owner)
 		if b.HeldOf(&b.Slots[i]) != nil {
-			held++
+			held = append(held, owner)
 		}
 	}
 	return held, all

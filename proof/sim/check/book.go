@@ -171,6 +171,9 @@ type pace struct {
 	began     int64
 	announced map[coordinator.ClientID]int64
 	left      int64 // when a member left last: fewer trainers are awaited since
+
+	before    int64                          // when the round before began
+	delivered map[coordinator.ClientID]int64 // announced in the round before
 }
 
 // seats are those that an epoch began with, and how often each was taken back.

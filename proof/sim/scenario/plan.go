@@ -125,8 +125,7 @@ func New(o Options) Plan {
 		p.drawLinks(o)
 	}
 	p.ApplyLag = 1
-	// With audits, a member that trains in many rounds in a row falls behind members that train ahead.
-	if random.New(o.Seed, "apply lag").Chance(400) && !o.Links {
+	if random.New(o.Seed, "apply lag").Chance(400) {
 		p.ApplyLag = 2
 	}
 	p.HealAt = min(max(p.Tempo, 150), 4000).Of(random.New(o.Seed, "heal").Between(60*second, 150*second))
