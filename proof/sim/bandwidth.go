@@ -155,9 +155,8 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	opening := protocol == auditor.OpeningProtocol
 	reply := links.Message{From: other.machine.Index, To: p.machine.Index, Bytes: int64(len(response) + framing), Pace: pace}
 	if opening {
-		reply.Bulk = true
 		if parts := auditor.PartsIn(response); err == nil && parts > 0 {
-			reply.Bytes = p.world.openingSize(parts)
+			reply.Bulk, reply.Bytes = true, p.world.openingSize(parts) // an answer without a part fits into one packet
 		}
 		response, err = other.openTo(p, request, response, err, &reply)
 	}
