@@ -17,6 +17,8 @@
 // The rate of a link may differ between both directions. Packets wait in a FIFO queue or in fair queues
 // like fq_codel. The size of a queue is a time at the rate of the link: one second is a bloated router.
 //
+// AddThis makes the machine itself a host, and Reach lets another host use a service on the machine's loopback address.
+//
 // A Guarded host stands behind a firewall as home routers have: what comes from an address
 // and port to which it has not sent before from the very port that it is for is dropped.
 // Addresses are not translated.
