@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/tally"
 )
@@ -13,9 +14,6 @@ import (
 // waits for the others at least. Where these needed more than four times as long, it is a quarter
 // of that.
 const leastWitnessWait = 2 * time.Second
-
-// readyTime is the time after a round's start in which results arrive that were ready before.
-const readyTime = time.Second
 
 // pace measures how long members need for a result. With a lag of two rounds members train ahead: a member whose
 // result is here when the round starts may have begun a whole round before. So the time since the round's start does
@@ -73,25 +71,34 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	p.came[id] = now
 	since, ahead := p.begun[id]
 	if !ahead {
-		since = p.opened
+		p.need[id] = now.Sub(p.opened)
+		return
 	}
 	need := now.Sub(since)
-	// A result that was ready before the round, or that something else may have preceded, tells only the most that it
-	// can have taken.
-	if before, known := p.need[id]; known && (p.bound[id] || ahead && now.Sub(p.opened) <= readyTime) {
-		need = min(need, before)
+	before, known := p.need[id]
+	if !known {
+		before = p.typical()
+	}
+	// A result that may have been ready before the round, or that something else may have preceded, tells only the most
+	// that it can have taken. Without this, a member that slows rounds would make all trainings seem longer.
+	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
+		need = min(need, max(before, now.Sub(p.opened)))
 	}
 	p.need[id] = need
 }
 
-// most returns how long the given share of the trainers needed, the quickest first.
-func (p *pace) most(of []coordinator.ClientID, share int) time.Duration {
-	needs := make([]time.Duration, len(of))
-	for i, id := range of {
-		needs[i] = p.need[id]
+// typical returns how long two thirds of the epoch's trainers needed, the quickest first. It is zero if nothing is known.
+func (p *pace) typical() time.Duration {
+	if len(p.need) == 0 {
+		return 0
 	}
+	return quickest(slices.Collect(maps.Values(p.need)), assign.Quorum(len(p.need)))
+}
+
+// quickest returns the longest of the given number of shortest times.
+func quickest(needs []time.Duration, count int) time.Duration {
 	slices.Sort(needs)
-	return needs[share-1]
+	return needs[count-1]
 }
 
 // witnessWait is how long a witness waits for a third of the results when it has the others, if all begin to train
@@ -101,9 +108,14 @@ func (l *roundState) witnessWait() time.Duration {
 }
 
 // deadline returns until when a witness waits for results that it lacks, when it has held. A trainer may begin as late
-// as the round starts, and then has as long as most needed and a quarter of that.
+// as the round starts, and then has as long as most needed and a quarter of that. Most are both two thirds of the
+// round's trainers and two thirds of the trainers of the epoch: a round may have many slow ones.
 func (l *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
-	need := l.pace.most(held, quorum)
+	needs := make([]time.Duration, len(held))
+	for i, id := range held {
+		needs[i] = l.pace.need[id]
+	}
+	need := min(quickest(needs, quorum), l.pace.typical())
 	until, other := l.most.Add(l.witnessWait()), l.opened.Add(need+max(leastWitnessWait, need/4))
 	if other.After(until) {
 		return other

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -122,7 +123,7 @@ func TestPaceAhead(t *testing.T) {
 		{22, 11 * time.Second}, // it may have waited since 11
 		{30, 18 * time.Second}, // 12 to 30: not ready when the round began
 		{34, 12 * time.Second}, // 22 to 34: it begins anew
-		{30, 30 * time.Second}, // at most
+		{30, 12 * time.Second}, // at most 0 to 30, as others need
 	} {
 		p.arrived(id(i), at(test.came))
 		if got := p.need[id(i)]; got != test.need {
@@ -130,11 +131,71 @@ func TestPaceAhead(t *testing.T) {
 		}
 	}
 	all := []coordinator.ClientID{id(0), id(1), id(2), id(3), id(4), id(5)}
-	if got := p.most(all, 4); got != 12*time.Second {
+	if got := p.typical(); got != 12*time.Second {
 		t.Errorf("two thirds need %v", got)
 	}
 	l := &roundState{opened: at(22), most: at(22), pace: p}
 	if got := l.deadline(all, 4); got != at(22+12+3) {
 		t.Errorf("a witness waits until %v, want %v", got.Sub(start), at(37).Sub(start))
+	}
+}
+
+// slowestRound plays twelve rounds in which trainings take 9 s, members train ahead, and results take a time to arrive.
+// The first trainer of each round delivers just when witnesses stop waiting. It returns the longest round.
+func slowestRound(arrival time.Duration, trainers func(round int) []int) (longest time.Duration) {
+	const training = 9 * time.Second
+	opened, free := time.Unix(1000, 0), make(map[int]time.Time)
+	id := func(i int) coordinator.ClientID { return coordinator.ClientID(clienttest.Key(i).ID()) }
+	var before *roundState
+	for r := range 12 {
+		l := &roundState{Tally: &tally.Tally{}, opened: opened, pace: newPace(opened)}
+		var all []coordinator.ClientID
+		for _, i := range trainers(r) {
+			l.Slots, all = append(l.Slots, tally.Slot{Owner: id(i)}), append(all, id(i))
+		}
+		begin := opened
+		if before != nil {
+			l.pace.follow(before, l.Slots)
+			begin = before.opened
+		}
+		for _, i := range trainers(r)[1:] {
+			begun := begin
+			if free[i].After(begun) {
+				begun = free[i]
+			}
+			free[i] = begun.Add(training)
+			if free[i].Before(opened) {
+				free[i] = opened
+			}
+			came := free[i].Add(arrival)
+			l.pace.arrived(id(i), came)
+			if came.After(l.most) {
+				l.most = came
+			}
+		}
+		end := l.deadline(all[1:], assign.Quorum(len(all)))
+		l.pace.arrived(all[0], end)
+		longest, opened, before = max(longest, end.Sub(opened)), end, l
+	}
+	return longest
+}
+
+// TestSlowMemberDoesNotSlowOthers has a member deliver as late as it can in each round. Rounds take a quarter longer
+// than trainings, and do not grow.
+func TestSlowMemberDoesNotSlowOthers(t *testing.T) {
+	always := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} }
+	others := func(r int) []int { return []int{0, 3*r + 1, 3*r + 2, 3*r + 3} }
+	for name, test := range map[string]struct {
+		arrival  time.Duration
+		trainers func(round int) []int
+	}{
+		"results arrive at once":       {0, always},
+		"results take a second":        {1100 * time.Millisecond, always},
+		"new trainers in every round":  {0, others},
+		"new trainers on slower links": {1100 * time.Millisecond, others},
+	} {
+		if got, most := slowestRound(test.arrival, test.trainers), (9*time.Second+test.arrival)*5/4+2*time.Second; got > most {
+			t.Errorf("%s: a round lasts %v, want at most %v", name, got, most)
+		}
 	}
 }

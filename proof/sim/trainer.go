@@ -95,8 +95,12 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.Lies(scenario.Gang) {
 		late = p.dawdle()
 	}
-	if err := p.wait(ctx, p.world.now+p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)+late); err != nil {
+	took := p.machine.random.Between(p.machine.trainLeast, p.machine.trainTime)
+	if err := p.wait(ctx, p.world.now+took+late); err != nil {
 		return nil, 0, err
+	}
+	if p.machine.Honest() {
+		p.machine.history().checker.Trained(took)
 	}
 	from := t.model
 	if change := p.world.rules.trains; change != nil {

@@ -171,9 +171,8 @@ type pace struct {
 	began     int64
 	announced map[coordinator.ClientID]int64
 	left      int64 // when a member left last: fewer trainers are awaited since
-
-	before    int64                          // when the round before began
-	delivered map[coordinator.ClientID]int64 // announced in the round before
+	trained   int64 // the longest training of an honest client that ended in this round or the one before
+	ended     int64 // of those that ended in this round
 }
 
 // seats are those that an epoch began with, and how often each was taken back.

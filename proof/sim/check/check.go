@@ -193,12 +193,7 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.Violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
-	c.pace = pace{
-		step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64), before: c.pace.began, delivered: c.pace.announced,
-	}
-	if before.runState == coordinator.Warmup || c.run.Plan.ApplyLag < 2 {
-		c.pace.before, c.pace.delivered = c.pace.began, nil // nobody trains ahead
-	}
+	c.pace = pace{step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64), trained: c.pace.ended}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.juriesDrawn(round)

@@ -135,9 +135,14 @@ func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
 	}
 }
 
+// Trained notes how long a training of an honest client took.
+func (c *Checker) Trained(took int64) {
+	c.pace.trained, c.pace.ended = max(c.pace.trained, took), max(c.pace.ended, took)
+}
+
 // paced checks the end of RoundTrain where no fault but lies goes on and the honest witnesses are a
-// quorum: it waited for two thirds of the trainers, and not for the last. With a lag of two rounds a trainer may have
-// begun in the round before, after its result of that round. One that did not has as long from the round's start.
+// quorum: it waited for two thirds of the trainers, and not for the last. With a lag of two rounds two thirds may have
+// trained ahead. A trainer that did not has as long as an honest training takes, and a quarter, from the round's start.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
 	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || c.run.Plan.HostLies() || c.pace.step != round.Step {
@@ -154,7 +159,7 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	if honest < QuorumOf(electedOf(round, s.Config)) {
 		return
 	}
-	var times, needs []int64
+	var times []int64
 	owners := make(map[int]bool)
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
@@ -164,7 +169,6 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 		owners[a.Member] = true
 		if at, announced := c.pace.announced[id]; announced {
 			times = append(times, at)
-			needs = append(needs, at-max(c.pace.delivered[id], c.pace.before))
 		}
 	}
 	most := QuorumOf(len(owners))
@@ -172,9 +176,11 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 		return
 	}
 	slices.Sort(times)
-	slices.Sort(needs)
-	at, need := max(times[most-1], c.pace.left), needs[most-1]
-	limit := max(at+max(leastWait, (at-c.pace.began)/4), c.pace.began+need+max(leastWait, need/4)) + underWay
+	at := max(times[most-1], c.pace.left)
+	limit := at + max(leastWait, (at-c.pace.began)/4) + underWay
+	if need := c.pace.trained + underWay; c.run.Plan.ApplyLag > 1 {
+		limit = max(limit, c.pace.began+need+max(leastWait, need/4)+underWay)
+	}
 	if c.run.Now() > limit {
 		c.Violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
 			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
