@@ -37,7 +37,7 @@ func TestWithholdersAreEjected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	const seeds, rounds = 4, 40
+	const seeds, rounds = 4, 80
 	for manner := range scenario.Manners {
 		t.Run(manner.String(), func(t *testing.T) {
 			t.Parallel()
