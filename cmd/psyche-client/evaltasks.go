@@ -21,6 +21,7 @@ type evalFlags struct {
 	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Of the draws of examples, and of texts that are written (${default})."`
 	EvalTaskMaxDocs *int   `placeholder:"N" help:"Questions of each task to ask, its first; of a task of many subjects, the first of each. Default: all."`
 	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
+	EvalHidden      bool   `name:"include-hidden" help:"Also read files and folders in --eval-data whose names begin with a dot, and locks and metadata."`
 	PromptTask      bool   `help:"Have the model write a text as well, into the event log."`
 }
 
@@ -42,7 +43,7 @@ func (f evalFlags) exams(ctx context.Context, access hubFlags, logger *slog.Logg
 			return nil, usageError{fmt.Errorf("--eval-task-max-docs is %d: want at least 1", options.MaxDocs)}
 		}
 	}
-	library := eval.Library{Folder: f.EvalData, Fetch: fetchDataset(access, logger)}
+	library := eval.Library{Folder: f.EvalData, Hidden: f.EvalHidden, Fetch: fetchDataset(access, logger)}
 	var exams []*eval.Exam
 	for _, task := range tasks {
 		exam, err := library.Open(ctx, task, options)

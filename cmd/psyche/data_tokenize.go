@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
+	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -20,6 +21,7 @@ type dataTokenize struct {
 	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids (${default})."`
 	Split           string   `default:"train" placeholder:"NAME" help:"The split to read of a data set that has several (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
+	IncludeHidden   bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
 	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of other files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
@@ -47,7 +49,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	}
 	started := time.Now()
 	m := meter.New(to.err, "psyche: tokenizing")
-	manifest, err := prepare.Run(ctx, prepare.Options{
+	made, err := prepare.Run(ctx, prepare.Options{
 		Paths:           paths,
 		Output:          c.Output,
 		Force:           c.Force,
@@ -61,6 +63,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		Split:           c.Split,
 		Workers:         c.Workers,
 		Include:         c.Include,
+		Hidden:          c.IncludeHidden,
 		HeldOut:         c.HeldOut,
 		HeldOutFraction: c.HeldOutFraction,
 		ShardTokens:     c.ShardTokens,
@@ -75,8 +78,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped; %.1f s\n",
-		c.Output, manifest.Tokens, manifest.TokenSizeInBytes, len(manifest.Files), manifest.HeldOutTokens, manifest.Texts, manifest.TextFiles, manifest.SkippedBinary, time.Since(started).Seconds())
+	met := walk.Counts{Hidden: made.HiddenLeftOut, Links: made.LinksFollowed, Dead: made.LinksLeftOut}
+	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped%s; %.1f s\n",
+		c.Output, made.Tokens, made.TokenSizeInBytes, len(made.Files), made.HeldOutTokens, made.Texts, made.TextFiles, made.SkippedBinary, met, time.Since(started).Seconds())
 	return err
 }
 

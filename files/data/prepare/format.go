@@ -21,12 +21,15 @@ var tables = map[string]Format{
 }
 
 // HoldsRows reports whether a file holds several texts, by the ending of its name.
-func HoldsRows(name string) bool {
+func HoldsRows(name string) bool { return formatByName(name) != "" }
+
+// formatByName returns the format of a file that holds several texts, by the ending of its name.
+func formatByName(name string) Format {
 	name = strings.ToLower(name)
 	if ending := path.Ext(name); slices.Contains(compressions, ending) {
 		name = strings.TrimSuffix(name, ending)
 	}
-	return tables[path.Ext(name)] != ""
+	return tables[path.Ext(name)]
 }
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.

@@ -74,6 +74,9 @@ type Options struct {
 	// all. A file that Paths names is always read.
 	Include []string
 
+	// Hidden also reads files and folders in folders whose names walk.Hidden reports.
+	Hidden bool
+
 	// HeldOut has files whose tokens are held out; a file that is also found in Paths
 	// is not trained on.
 	HeldOut []string

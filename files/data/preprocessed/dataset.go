@@ -13,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // IgnoreLabel is the label of a token that is not trained on.
@@ -102,6 +103,7 @@ func parquetFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open samples: %w", err)
 	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return walk.Hidden(filepath.Base(path)) })
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("open samples %s: %w: none of its files ends in .parquet", dir, tokens.ErrNoFiles)
 	}
