@@ -161,24 +161,31 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 		}
 		leaves = append(leaves, leaf)
 	}
-	for g, group := range opened.RowGroups() {
-		rows := min(group.NumRows(), int64(s.most-len(s.rows)))
-		if rows <= 0 {
+	groups, err := opened.Groups()
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if s.full() {
 			return nil
 		}
+		rows := min(group.Count, int64(s.most-len(s.rows)))
 		if rows > maxRows {
-			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, g, rows, maxRows)
+			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, group.Number, rows, maxRows)
 		}
 		table := make([]map[string]any, rows)
 		for i := range table {
 			table[i] = make(map[string]any, len(leaves))
 		}
 		for i, leaf := range leaves {
-			if err := opened.CheckPages(ctx, g, leaf.ColumnIndex); err != nil {
-				return fmt.Errorf("row group %d: %w", g, err)
+			if parquetfile.OnlyNulls(leaf.Node) {
+				continue // a value that is missing is null
+			}
+			if err := opened.CheckPages(ctx, group.Number, leaf.ColumnIndex); err != nil {
+				return fmt.Errorf("row group %d: %w", group.Number, err)
 			}
 			if err := s.readColumn(group.ColumnChunks()[leaf.ColumnIndex], leaf, table, s.columns[i]); err != nil {
-				return fmt.Errorf("row group %d, column %s: %w", g, s.columns[i], err)
+				return fmt.Errorf("row group %d, column %s: %w", group.Number, s.columns[i], err)
 			}
 		}
 		for _, row := range table {

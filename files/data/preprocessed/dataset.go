@@ -166,27 +166,24 @@ func (d *Dataset) addGroups(f *file) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, rows := range parsed.RowGroups() {
-		n := rows.NumRows()
-		if n < 0 || n > 1<<40 {
-			return fmt.Errorf("%w: row group %d has %d rows", ErrInvalid, i, n)
-		}
-		if n == 0 {
-			continue
-		}
+	groups, err := parsed.Groups()
+	if err != nil {
+		return err
+	}
+	for _, rows := range groups {
 		columns, err := leaves.of(rows)
 		for _, column := range leaves.all() {
 			if err == nil {
-				err = parsed.CheckHeads(i, column)
+				err = parsed.CheckHeads(rows.Number, column)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("row group %d: %w", i, err)
+			return fmt.Errorf("row group %d: %w", rows.Number, err)
 		}
 		d.groups = append(d.groups, &group{
-			file: f, parsed: parsed, number: i, first: d.len, rows: uint64(n), leaves: leaves, columns: columns, lock: make(chan struct{}, 1),
+			file: f, parsed: parsed, number: rows.Number, first: d.len, rows: uint64(rows.Count), leaves: leaves, columns: columns, lock: make(chan struct{}, 1),
 		})
-		d.len += uint64(n)
+		d.len += uint64(rows.Count)
 	}
 	return nil
 }
