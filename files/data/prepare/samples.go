@@ -23,6 +23,7 @@ type SampleOptions struct {
 	Paths     []string // files with a JSON object in every line, which may be compressed; folders of *.jsonl
 	Hidden    bool     // also read files and folders in folders whose names walk.Hidden reports
 	Output    string   // folder to write, which has no samples yet
+	Strict    bool     // refuse keys that are not read, instead of counting them
 	SeqLen    int      // tokens of a sample, at most
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
@@ -37,7 +38,8 @@ type Samples struct {
 	Long, Unlearned, Refused int64 // conversations left out: longer than a sample, without an answer, refused
 	Refusal                  error // why the first was refused
 
-	Met walk.Counts // in folders
+	Unread Unread      // keys of conversations
+	Met    walk.Counts // in folders
 }
 
 // samplesFile is the name of what Converse writes.
@@ -76,7 +78,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
 	p := &packer{o: o, to: parquet.NewGenericWriter[sampleRow](file)}
-	p.made.Met = met
+	p.made.Met, p.made.Unread = met, Unread{}
 	for _, path := range paths {
 		if err = p.file(ctx, path); err != nil {
 			break
@@ -155,7 +157,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		in, err := conversation(line)
+		in, err := talks{p.o.Strict, p.made.Unread}.conversation(line)
 		if err == nil && in.Messages != nil {
 			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), in)
 		}

@@ -122,8 +122,8 @@ func TestConverseWithTools(t *testing.T) {
 
 func TestConverseSaysWhatIsWrong(t *testing.T) {
 	for text, content := range map[string]string{
-		"a.jsonl, line 2: message 0: want a role, and a text or calls of tools": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
-		"a.jsonl, line 1: want an object with messages":                         `{"text":"a"}`,
+		"a.jsonl, line 2: message 0: content is [{\"type\":\"text\"}], want a text; parts of messages are not read": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
+		"a.jsonl, line 1: want an object with messages":                                                             `{"text":"a"}`,
 		"and not with both":                           `{"messages":[],"conversations":[]}`,
 		"none of 1 conversations can be learned from": `{"messages":[{"role":"user","content":"a"}]}`,
 		"a.jsonl, line 1: cannot tell the assistant's tokens: there are no messages": `{"messages":[]}`,

@@ -33,6 +33,8 @@ type Message struct {
 	// Of what a tool answers: the call that it answers, and the tool's name; empty: not said.
 	CallID string `json:"tool_call_id,omitempty"`
 	Name   string `json:"name,omitempty"`
+	// Masked keeps EncodeForTraining from marking an answer of the assistant as learned.
+	Masked bool `json:"-"`
 }
 
 // Input is what a template is computed over.
