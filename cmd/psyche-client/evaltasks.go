@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -87,7 +88,7 @@ func beginToken(s checkpoint.Snapshot) *int32 {
 	var begin struct {
 		BOS *int32 `json:"bos_token_id"`
 	}
-	if json.Unmarshal(data, &begin) == nil && begin.BOS != nil {
+	if json.Unmarshal(pythonjson.Quoted(data), &begin) == nil && begin.BOS != nil {
 		return begin.BOS
 	}
 	if ends := endTokens(s); len(ends) > 0 {

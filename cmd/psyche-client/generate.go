@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
@@ -198,6 +199,7 @@ func endTokens(s checkpoint.Snapshot) []int32 {
 		if !found {
 			continue
 		}
+		data = pythonjson.Quoted(data)
 		var one struct {
 			EOS *int32 `json:"eos_token_id"`
 		}

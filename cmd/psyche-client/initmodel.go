@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -89,7 +90,7 @@ const tokenizerFile = "tokenizer.json"
 // specialTokens picks the ids that text generation wants to know out of a config.json.
 func specialTokens(config []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(config, &all); err != nil {
+	if err := json.Unmarshal(pythonjson.Quoted(config), &all); err != nil {
 		return nil, err
 	}
 	special := map[string]json.RawMessage{}

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
@@ -96,7 +98,7 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 			continue
 		}
 		var object map[string]any
-		decoder := json.NewDecoder(strings.NewReader(lines.Text()))
+		decoder := json.NewDecoder(bytes.NewReader(pythonjson.Standard(lines.Bytes())))
 		decoder.UseNumber()
 		if err := decoder.Decode(&object); err != nil {
 			return fmt.Errorf("%w: line %d: want a JSON object: %w", ErrDocument, number, err)
@@ -213,7 +215,7 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, table []map[string]any, name string) (err error) {
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
-	row, bytes := -1, 0
+	row, size := -1, 0
 	var buffer [256]parquet.Value
 	for {
 		page, err := pages.ReadPage()
@@ -236,7 +238,7 @@ func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, t
 				if row >= len(table) {
 					return nil
 				}
-				if bytes += weight(put(table[row], name, v, leaf.MaxRepetitionLevel > 0)); bytes+s.bytes > maxBytes {
+				if size += weight(put(table[row], name, v, leaf.MaxRepetitionLevel > 0)); size+s.bytes > maxBytes {
 					return fmt.Errorf("%w: more than %d bytes of text", ErrDocument, maxBytes)
 				}
 			}

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,5 +31,18 @@ func TestEmptyRowGroups(t *testing.T) {
 				t.Errorf("%s, %d rows: %q, want %q", name, most, got.String(), first)
 			}
 		}
+	}
+}
+
+// TestPythonsConstants: json.dump writes NaN and Infinity into lines.
+func TestPythonsConstants(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.jsonl")
+	place(t, path, `{"text":"a NaN","score":NaN}`+"\n"+`{"text":"b","score":-Infinity}`+"\n")
+	rows, err := readSplit(t.Context(), []string{path}, []string{"text", "score"}, 9)
+	if err != nil || len(rows) != 2 {
+		t.Fatal(rows, err)
+	}
+	if rows[0]["text"] != "a NaN" || rows[0]["score"] != nil || rows[1]["score"] != math.Inf(-1) {
+		t.Errorf("%v", rows)
 	}
 }

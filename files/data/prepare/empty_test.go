@@ -24,7 +24,7 @@ func rowsOf(t *testing.T, name, field string, position int64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := source{path: path, format: format}.open(t.Context(), field, position)
+	r, err := Options{Field: field}.open(t.Context(), source{path: path, format: format}, position)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

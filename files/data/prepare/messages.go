@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
@@ -107,7 +108,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 		return in, nil
 	}
 	var o object
-	if err := json.Unmarshal(line, &o); err != nil {
+	if err := json.Unmarshal(pythonjson.Standard(line), &o); err != nil {
 		return in, fmt.Errorf("%w: %w", errShape, err)
 	}
 	messages, conversations := o.take("messages"), o.take("conversations")

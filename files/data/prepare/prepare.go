@@ -34,6 +34,9 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+	if err := o.checkField(sources); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
+	}
 	if err := o.drawOne(ctx, sources); err != nil {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
@@ -253,7 +256,7 @@ func (p Progress) whyNothing(met walk.Counts) string {
 	case p.Files == 0:
 		return "no file was read; is the include pattern right?"
 	case p.Files == 1 && binary == 1:
-		return "1 file was read, which is not text"
+		return "1 file was read, which is not text; if it is a table, name its format with --format"
 	case p.Files == 1:
 		return "1 file was read, which has no text that is not empty"
 	case binary == 0:
