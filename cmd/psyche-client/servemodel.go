@@ -14,6 +14,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/face/openai"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
@@ -88,6 +89,7 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 	if _, err := fmt.Fprintf(t.Err, "psyche-client: %s answers at http://%s/v1\n", served.Name, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	signals.Hold(ctx) // answers that are being written end
 	return server.Serve(ctx, listener)
 }
 
