@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 type initModelCommand struct {
@@ -35,6 +37,9 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
+	if err := fits(weightBytes(description.NumParameters), availableMemory()); err != nil {
+		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
+	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
 	if err := c.addFiles(&s, description); err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
@@ -57,6 +62,14 @@ func (c *initModelCommand) Run(t terminal) error {
 	digest := s.Manifest().Digest()
 	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
 	return err
+}
+
+// weightBytes returns the size of so many parameters, at most the largest number.
+func weightBytes(parameters int64) uint64 {
+	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
+		return math.MaxUint64
+	}
+	return required.Value * uint64(parameters)
 }
 
 // addFiles adds what transformers expects beside the config and the weights.

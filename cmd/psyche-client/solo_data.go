@@ -22,6 +22,9 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 
 // readFolder reads a model, and says how far it is.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
+	if err := fits(uint64(checkpoint.TensorBytes(dir)), availableMemory()); err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
+	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
 	defer m.Done()
 	return checkpoint.ReadDirWatched(dir, m.At)
