@@ -79,7 +79,7 @@ func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.De
 	if err != nil {
 		return err
 	}
-	if err := add(s, "generation_config.json", special); err != nil {
+	if err := add(s, generationFile, special); err != nil {
 		return err
 	}
 	if c.Tokenizer == "none" {

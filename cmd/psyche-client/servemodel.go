@@ -108,7 +108,9 @@ func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err e
 	if m.Tokenizer, err = readTokenizer(c.Model, s); err != nil {
 		return m, err
 	}
-	m.Ends = endTokens(s)
+	if m.Ends, err = endTokens(s); err != nil {
+		return m, fmt.Errorf("%s: %w", c.Model, err)
+	}
 	file := s.File
 	if c.ChatTemplate != "" {
 		text, err := os.ReadFile(c.ChatTemplate)
