@@ -64,7 +64,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	return err
 }
 
-// weightBytes returns the size of so many parameters, at most the largest number.
+// weightBytes returns the size of a model with the given number of parameters, at most the largest number.
 func weightBytes(parameters int64) uint64 {
 	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
 		return math.MaxUint64

@@ -25,7 +25,7 @@ func count(dir string, watch Watch) *counter {
 	return c
 }
 
-// TensorBytes returns the size of the tensor files of a folder, as far as they are there: ReadDir takes as much memory.
+// TensorBytes returns the size of the tensor files that a folder has, which is the memory that ReadDir needs at least.
 func TensorBytes(dir string) (bytes int64) {
 	names, _ := tensorFiles(dir)
 	for _, name := range names {

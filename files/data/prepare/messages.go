@@ -38,13 +38,14 @@ func conversation(line []byte) (in chat.Input, err error) {
 	if (object.Messages == nil) == (object.Conversations == nil) {
 		return in, errors.New("want an object with messages (role, content) or conversations (from, value), and not with both")
 	}
-	in.Messages, in.Tools = []chat.Message{}, present(object.Tools)
+	in.Messages, in.Tools = []chat.Message{}, object.Tools
 	add := func(role *string, content json.RawMessage, m chat.Message) error {
 		var text *string
+		m.Kind = chat.NoContent
 		if len(content) > 0 {
-			err = json.Unmarshal(content, &text)
+			m.Kind, err = chat.NullContent, json.Unmarshal(content, &text)
 		}
-		if role == nil || err != nil || text == nil && m.Calls == nil {
+		if role == nil || err != nil || text == nil && isEmpty(m.Calls) {
 			return fmt.Errorf("message %d: want a role, and a text or calls of tools; parts of messages are not read", len(in.Messages))
 		}
 		m.Role = *role
@@ -52,13 +53,13 @@ func conversation(line []byte) (in chat.Input, err error) {
 			m.Role = other
 		}
 		if text != nil {
-			m.Content = *text
+			m.Content, m.Kind = *text, chat.TextContent
 		}
 		in.Messages = append(in.Messages, m)
 		return nil
 	}
 	for _, m := range object.Messages {
-		if err := add(m.Role, m.Content, chat.Message{Calls: present(m.Calls), CallID: m.CallID, Name: m.Name}); err != nil {
+		if err := add(m.Role, m.Content, chat.Message{Calls: m.Calls, CallID: m.CallID, Name: m.Name}); err != nil {
 			return in, err
 		}
 	}
@@ -70,11 +71,8 @@ func conversation(line []byte) (in chat.Input, err error) {
 	return in, nil
 }
 
-// present is a list that is not null, and not empty.
-func present(raw json.RawMessage) json.RawMessage {
+// isEmpty reports whether a list is absent, null or without items.
+func isEmpty(raw json.RawMessage) bool {
 	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) == nil && len(items) == 0 {
-		return nil
-	}
-	return raw
+	return len(raw) == 0 || json.Unmarshal(raw, &items) == nil && len(items) == 0
 }

@@ -18,8 +18,8 @@ func Without(tensors []safetensors.Tensor, names ...string) []safetensors.Tensor
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return dropped[t.Name] })
 }
 
-// WithoutTables drops the tables of rotary positions that older programs saved in checkpoints of so many layers. They
-// follow from the config.
+// WithoutTables drops the tables of rotary positions that older programs saved in checkpoints. They follow
+// from the config.
 func WithoutTables(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
 	names := []string{"model.rotary_emb.inv_freq"}
 	for i := range layers {
