@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -160,8 +161,12 @@ func run(ctx context.Context, args []string, to console) (code int) {
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %s\n", plain.Text(err.Error()))
-		return exitCode(ctx, err)
+		code, text := exitCode(ctx, err), err.Error()
+		if code == exitInterrupted {
+			text = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted")
+		}
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\n", plain.Text(text))
+		return code
 	}
 	return exitOK
 }

@@ -36,9 +36,9 @@ func TestSignals(t *testing.T) {
 	}{
 		{"server run", []string{"server", "run", "--state", state, "--server-port", "0", "--save-state-dir", "."}, "listening", 0, ""},
 		{"dash", []string{"dash", "--http-addr", "127.0.0.1:0", "."}, "the page is at", 0, ""},
-		{"sim", []string{"sim", "--seeds", "1..1000000"}, "", signals.Interrupted, "seeds/s; 0 violations"},
+		{"sim", []string{"sim", "--seeds", "1..1000000"}, "", signals.Interrupted, "seeds/s; 0 violations\npsyche: interrupted\n"},
 		{"chain start", []string{"chain", "start", "--listen", "127.0.0.1:0"}, "JSON-RPC", 0, ""},
-		{"run status", []string{"run", "status", "--server-addr", "192.0.2.1:9", "--run-id", "r", "--timeout", "1h"}, "", signals.Interrupted, ""},
+		{"run status", []string{"run", "status", "--server-addr", "192.0.2.1:9", "--run-id", "r", "--timeout", "1h"}, "", signals.Interrupted, ": interrupted\n"},
 		{"run replay of a pipe", []string{"run", "replay", pipe}, "", signals.Interrupted, ""},
 	} {
 		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
