@@ -37,7 +37,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if err := fits(weightBytes(description.NumParameters), availableMemory()); err != nil {
+	if err := fits("the weights", weightBytes(description.NumParameters), availableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}

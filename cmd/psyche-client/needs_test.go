@@ -145,11 +145,15 @@ func TestFits(t *testing.T) {
 			t.Errorf("%s: the folder was made", name)
 		}
 	}
-	if err := fits(5<<30, 4<<30); err == nil || !strings.Contains(err.Error(), "5.0 GiB of memory, but 4.0 GiB") {
+	if err := fits("the weights", 5<<30, 4<<30); err == nil || !strings.Contains(err.Error(), "5.0 GiB of memory, but 4.0 GiB") {
 		t.Errorf("5 GiB in 4 GiB: %v", err)
 	}
-	if err := errors.Join(fits(4<<30, 4<<30), fits(5<<30, 0)); err != nil {
+	if err := errors.Join(fits("the weights", 4<<30, 4<<30), fits("the weights", 5<<30, 0), (&soloCommand{}).fits(1<<20, 8<<20)); err != nil {
 		t.Error(err)
+	}
+	adamw := &soloCommand{soloOptimizer: soloOptimizer{Optimizer: "adamw"}}
+	if err := adamw.fits(1<<30, 8<<30); err == nil || !strings.Contains(err.Error(), "12.0 GiB of memory, but 8.0 GiB") {
+		t.Errorf("AdamW of 2³⁰ parameters in 8 GiB: %v", err)
 	}
 	for parameters, want := range map[int64]uint64{3: 12, 1 << 62: math.MaxUint64, -1: math.MaxUint64} {
 		if got := weightBytes(parameters); got != want {

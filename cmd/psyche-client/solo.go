@@ -168,7 +168,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return false, err
 	}
-	devices, err := c.trainingDevices(c.deviceFlags)
+	devices, err := c.fittingDevices(description.NumParameters)
 	if err != nil {
 		return false, err
 	}
