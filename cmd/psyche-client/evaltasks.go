@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
-	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/tokenizer"
@@ -79,22 +77,15 @@ func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &eval.Reader{LM: lm, Coder: coder, Begin: beginToken(s), Stop: endTokens(s)}, nil
-}
-
-// beginToken returns the token that a text begins with, or else ends with, or nil.
-func beginToken(s checkpoint.Snapshot) *int32 {
-	data, _ := s.File(checkpoint.ConfigFile)
-	var begin struct {
-		BOS *int32 `json:"bos_token_id"`
+	begin, err := beginToken(s)
+	if err != nil {
+		return nil, err
 	}
-	if json.Unmarshal(pythonjson.Quoted(data), &begin) == nil && begin.BOS != nil {
-		return begin.BOS
+	ends, err := endTokens(s)
+	if err != nil {
+		return nil, err
 	}
-	if ends := endTokens(s); len(ends) > 0 {
-		return &ends[0]
-	}
-	return nil
+	return &eval.Reader{LM: lm, Coder: coder, Begin: begin, Stop: ends}, nil
 }
 
 // summary is the scores of a task as one text.

@@ -36,11 +36,20 @@ func (t talks) message(o object, of string) (m chat.Message, err error) {
 	if !found {
 		return m, errMessage
 	}
+	null := o["content"] != nil || o["value"] != nil
 	text, found, err := o.either("content", "value")
 	if err != nil {
 		return m, err
 	}
 	m.Role, m.Content = role, text
+	switch {
+	case found:
+		m.Kind = chat.TextContent
+	case null:
+		m.Kind = chat.NullContent
+	default:
+		m.Kind = chat.NoContent
+	}
 	if other, known := roles[role]; known {
 		m.Role = other
 	}
@@ -48,15 +57,14 @@ func (t talks) message(o object, of string) (m chat.Message, err error) {
 		m.Content = ""
 		m.Calls, err = calls(text)
 	} else {
-		m.Calls = o.take("tool_calls")
+		m.Calls = o.keep("tool_calls")
 	}
 	if err != nil {
 		return m, err
 	}
-	if !found && m.Calls == nil {
+	if !found && isEmpty(m.Calls) {
 		return m, errMessage
 	}
-	m.Calls = present(m.Calls)
 	for key, to := range map[string]*string{"tool_call_id": &m.CallID, "name": &m.Name} {
 		if *to, _, err = o.text(key); err != nil {
 			return m, err

@@ -39,6 +39,13 @@ func (o object) take(key string) json.RawMessage {
 	return raw
 }
 
+// keep removes a key. It returns nil if the key is missing; templates see null apart from that.
+func (o object) keep(key string) json.RawMessage {
+	raw := o[key]
+	delete(o, key)
+	return raw
+}
+
 // text takes a key with a text. Found is false if the key is missing or null.
 func (o object) text(key string) (text string, found bool, err error) {
 	raw := o.take(key)
@@ -127,7 +134,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	if in.Tools, err = tools(o.take("tools")); err != nil {
+	if in.Tools, err = tools(o.keep("tools")); err != nil {
 		return in, err
 	}
 	if err := o.mask(in.Messages); err != nil {
@@ -203,7 +210,7 @@ func (o object) mask(messages []chat.Message) error {
 	return nil
 }
 
-// tools returns a list of tools that is not empty, or nil. LlamaFactory writes the list as a text of JSON.
+// tools returns a list of tools, null, or nil if there is none. LlamaFactory writes the list as a text of JSON.
 func tools(raw json.RawMessage) (json.RawMessage, error) {
 	var text string
 	if len(raw) > 0 && raw[0] == '"' {
@@ -217,14 +224,11 @@ func tools(raw json.RawMessage) (json.RawMessage, error) {
 	if raw != nil && !json.Valid(raw) {
 		return nil, fmt.Errorf("tools is %.40q, want a list, or a text with a list as JSON", text)
 	}
-	return present(raw), nil
+	return raw, nil
 }
 
-// present is a list that is not null, and not empty.
-func present(raw json.RawMessage) json.RawMessage {
+// isEmpty reports whether a list is absent, null or without items.
+func isEmpty(raw json.RawMessage) bool {
 	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) == nil && len(items) == 0 {
-		return nil
-	}
-	return raw
+	return len(raw) == 0 || json.Unmarshal(raw, &items) == nil && len(items) == 0
 }
