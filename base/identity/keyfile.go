@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/psyche-go/psyche/base/secret"
 )
 
 // SecretKeyVariable is the environment variable that may hold a key: 64 hexadecimal
@@ -72,7 +74,7 @@ func ParseKeyFile(content []byte) (Key, error) {
 		return Key{}, fmt.Errorf("%w: more than %d bytes, so neither a JSON key nor %d raw bytes", ErrInvalidKey, maxKeyFileSize, SeedSize)
 	}
 	var numbers []int
-	if err := json.Unmarshal(content, &numbers); err != nil {
+	if err := json.Unmarshal([]byte(secret.Trim(string(content))), &numbers); err != nil {
 		return Key{}, fmt.Errorf("%w: want a JSON array of 64 numbers (as solana-keygen writes) or exactly %d raw bytes, found %d bytes: %w",
 			ErrInvalidKey, SeedSize, len(content), err)
 	}
@@ -94,9 +96,10 @@ func ParseKeyFile(content []byte) (Key, error) {
 	return key, nil
 }
 
-// ParseSecretHex reads 64 hexadecimal digits, the 32 seed bytes of a key.
+// ParseSecretHex reads 64 hexadecimal digits, the 32 seed bytes of a key. Blanks around them do not matter.
 func ParseSecretHex(text string) (Key, error) {
 	// The text is a secret: no message repeats any of it.
+	text = secret.Trim(text)
 	seed, err := hex.DecodeString(text)
 	if err != nil || len(seed) != SeedSize {
 		return Key{}, fmt.Errorf("%w: want %d hexadecimal digits, found %d characters", ErrInvalidKey, 2*SeedSize, len(text))

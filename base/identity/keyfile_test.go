@@ -115,6 +115,17 @@ func TestKeyFromEnvironment(t *testing.T) {
 	if key, set, err := KeyFromEnvironment(environment(testSecret, true)); !set || err != nil || key.ID() != testKey(t).ID() {
 		t.Fatalf("set: %v, %v", set, err)
 	}
+	for _, around := range []string{testSecret + "\n", testSecret + "\r\n", "\ufeff" + testSecret, " " + testSecret + "\t\n"} { // as files end that are read into variables
+		if key, set, err := KeyFromEnvironment(environment(around, true)); !set || err != nil || key.ID() != testKey(t).ID() {
+			t.Errorf("%q around it: %v, %v", strings.ReplaceAll(around, testSecret, "…"), set, err)
+		}
+	}
+	if _, set, err := KeyFromEnvironment(environment("\n", true)); !set || err == nil {
+		t.Errorf("only a newline: %v, %v", set, err)
+	}
+	if key, err := ParseKeyFile(append([]byte("\ufeff\n"), testKey(t).AppendJSON(nil)...)); err != nil || key.ID() != testKey(t).ID() {
+		t.Errorf("JSON with a byte order mark: %v", err)
+	}
 	_, set, err := KeyFromEnvironment(environment("9d61secret", true))
 	if !set || !errors.Is(err, ErrInvalidKey) || !strings.Contains(err.Error(), SecretKeyVariable) {
 		t.Fatalf("bad value: %v, %v", set, err)

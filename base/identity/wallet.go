@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mr-tron/base58"
+
+	"github.com/psyche-go/psyche/base/secret"
 )
 
 // WalletVariable may hold the key of a wallet, which pays on a chain.
@@ -51,7 +53,7 @@ func ofVariable(name string, err error) error {
 // ParseKeypair reads a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of numbers.
 func ParseKeypair(text string) (Key, error) {
 	// The text is a secret: no message repeats any of it.
-	text = strings.TrimSpace(text)
+	text = secret.Trim(text)
 	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers; these %d characters are none", ErrInvalidKey, SeedSize+IDSize, len(text))
 	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // so many bytes of a file would be a seed
 		key, err := ParseKeyFile([]byte(text))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,7 @@ type evalFlags struct {
 	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Of the draws of examples, and of texts that are written (${default})."`
 	EvalTaskMaxDocs *int   `placeholder:"N" help:"Questions of each task to ask, its first; of a task of many subjects, the first of each. Default: all."`
 	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
+	EvalHidden      bool   `name:"include-hidden" help:"Also read files and folders in --eval-data whose names begin with a dot, and locks and metadata."`
 	PromptTask      bool   `help:"Have the model write a text as well, into the event log."`
 }
 
@@ -42,7 +42,7 @@ func (f evalFlags) exams(ctx context.Context, access hubFlags, logger *slog.Logg
 			return nil, usageError{fmt.Errorf("--eval-task-max-docs is %d: want at least 1", options.MaxDocs)}
 		}
 	}
-	library := eval.Library{Folder: f.EvalData, Fetch: fetchDataset(access, logger)}
+	library := eval.Library{Folder: f.EvalData, Hidden: f.EvalHidden, Fetch: fetchDataset(access, logger)}
 	var exams []*eval.Exam
 	for _, task := range tasks {
 		exam, err := library.Open(ctx, task, options)
@@ -77,22 +77,15 @@ func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &eval.Reader{LM: lm, Coder: coder, Begin: beginToken(s), Stop: endTokens(s)}, nil
-}
-
-// beginToken returns the token that a text begins with, or else ends with, or nil.
-func beginToken(s checkpoint.Snapshot) *int32 {
-	data, _ := s.File(checkpoint.ConfigFile)
-	var begin struct {
-		BOS *int32 `json:"bos_token_id"`
+	begin, err := beginToken(s)
+	if err != nil {
+		return nil, err
 	}
-	if json.Unmarshal(data, &begin) == nil && begin.BOS != nil {
-		return begin.BOS
+	ends, err := endTokens(s)
+	if err != nil {
+		return nil, err
 	}
-	if ends := endTokens(s); len(ends) > 0 {
-		return &ends[0]
-	}
-	return nil
+	return &eval.Reader{LM: lm, Coder: coder, Begin: begin, Stop: ends}, nil
 }
 
 // summary is the scores of a task as one text.

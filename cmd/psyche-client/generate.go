@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -54,7 +53,11 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	ids, err := c.encode(coder, s)
+	ends, err := endTokens(s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Model, err)
+	}
+	ids, err := c.encode(coder, s, ends)
 	if err != nil {
 		return err
 	}
@@ -66,13 +69,13 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer func() { _ = network.Engine().Close() }()
-	options := c.options(s)
+	options := c.options(ends)
 	options.Vocab = coder.VocabSize() // rows of the embedding that no token has are never meant
 	return c.write(ctx, t, network, coder, ids, options)
 }
 
 // encode returns the ids that the model goes on from.
-func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapshot) (ids []int32, err error) {
+func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapshot, ends []int32) (ids []int32, err error) {
 	if !c.Chat {
 		ids, err = coder.EncodeWithSpecial([]byte(c.Prompt))
 	} else {
@@ -83,7 +86,7 @@ func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapsh
 		}
 		ids, err = template.Encode(coder, chat.Input{
 			Messages: []chat.Message{{Role: "user", Content: c.Prompt}}, AddGenerationPrompt: true, Tokens: named, Now: time.Now(),
-		}, endTokens(s))
+		}, ends)
 		if err != nil && !errors.Is(err, chat.ErrControl) {
 			return nil, fmt.Errorf("--chat: the chat template of %s: %w", c.Model, err)
 		}
@@ -136,13 +139,13 @@ func (c inferenceFlags) network(ctx context.Context, t terminal, s checkpoint.Sn
 	return network, nil
 }
 
-func (c *generateCommand) options(s checkpoint.Snapshot) generate.Options {
+func (c *generateCommand) options(ends []int32) generate.Options {
 	o := generate.Options{
 		MaxTokens: c.MaxTokens, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
 		RepetitionPenalty: c.RepetitionPenalty, Seed: c.Seed,
 	}
 	if !c.IgnoreEOS {
-		o.Stop = endTokens(s)
+		o.Stop = ends
 	}
 	return o
 }
@@ -188,28 +191,4 @@ func (c *generateCommand) write(ctx context.Context, t terminal, network model.M
 	}
 	_, err = fmt.Fprintf(t.Out, "%s\n", rest)
 	return err
-}
-
-// endTokens returns the ids that end a text, as generation_config.json or else config.json
-// names them: one, several or none.
-func endTokens(s checkpoint.Snapshot) []int32 {
-	for _, name := range []string{"generation_config.json", checkpoint.ConfigFile} {
-		data, found := s.File(name)
-		if !found {
-			continue
-		}
-		var one struct {
-			EOS *int32 `json:"eos_token_id"`
-		}
-		if json.Unmarshal(data, &one) == nil && one.EOS != nil {
-			return []int32{*one.EOS}
-		}
-		var several struct {
-			EOS []int32 `json:"eos_token_id"`
-		}
-		if json.Unmarshal(data, &several) == nil && len(several.EOS) > 0 {
-			return several.EOS
-		}
-	}
-	return nil
 }

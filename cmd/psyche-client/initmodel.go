@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/record/required"
 )
 
 type initModelCommand struct {
@@ -34,6 +37,9 @@ func (c *initModelCommand) Run(t terminal) error {
 	description, err := model.Describe(config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	if err := fits("the weights", weightBytes(description.NumParameters), availableMemory()); err != nil {
+		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
 	if err := c.addFiles(&s, description); err != nil {
@@ -59,6 +65,14 @@ func (c *initModelCommand) Run(t terminal) error {
 	return err
 }
 
+// weightBytes returns the size of a model with the given number of parameters, at most the largest number.
+func weightBytes(parameters int64) uint64 {
+	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
+		return math.MaxUint64
+	}
+	return required.Value * uint64(parameters)
+}
+
 // addFiles adds what transformers expects beside the config and the weights.
 func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.Description) error {
 	config, _ := s.File(checkpoint.ConfigFile)
@@ -66,7 +80,7 @@ func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.De
 	if err != nil {
 		return err
 	}
-	if err := add(s, "generation_config.json", special); err != nil {
+	if err := add(s, generationFile, special); err != nil {
 		return err
 	}
 	if c.Tokenizer == "none" {
@@ -89,7 +103,7 @@ const tokenizerFile = "tokenizer.json"
 // specialTokens picks the ids that text generation wants to know out of a config.json.
 func specialTokens(config []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(config, &all); err != nil {
+	if err := json.Unmarshal(pythonjson.Quoted(config), &all); err != nil {
 		return nil, err
 	}
 	special := map[string]json.RawMessage{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -44,7 +45,7 @@ func TestStalledUpload(t *testing.T) {
 	if dir == "" {
 		t.Skip("needs " + stalledFolder)
 	}
-	ctx, stop := interruptible()
+	ctx, stop := signals.Context()
 	defer stop()
 	logger := slog.New(slog.DiscardHandler)
 	place := stalledPlace{begun: make(chan struct{})}

@@ -7,14 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/lmittmann/tint"
 
 	"github.com/psyche-go/psyche/base/plain"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/manual"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
@@ -63,7 +62,7 @@ const (
 	exitRefused     = 4
 	exitConnection  = 5
 	exitLie         = 7
-	exitInterrupted = 130
+	exitInterrupted = signals.Interrupted
 )
 
 // usageError marks errors of what stands on the command line.
@@ -82,18 +81,9 @@ func (t terminal) logger() *slog.Logger {
 }
 
 func main() {
-	ctx, stop := interruptible()
-	code := run(ctx, published.Arguments(os.Args), terminal{os.Stdout, os.Stderr})
-	stop()
-	os.Exit(code)
-}
-
-// interruptible returns a context that ends with the first interrupt. A second one ends the
-// program at once.
-func interruptible() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	os.Exit(signals.Run("psyche-client", func(ctx context.Context) int {
+		return run(ctx, published.Arguments(os.Args), terminal{os.Stdout, os.Stderr})
+	}))
 }
 
 // exit is what kong wants to end the program with, after printing help.

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,22 +20,59 @@ func peakMemory() uint64 {
 	return uint64(used.Maxrss) << 10
 }
 
-// availableMemory returns how many bytes of memory processes can still take: of the machine, or of the container if that
-// has fewer. 0: nobody says.
-func availableMemory() uint64 {
-	text, err := os.ReadFile("/proc/meminfo")
+// availableMemory returns the bytes of memory that processes can still take: of the machine, or of the container or
+// control group if that has fewer. 0 means unknown.
+func availableMemory() uint64 { return availableIn("/") }
+
+// availableIn is availableMemory for a system whose files are below root.
+func availableIn(root string) uint64 {
+	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
 		return 0
 	}
 	available := field(text, "MemAvailable:") << 10
-	if limit := numberIn("/sys/fs/cgroup/memory.max"); limit > 0 {
-		stat, _ := os.ReadFile("/sys/fs/cgroup/memory.stat")
-		// Pages of files that nobody uses count as the container's until somebody wants their room.
-		used := numberIn("/sys/fs/cgroup/memory.current")
-		used -= min(used, field(stat, "inactive_file"))
-		available = min(available, limit-min(limit, used))
+	groups, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(parts) < 3 {
+			continue
+		}
+		kind := groupsV2
+		if slices.Contains(strings.Split(parts[1], ","), "memory") {
+			kind = groupsV1
+		}
+		// Each group above has a limit too. A container may see its path in the host, and only its own group as the top.
+		for path := filepath.Join("/", parts[2]); ; path = filepath.Dir(path) {
+			if free, limited := kind.free(filepath.Join(root, kind.top, path)); limited {
+				available = min(available, free)
+			}
+			if path == "/" {
+				break
+			}
+		}
 	}
 	return available
+}
+
+// groupFiles names the files of a version of control groups.
+type groupFiles struct{ top, limit, used, inactive string }
+
+var (
+	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
+)
+
+// free returns the bytes that a group can still take, if it has a limit.
+func (g groupFiles) free(dir string) (bytes uint64, limited bool) {
+	limit := numberIn(filepath.Join(dir, g.limit))
+	if limit == 0 {
+		return 0, false
+	}
+	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	// The group counts pages of files that no process uses, and gives them up when a process needs memory.
+	used := numberIn(filepath.Join(dir, g.used))
+	used -= min(used, field(stat, g.inactive))
+	return limit - min(limit, used), true
 }
 
 // field returns the number behind a name that begins a line, 0 if there is none.

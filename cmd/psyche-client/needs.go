@@ -67,6 +67,16 @@ type machine struct {
 	device uint64 // memory of the smallest device that computes
 }
 
+// fits returns an error if bytes of a kind do not fit into the memory that is available. 0 available means
+// unknown. The caller adds what else the user can do.
+func fits(kind string, bytes, available uint64) error {
+	if available == 0 || bytes <= available {
+		return nil
+	}
+	return fmt.Errorf("%s take %s of memory, but %s are available; end other programs, raise the memory limit of the container, use a machine with more memory",
+		kind, bytesOf(bytes), bytesOf(available))
+}
+
 // shortages says of what the machine has too little.
 func (n needs) shortages(has machine) []string {
 	var short []string

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,4 +125,44 @@ func TestTellNeeds(t *testing.T) {
 	if !strings.Contains(log.String(), "its members have the model") {
 		t.Errorf("of a model that members have: %s", &log)
 	}
+}
+
+// TestFits wants commands to refuse a model that is larger than the memory before they allocate or read it.
+func TestFits(t *testing.T) {
+	if availableMemory() == 0 {
+		t.Skip("the available memory is not known here")
+	}
+	dir := t.TempDir()
+	for name, sizes := range map[string]string{
+		"wide":   `"hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400`,
+		"deep":   `"hidden_size": 8192, "intermediate_size": 65536, "num_hidden_layers": 4096`,
+		"square": `"hidden_size": 65536, "intermediate_size": 65536, "num_hidden_layers": 40`,
+	} {
+		config := write(t, filepath.Join(dir, name+".json"), []byte(`{"architectures":["LlamaForCausalLM"],"vocab_size":256,"num_attention_heads":8,"max_position_embeddings":32,`+sizes+`}`))
+		out := filepath.Join(dir, name)
+		fail(t, exitFailure, "smaller values of hidden_size", "init-model", "--config", config, "--output", out)
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%s: the folder was made", name)
+		}
+	}
+	if err := fits("the weights", 5<<30, 4<<30); err == nil || !strings.Contains(err.Error(), "5.0 GiB of memory, but 4.0 GiB") {
+		t.Errorf("5 GiB in 4 GiB: %v", err)
+	}
+	if err := errors.Join(fits("the weights", 4<<30, 4<<30), fits("the weights", 5<<30, 0), (&soloCommand{}).fits(1<<20, 8<<20)); err != nil {
+		t.Error(err)
+	}
+	adamw := &soloCommand{soloOptimizer: soloOptimizer{Optimizer: "adamw"}}
+	if err := adamw.fits(1<<30, 8<<30); err == nil || !strings.Contains(err.Error(), "12.0 GiB of memory, but 8.0 GiB") {
+		t.Errorf("AdamW of 2³⁰ parameters in 8 GiB: %v", err)
+	}
+	for parameters, want := range map[int64]uint64{3: 12, 1 << 62: math.MaxUint64, -1: math.MaxUint64} {
+		if got := weightBytes(parameters); got != want {
+			t.Errorf("%d parameters have %d bytes, want %d", parameters, got, want)
+		}
+	}
+	model, _ := toy(t)
+	if err := os.Truncate(filepath.Join(model, "model.safetensors"), 8<<40); err != nil {
+		t.Skipf("needs a file system with files of 8 TiB: %v", err)
+	}
+	fail(t, exitFailure, "choose a smaller model", "generate", "--model", model, "--prompt", "a")
 }

@@ -323,13 +323,14 @@ func TestTrackers(t *testing.T) {
 	}
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.Path
+		_, key, _ := r.BasicAuth()
+		asked <- r.URL.Path + " " + key
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
-	t.Setenv("WANDB_API_KEY", "secret")
+	t.Setenv("WANDB_API_KEY", "secret\n") // as a file of a secret store ends
 	t.Setenv("WANDB_BASE_URL", server.URL)
-	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql" {
+	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql secret" {
 		t.Errorf("%d trackers, want the one of the key", n)
 	}
 	t.Setenv("WANDB_MODE", "disabled")

@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/signals"
 )
 
 // serveCommand keeps this machine in one of several runs.
@@ -108,7 +107,8 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	var seed [16]byte
 	_, _ = crand.Read(seed[:]) // never fails
-	impatient, stop := impatience(ctx)
+	signals.Hold(ctx)
+	impatient, stop := signals.Second(ctx)
 	defer stop()
 	k := keeper{
 		runs: runs, patience: c.Patience, logger: logger, impatient: impatient,
@@ -136,25 +136,4 @@ func lockServing() (*os.File, error) {
 		return nil, fmt.Errorf("%w: another psyche-client serve of this user runs, or a client that one has left; end it, or set XDG_STATE_HOME to a folder for this one", err)
 	}
 	return lock, err
-}
-
-// impatience returns a channel that is closed by the second interrupt: that a first one came is what ends ctx.
-func impatience(ctx context.Context) (<-chan struct{}, func()) {
-	signals, impatient := make(chan os.Signal, 2), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	over, stop := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		for range 2 {
-			select {
-			case <-signals:
-			case <-over.Done():
-				return
-			}
-		}
-		close(impatient)
-	}()
-	return impatient, func() {
-		signal.Stop(signals)
-		stop()
-	}
 }

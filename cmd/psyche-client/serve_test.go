@@ -18,6 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/host/server/servertest"
@@ -414,7 +415,7 @@ func TestServedClient(t *testing.T) {
 	case "dies":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
-	ctx, stop := interruptible()
+	ctx, stop := signals.Context()
 	defer stop()
 	fmt.Println("taking part")
 	<-ctx.Done()

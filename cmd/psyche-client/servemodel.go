@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lmittmann/tint"
 
+	"github.com/psyche-go/psyche/base/secret"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/face/openai"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
@@ -88,6 +90,7 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 	if _, err := fmt.Fprintf(t.Err, "psyche-client: %s answers at http://%s/v1\n", served.Name, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	signals.Hold(ctx) // answers that are being written end
 	return server.Serve(ctx, listener)
 }
 
@@ -106,7 +109,9 @@ func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err e
 	if m.Tokenizer, err = readTokenizer(c.Model, s); err != nil {
 		return m, err
 	}
-	m.Ends = endTokens(s)
+	if m.Ends, err = endTokens(s); err != nil {
+		return m, fmt.Errorf("%s: %w", c.Model, err)
+	}
 	file := s.File
 	if c.ChatTemplate != "" {
 		text, err := os.ReadFile(c.ChatTemplate)
@@ -157,7 +162,7 @@ func (c *serveModelCommand) listen(ctx context.Context, locked bool, logger *slo
 // key returns the key that requests have to bring, or none.
 func (c *serveModelCommand) key() (string, error) {
 	const most = 4096 // bytes
-	key, set := []byte(os.Getenv(apiKeyVariable)), os.Getenv(apiKeyVariable) != ""
+	text, set := []byte(os.Getenv(apiKeyVariable)), os.Getenv(apiKeyVariable) != ""
 	from := apiKeyVariable
 	if c.APIKeyFile != "" {
 		from, set = "--api-key-file "+c.APIKeyFile, true
@@ -166,13 +171,13 @@ func (c *serveModelCommand) key() (string, error) {
 			return "", fmt.Errorf("--api-key-file: %w", err)
 		}
 		defer func() { _ = file.Close() }()
-		if key, err = io.ReadAll(io.LimitReader(file, most+1)); err != nil {
+		if text, err = io.ReadAll(io.LimitReader(file, most+1)); err != nil {
 			return "", fmt.Errorf("--api-key-file: %w", err)
 		}
 	}
-	key = bytes.TrimSpace(key)
-	if set && (len(key) == 0 || len(key) > most || bytes.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
+	key := secret.Trim(string(text))
+	if set && (key == "" || len(key) > most || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		return "", usageError{fmt.Errorf("%s: want one line of 1 to %d ASCII characters without blanks", from, most)}
 	}
-	return string(key), nil
+	return key, nil
 }

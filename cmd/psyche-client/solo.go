@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -167,7 +168,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return false, err
 	}
-	devices, err := c.trainingDevices(c.deviceFlags)
+	devices, err := c.fittingDevices(description.NumParameters)
 	if err != nil {
 		return false, err
 	}
@@ -293,6 +294,9 @@ func (s *solo) close() error {
 }
 
 func (s *solo) train(ctx context.Context) error {
+	if s.options.Save != "" || s.events != nil {
+		signals.Hold(ctx)
+	}
 	s.printf("%d parameters, %s, %d tokens a step, step %d of %d done\n",
 		s.learner.Elements(), s.options.Optimizer, s.options.TotalBatch*s.options.SeqLen, s.step, s.options.Steps)
 	if err := s.printHeldOut(ctx); err != nil {

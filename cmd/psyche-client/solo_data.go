@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // readModel reads the model that --model names.
@@ -22,6 +24,9 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 
 // readFolder reads a model, and says how far it is.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
+	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), availableMemory()); err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
+	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
 	defer m.Done()
 	return checkpoint.ReadDirWatched(dir, m.At)
@@ -56,4 +61,30 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	}
 	s.printf("held out: %d of %d sequences\n", len(s.heldOut), of)
 	return nil
+}
+
+// fittingDevices returns the devices to train on, or an error if the memory of the CPU is too small.
+func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
+	devices, err := c.trainingDevices(c.deviceFlags)
+	if err == nil && leastMemory(devices) == 0 { // on the CPU
+		err = c.fits(parameters, availableMemory())
+	}
+	return devices, err
+}
+
+// fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.
+func (c *soloCommand) fits(parameters int64, available uint64) error {
+	kind, values := "the gradient and the momentum", uint64(2)
+	if c.Optimizer == "adamw" {
+		kind, values = "the gradient and the means of AdamW", 3
+	}
+	bytes := weightBytes(parameters)
+	if bytes > math.MaxUint64/values {
+		bytes = math.MaxUint64 / values
+	}
+	err := fits(kind, values*bytes, available)
+	if err != nil {
+		err = fmt.Errorf("train %s: %w, or choose another --device", c.Model, err)
+	}
+	return err
 }

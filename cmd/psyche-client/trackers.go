@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/secret"
 	"github.com/psyche-go/psyche/face/metrics"
 	"github.com/psyche-go/psyche/face/tracker"
 	"github.com/psyche-go/psyche/face/tracker/wandb"
@@ -84,7 +85,7 @@ func (f trackerFlags) start(board *metrics.Board, name string, settings map[stri
 
 // wandb opens the tracker that flags and environment ask for; nil if they do not.
 func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.Logger) (tracker.Sink, error) {
-	key, mode := os.Getenv("WANDB_API_KEY"), strings.ToLower(os.Getenv("WANDB_MODE"))
+	key, mode := secret.Trim(os.Getenv("WANDB_API_KEY")), strings.ToLower(os.Getenv("WANDB_MODE"))
 	asked := key != "" || mode == "offline" || f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != ""
 	if !asked || mode == "disabled" {
 		return nil, nil

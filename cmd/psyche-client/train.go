@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -108,6 +109,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	logger, events := seen.logger, seen.events
 	given = newAccount(c.RunID, key.ID(), !c.Given())
 	events.Watch(given.see)
+	signals.Hold(ctx) // the display restores the terminal, and the member leaves its run
 	shown.start(t, c.RunID, key.ID(), seen)
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {

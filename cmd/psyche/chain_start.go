@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/chain/kept"
 	"github.com/psyche-go/psyche/chain/localnet"
 	"github.com/psyche-go/psyche/chain/program"
@@ -47,6 +48,7 @@ func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	if c.SlotMs < 1 || slot > maxSlot {
 		return usagef("--slot-ms is %d: want 1 to %d", c.SlotMs, maxSlot.Milliseconds())
 	}
+	signals.Hold(ctx)
 	now := time.Now()
 	ledger, where, err := c.open(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
 	if err != nil {

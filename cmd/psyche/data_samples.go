@@ -13,11 +13,13 @@ import (
 )
 
 type dataSamples struct {
-	Output       string   `required:"" placeholder:"DIR" help:"Folder to write, which a run names as Preprocessed data."`
-	Tokenizer    string   `required:"" placeholder:"FOLDER" help:"A model's folder, with its tokenizer.json and chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
-	ChatTemplate string   `placeholder:"FILE" help:"A chat template, in place of the one in the folder."`
-	SeqLen       int      `default:"2048" placeholder:"N" help:"Tokens of a sample at most: max_seq_len of the run (${default})."`
-	Paths        []string `arg:"" name:"path" type:"existingfile" help:"Files with a JSON object in every line: messages of role and content, or conversations of from and value. They may be compressed (.gz, .zst, .lz4, .br)."`
+	Output        string   `required:"" placeholder:"DIR" help:"Folder to write, which a run names as Preprocessed data."`
+	Tokenizer     string   `required:"" placeholder:"FOLDER" help:"A model's folder, with its tokenizer.json and chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
+	ChatTemplate  string   `placeholder:"FILE" help:"A chat template, in place of the one in the folder."`
+	SeqLen        int      `default:"2048" placeholder:"N" help:"Tokens of a sample at most: max_seq_len of the run (${default})."`
+	Strict        bool     `help:"Refuse keys of conversations that are not read, instead of counting them."`
+	IncludeHidden bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
+	Paths         []string `arg:"" name:"path" type:"path" help:"Files, or folders of files *.jsonl and *.ndjson, with a JSON object in every line: messages of role and content, conversations of from and value, or instruction and output. They may be compressed (.gz, .zst, .lz4, .br)."`
 }
 
 // maxTemplate bounds the files of a tokenizer that are read for its chat template.
@@ -34,7 +36,7 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 		return err
 	}
 	made, err := prepare.Converse(ctx, prepare.SampleOptions{
-		Paths: c.Paths, Output: c.Output, SeqLen: c.SeqLen, Tokenizer: coder, Template: template, Tokens: named,
+		Paths: c.Paths, Hidden: c.IncludeHidden, Strict: c.Strict, Output: c.Output, SeqLen: c.SeqLen, Tokenizer: coder, Template: template, Tokens: named,
 	})
 	if err != nil {
 		return err
@@ -42,9 +44,12 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 	if made.Refused > 0 {
 		_, _ = fmt.Fprintf(to.err, "the first that was refused: %v\n", made.Refusal)
 	}
+	if len(made.Unread) > 0 {
+		_, _ = fmt.Fprintf(to.err, "keys that were not read: %v; --strict refuses them\n", made.Unread)
+	}
 	left := made.Long + made.Unlearned + made.Refused
-	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens of which %d are learned; left out: %d longer than %d tokens, %d without an answer, %d refused\n",
-		c.Output, made.Samples, made.Conversations-left, made.Tokens, made.Learned, made.Long, c.SeqLen, made.Unlearned, made.Refused)
+	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens, %d of them learned; left out: %d longer than %d tokens, %d without an answer, %d refused%s\n",
+		c.Output, made.Samples, made.Conversations-left, made.Tokens, made.Learned, made.Long, c.SeqLen, made.Unlearned, made.Refused, made.Met)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
@@ -54,6 +55,7 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if err != nil {
 		return err
 	}
+	signals.Hold(ctx)
 	events, err := c.openEvents(key)
 	if err != nil {
 		return err

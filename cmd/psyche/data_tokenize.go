@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
+	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -16,10 +17,12 @@ type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
 	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json or tokenizer.model, a folder that has one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
-	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet, arrow; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it), .parquet, .arrow or .feather, else text (${default})."`
-	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids (${default})."`
+	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects or one object, csv, parquet, arrow; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it), .parquet, .pq, .parq, .arrow, .feather or .ipc, or by the content of Parquet and Arrow, else text (${default})."`
+	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids. Of one JSON object the first list on the way has the texts. Without --field: text, and a .json file with one object is one text."`
+	Quotes          string   `enum:"auto,double,none" default:"auto" help:"Double quotes in CSV and TSV: double for quotes around values (RFC 4180), none for quotes as text; auto: none in .tsv, else double (${default})."`
 	Split           string   `default:"train" placeholder:"NAME" help:"The split to read of a data set that has several (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
+	IncludeHidden   bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
 	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of other files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
@@ -47,7 +50,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	}
 	started := time.Now()
 	m := meter.New(to.err, "psyche: tokenizing")
-	manifest, err := prepare.Run(ctx, prepare.Options{
+	made, err := prepare.Run(ctx, prepare.Options{
 		Paths:           paths,
 		Output:          c.Output,
 		Force:           c.Force,
@@ -58,9 +61,11 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		Separator:       separator,
 		Format:          prepare.Format(c.Format),
 		Field:           c.Field,
+		Quotes:          prepare.Quotes(c.Quotes),
 		Split:           c.Split,
 		Workers:         c.Workers,
 		Include:         c.Include,
+		Hidden:          c.IncludeHidden,
 		HeldOut:         c.HeldOut,
 		HeldOutFraction: c.HeldOutFraction,
 		ShardTokens:     c.ShardTokens,
@@ -75,8 +80,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped; %.1f s\n",
-		c.Output, manifest.Tokens, manifest.TokenSizeInBytes, len(manifest.Files), manifest.HeldOutTokens, manifest.Texts, manifest.TextFiles, manifest.SkippedBinary, time.Since(started).Seconds())
+	met := walk.Counts{Hidden: made.HiddenLeftOut, Links: made.LinksFollowed, Dead: made.LinksLeftOut}
+	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped%s; %.1f s\n",
+		c.Output, made.Tokens, made.TokenSizeInBytes, len(made.Files), made.HeldOutTokens, made.Texts, made.TextFiles, made.SkippedBinary, met, time.Since(started).Seconds())
 	return err
 }
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/base/plain"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/manual"
@@ -103,7 +103,7 @@ const (
 	exitIncomplete  = 8
 	exitDiffer      = 9
 	exitCheats      = 10
-	exitInterrupted = 130
+	exitInterrupted = signals.Interrupted
 )
 
 // configError marks errors of configuration files.
@@ -131,9 +131,9 @@ func main() {
 
 // start runs the program under signals and returns its exit code.
 func start() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return run(ctx, published.Arguments(os.Args), console{out: os.Stdout, err: os.Stderr})
+	return signals.Run("psyche", func(ctx context.Context) int {
+		return run(ctx, published.Arguments(os.Args), console{out: os.Stdout, err: os.Stderr})
+	})
 }
 
 // exit carries the code of a parser that wants the program to end, as --help does.
@@ -161,8 +161,12 @@ func run(ctx context.Context, args []string, to console) (code int) {
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
-		_, _ = fmt.Fprintf(to.err, "psyche: %s\n", plain.Text(err.Error()))
-		return exitCode(ctx, err)
+		code, text := exitCode(ctx, err), err.Error()
+		if code == exitInterrupted {
+			text = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted")
+		}
+		_, _ = fmt.Fprintf(to.err, "psyche: %s\n", plain.Text(text))
+		return code
 	}
 	return exitOK
 }

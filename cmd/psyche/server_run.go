@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/host/server"
 	"github.com/psyche-go/psyche/record/config"
@@ -93,6 +94,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
+	signals.Hold(ctx) // the display restores the terminal, and the server closes its journal
 	shown := c.newDisplay(to)
 	defer shown.close()
 	logger := c.loggerFor(shown, to)

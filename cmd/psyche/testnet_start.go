@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/face/tui"
@@ -121,7 +120,16 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	defer cancel(nil)
 	hurry, rush := context.WithCancel(context.Background())
 	defer rush()
-	defer again(ctx, rush)()
+	signals.Hold(ctx)
+	again, stop := signals.Second(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-again:
+			rush()
+		case <-hurry.Done():
+		}
+	}()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -182,24 +190,6 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		return configError{err}
 	}
 	return err
-}
-
-// again calls rush at the first signal after ctx has ended; what it returns ends that.
-func again(ctx context.Context, rush func()) (stop func()) {
-	second, ended := make(chan os.Signal, 1), make(chan struct{})
-	waiting := context.AfterFunc(ctx, func() {
-		signal.Notify(second, os.Interrupt, syscall.SIGTERM)
-		select {
-		case <-second:
-			rush()
-		case <-ended:
-		}
-	})
-	return func() {
-		waiting()
-		signal.Stop(second)
-		close(ended)
-	}
 }
 
 // display draws on a terminal and writes lines everywhere else.

@@ -287,6 +287,9 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 		case !hasContent && m.Calls == nil:
 			return invalid(at+".content", "missing_required_parameter", "%s.content is missing or null", at)
 		}
+		if !hasContent {
+			m.Kind = chat.NullContent
+		}
 		r.messages = append(r.messages, m)
 	}
 	return nil

@@ -45,12 +45,20 @@ func toolChoice(r *request, name string, raw json.RawMessage) *problem {
 }
 
 // toolCalls reads the calls of a message. Their arguments come as JSON within a string, and templates
-// take the object that it is of.
+// take the object within. Arguments that are absent, null or an empty string are an empty object, as in vLLM.
 func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
 	var calls []json.RawMessage
 	wrong := objects(at, raw, func(at string, one json.RawMessage) *problem {
 		call, wrong := changed(one, at, "function", func(at string, raw json.RawMessage) (json.RawMessage, *problem) {
-			return changed(raw, at, "arguments", opened)
+			given := false
+			function, wrong := changed(raw, at, "arguments", func(at string, raw json.RawMessage) (json.RawMessage, *problem) {
+				given = true
+				return opened(at, raw)
+			})
+			if wrong == nil && !given {
+				function = withEmptyArguments(function)
+			}
+			return function, wrong
 		})
 		calls = append(calls, call)
 		return wrong
@@ -60,6 +68,14 @@ func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
 	}
 	*to = joined('[', calls, ']')
 	return nil
+}
+
+// withEmptyArguments appends a field to an object.
+func withEmptyArguments(function json.RawMessage) json.RawMessage {
+	if string(function) == "{}" {
+		return json.RawMessage(`{"arguments":{}}`)
+	}
+	return append(function[:len(function)-1], `,"arguments":{}}`...)
 }
 
 // changed is an object in which change has changed the field of a name.
@@ -86,10 +102,13 @@ func opened(at string, raw json.RawMessage) (json.RawMessage, *problem) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		raw = json.RawMessage(text)
+		if text == "" {
+			raw = json.RawMessage("{}")
+		}
 	}
 	var fields map[string]json.RawMessage
 	if err := errors.Join(strictjson.CheckEscapes(raw), json.Unmarshal(raw, &fields)); err != nil || fields == nil {
-		return nil, invalid(at, "invalid_value", "%s are %.60s: want an object, as JSON in a string", at, raw)
+		return nil, invalid(at, "invalid_value", "%s are %.60q: want an object, as JSON in a string", at, raw)
 	}
 	return raw, nil
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,6 +41,37 @@ func TestTools(t *testing.T) {
 	}
 	if diff := cmp.Diff(chat.Message{Role: "tool", Content: "12", CallID: "c", Name: "weather"}, r.messages[1]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestEmptyArguments wants absent, null and empty arguments to be an empty object, and an empty content to stay a text.
+func TestEmptyArguments(t *testing.T) {
+	for function, want := range map[string]string{
+		`{"name":"f","arguments":""}`:        `|{"name": "f", "arguments": {}}`,
+		`{"name":"f","arguments":null}`:      `|{"name": "f", "arguments": {}}`,
+		`{"arguments":"{}","name":"f"}`:      `|{"arguments": {}, "name": "f"}`,
+		`{"name":"f"}`:                       `|{"name": "f", "arguments": {}}`,
+		`{}`:                                 `|{"arguments": {}}`,
+		`{"name":"f","arguments":{"a":[1]}}`: `|{"name": "f", "arguments": {"a": [1]}}`,
+	} {
+		r, wrong := decode(talk(`"role":"assistant","content":"","tool_calls":[{"function":`+function+`}]`), true)
+		if wrong != nil {
+			t.Errorf("%s: %+v", function, wrong)
+			continue
+		}
+		template, err := chat.Parse("{{ messages[1].content }}|{{ messages[1].tool_calls[0].function | tojson }}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := template.Render(chat.Input{Messages: r.messages}); text != want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", function, text, err, want)
+		}
+	}
+	for _, arguments := range []string{`" "`, `"null"`, `"[]"`, `3`} {
+		body := talk(`"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":` + arguments + `}}]`)
+		if _, wrong := decode(body, true); wrong == nil || !strings.Contains(wrong.Error(), "arguments are ") {
+			t.Errorf("%s: %+v", arguments, wrong)
+		}
 	}
 }
 

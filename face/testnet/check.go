@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -95,18 +97,11 @@ const prepareData = "prepare it with: psyche data tokenize"
 
 // checkTokens wants a token file, or a folder with at least one.
 func checkTokens(path string) error {
-	found := false
-	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		inside, err := filepath.Rel(path, at)
-		if err == nil && !entry.IsDir() && (at == path || tokens.IsTokenFile(filepath.ToSlash(inside))) {
-			found = true
-			return fs.SkipAll
-		}
-		return err
-	})
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return nil
+	}
+	files, err := walk.Files(path, walk.Options{})
+	found := slices.ContainsFunc(files.Files, func(file walk.File) bool { return tokens.IsTokenFile(file.Inside) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("data folder %s is not there: %s (make demo does both)", path, prepareData)

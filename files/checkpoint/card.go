@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // CardFile is a repository's page at the Hub.
@@ -21,7 +23,7 @@ func Card(f Facts, config []byte) []byte {
 	var shown struct {
 		Architectures []string `json:"architectures"`
 	}
-	_ = json.Unmarshal(config, &shown) // what a checkpoint has was parsed before
+	_ = json.Unmarshal(pythonjson.Quoted(config), &shown) // the reader of the checkpoint parsed it before
 	var b bytes.Buffer
 	b.WriteString("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- psyche\n- distributed-training\n---\n")
 	fmt.Fprintf(&b, "%s\n\n# %s\n\n", cardMark, oneLine(f.RunID))

@@ -3,10 +3,13 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,7 +260,13 @@ func TestReadDirRejects(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00001.safetensors"}}`)
-		}, "which model.safetensors.index.json puts"},
+		}, "which model.safetensors.index.json does not name"},
+		{"index names too much", func(t *testing.T, dir string) {
+			reindex(t, dir, func(map[string]string) {}, "ghost")
+		}, "index.json names tensor ghost, which model-00001-of-00001.safetensors does not hold (1 such tensors)"},
+		{"index puts a tensor elsewhere", func(t *testing.T, dir string) {
+			reindex(t, dir, func(names map[string]string) { names["model.embed_tokens.weight"] = "model-00002-of-00001.safetensors" })
+		}, `model.embed_tokens.weight, which model.safetensors.index.json puts in "model-00002-of-00001.safetensors"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -270,6 +279,39 @@ func TestReadDirRejects(t *testing.T) {
 				t.Errorf("error = %v, want one with %q and the folder", err, test.want)
 			}
 		})
+	}
+}
+
+// reindex makes a folder of one shard with an index, which it changes, of the tensors there and more.
+func reindex(t *testing.T, dir string, change func(map[string]string), more ...string) {
+	t.Helper()
+	s, err := ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shard = "model-00001-of-00001.safetensors"
+	if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, shard)); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, tensor := range s.Tensors {
+		names[tensor.Name] = shard
+	}
+	for _, name := range more {
+		names[name] = shard
+	}
+	change(names)
+	text, err := json.Marshal(map[string]any{"weight_map": names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "model.safetensors.index.json", string(text))
+	if slices.Contains(slices.Collect(maps.Values(names)), "model-00002-of-00001.safetensors") {
+		content, err := os.ReadFile(filepath.Join(dir, shard))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, "model-00002-of-00001.safetensors", string(content))
 	}
 }
 

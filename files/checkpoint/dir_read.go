@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
@@ -178,7 +179,7 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 		}
 		for _, tensor := range tensors {
 			if index.WeightMap[tensor.Name] != name {
-				return fmt.Errorf("%w: %s holds tensor %s, which %s puts in %q", ErrInvalid, name, tensor.Name, indexFile, index.WeightMap[tensor.Name])
+				return index.misplaced(name, tensor.Name)
 			}
 		}
 		s.Tensors = append(s.Tensors, tensors...)
@@ -192,9 +193,29 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 		s.Step = step
 	}
 	if len(s.Tensors) != len(index.WeightMap) {
-		return fmt.Errorf("%w: %s names %d tensors, the shards hold %d", ErrInvalid, indexFile, len(index.WeightMap), len(s.Tensors))
+		return index.missing(s.Tensors)
 	}
 	return nil
+}
+
+// misplaced is the error for a shard with a tensor that belongs elsewhere.
+func (index shardIndex) misplaced(shard, tensor string) error {
+	if other, found := index.WeightMap[tensor]; found {
+		return fmt.Errorf("%w: %s holds tensor %s, which %s puts in %q", ErrInvalid, shard, tensor, indexFile, other)
+	}
+	return fmt.Errorf("%w: %s holds tensor %s, which %s does not name", ErrInvalid, shard, tensor, indexFile)
+}
+
+// missing is the error for an index with tensors that no shard has.
+func (index shardIndex) missing(held []safetensors.Tensor) error {
+	absent := maps.Clone(index.WeightMap)
+	for _, tensor := range held {
+		delete(absent, tensor.Name)
+	}
+	for _, first := range slices.Sorted(maps.Keys(absent)) {
+		return fmt.Errorf("%w: %s names tensor %s, which %s does not hold (%d such tensors)", ErrInvalid, indexFile, first, absent[first], len(absent))
+	}
+	return fmt.Errorf("%w: a shard holds a tensor twice", ErrInvalid)
 }
 
 // parseIndex reads an index and checks the names of the shards in it.
@@ -260,7 +281,7 @@ func checkConfig(s Snapshot) error {
 		Layers        *int     `json:"num_hidden_layers"`
 		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, behind the last
 	}
-	if err := json.Unmarshal(data, &config); err != nil {
+	if err := json.Unmarshal(pythonjson.Quoted(data), &config); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)
 	}
 	if len(config.Architectures) == 0 {

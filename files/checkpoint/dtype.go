@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
@@ -38,7 +39,7 @@ func (s *Snapshot) NameType() {
 
 // nameType replaces the values of typeKeys in an object. What is no object stays.
 func nameType(config []byte, name string) []byte {
-	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder := json.NewDecoder(bytes.NewReader(pythonjson.Quoted(config))) // of the same length
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
 		return config
 	}

@@ -19,6 +19,7 @@ func TestConfigNamesTheTypeOfTheWeights(t *testing.T) {
 		{"the widest", []safetensors.Tensor{bf16, f32}, `{"dtype":"bfloat16"}`, `{"dtype":"float32"}`},
 		{"right already", []safetensors.Tensor{f32}, `{"dtype":"float32"}`, `{"dtype":"float32"}`},
 		{"no key", []safetensors.Tensor{f32}, `{"a":["dtype","x"]}`, `{"a":["dtype","x"]}`},
+		{"Python's constants", []safetensors.Tensor{f32}, `{"a":[NaN, -Infinity],"dtype":"float16","b":Infinity}`, `{"a":[NaN, -Infinity],"dtype":"float32","b":Infinity}`},
 		{"no weights", nil, `{"dtype":"float16"}`, `{"dtype":"float16"}`},
 		{"no object", []safetensors.Tensor{f32}, `["dtype","x"]`, `["dtype","x"]`},
 		{"no JSON", []safetensors.Tensor{f32}, `{"dtype":"x",`, `{"dtype":"x",`},

@@ -21,13 +21,19 @@ func count(dir string, watch Watch) *counter {
 	if watch == nil {
 		return c
 	}
+	c.all = TensorBytes(dir)
+	return c
+}
+
+// TensorBytes returns the size of the tensor files that a folder has, which is the memory that ReadDir needs at least.
+func TensorBytes(dir string) (bytes int64) {
 	names, _ := tensorFiles(dir)
 	for _, name := range names {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			c.all += info.Size()
+			bytes += info.Size()
 		}
 	}
-	return c
+	return bytes
 }
 
 // through counts what is read through it.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/psyche-go/psyche/base/secret"
 )
 
 // DefaultEndpoint is the public Hub.
@@ -56,7 +58,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (Options, error) {
 	o := Options{
 		Endpoint: strings.TrimRight(get("HF_ENDPOINT"), "/"),
 		CacheDir: expandHome(get("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"), get("HOME")),
-		Token:    strings.TrimSpace(get("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
+		Token:    secret.Trim(get("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
 		Offline:  isTrue(get("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")),
 	}
 	home = expandHome(home, get("HOME"))
@@ -110,7 +112,7 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the Hub's token: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return secret.Trim(string(text)), nil
 }
 
 // withDefaults fills in what is not set and checks the rest.

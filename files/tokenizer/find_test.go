@@ -75,7 +75,7 @@ func TestFind(t *testing.T) {
 // TestLoadByName reads files of both kinds.
 func TestLoadByName(t *testing.T) {
 	dir := t.TempDir()
-	for name, data := range map[string][]byte{"a.json": []byte(small()), "b.model": smallModel()} {
+	for name, data := range map[string][]byte{"a.json": []byte(small()), "b.model": smallModel(), "tokenizer.model.v3": smallModel(), "a.model.json": []byte(small())} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)

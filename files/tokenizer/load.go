@@ -29,14 +29,15 @@ const (
 // pointerStart begins what Git LFS leaves where a file was not downloaded.
 const pointerStart = "version https://git-lfs"
 
-// Load reads a tokenizer.json, or, where the name ends with .model, a tokenizer.model.
+// Load reads a tokenizer.json. If the name contains .model, as in tokenizer.model.v3, it reads a
+// tokenizer.model.
 func Load(path string) (*Tokenizer, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
 	parse := Parse
-	if filepath.Ext(path) == ".model" {
+	if name := filepath.Base(path); strings.Contains(name, ".model") && filepath.Ext(name) != ".json" {
 		parse = ParseSentencePiece
 	}
 	t, err := parse(data)

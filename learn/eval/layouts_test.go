@@ -243,3 +243,43 @@ func (l layout) check(t *testing.T, task Task, element string, convertedBranch b
 		}
 	}
 }
+
+// TestFoldersOfDocuments: links are followed, and hidden names are read only on request.
+func TestFoldersOfDocuments(t *testing.T) {
+	dir := t.TempDir()
+	place(t, filepath.Join(dir, "set", "blobs", "1"), "{}")
+	place(t, filepath.Join(dir, "set", ".cache", "test.jsonl"), "{}")
+	place(t, filepath.Join(dir, "set", "main", "._test.jsonl"), "{}")
+	place(t, filepath.Join(dir, "more", "test.jsonl"), "{}")
+	for link, target := range map[string]string{
+		"set/main/test.jsonl": "../blobs/1", "set/more": "../more", "set/main/up": "..", "linked": "set",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		root   string
+		hidden bool
+		want   []string
+	}{
+		{"set", false, []string{"main/test.jsonl", "more/test.jsonl"}},
+		{"linked", false, []string{"main/test.jsonl", "more/test.jsonl"}},
+		{"set", true, []string{".cache/test.jsonl", "main/test.jsonl", "more/test.jsonl"}},
+		{"absent", false, nil},
+	} {
+		root := filepath.Join(dir, test.root)
+		got, _, err := Library{Hidden: test.hidden}.listed(root, "", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, path := range got {
+			if got[i], err = filepath.Rel(root, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s, hidden %v: %q, want %q", test.root, test.hidden, got, test.want)
+		}
+	}
+}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // ErrNoData says that the documents of a task are not where they were looked for.
@@ -23,6 +24,8 @@ type Library struct {
 	// Folder holds folders of data sets, named as on the Hub (with owner or without), or as the
 	// task. Empty: there is none.
 	Folder string
+	// Hidden also reads files and folders there whose names walk.Hidden reports.
+	Hidden bool
 	// Fetch downloads what matches of a data set on the Hub and returns the folder. Nil: the
 	// Hub is not asked.
 	Fetch func(ctx context.Context, repo, revision string, match func(path string) bool) (dir string, err error)
@@ -31,15 +34,17 @@ type Library struct {
 // find returns the files of a split.
 func (l Library) find(ctx context.Context, t Task, split string) ([]string, error) {
 	if l.Folder != "" {
+		var met walk.Counts
 		for _, name := range []string{t.Name, t.Repo, path.Base(t.Repo)} {
 			dir := filepath.Join(l.Folder, filepath.FromSlash(name))
-			found, err := listed(dir, t.Config, split)
+			found, counts, err := l.listed(dir, t.Config, split)
 			if err != nil || len(found) > 0 {
 				return found, err
 			}
+			met.Add(counts)
 		}
-		return nil, fmt.Errorf("%w: split %s in %s: want files such as %s, with %s", ErrNoData, split, l.Folder,
-			path.Join(t.Repo, t.Config, split+".jsonl"), strings.Join(t.columns, ", "))
+		return nil, fmt.Errorf("%w: split %s in %s: want files such as %s, with %s%s", ErrNoData, split, l.Folder,
+			path.Join(t.Repo, t.Config, split+".jsonl"), strings.Join(t.columns, ", "), met)
 	}
 	if l.Fetch == nil {
 		return nil, fmt.Errorf("%w: neither a folder nor the Hub was named", ErrNoData)
@@ -49,7 +54,7 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 		if err != nil {
 			return nil, err
 		}
-		found, err := listed(dir, t.Config, split)
+		found, _, err := l.listed(dir, t.Config, split)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -58,23 +63,18 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 }
 
 // listed returns the files of a folder that belong to a split, sorted by their paths.
-func listed(dir, config, split string) ([]string, error) {
-	var found []string
-	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		within, err := filepath.Rel(dir, name)
-		if err == nil && !entry.IsDir() && belongs(filepath.ToSlash(within), config, split) {
-			found = append(found, name)
-		}
-		return err
-	})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+func (l Library) listed(dir, config, split string) (paths []string, met walk.Counts, err error) {
+	found, err := walk.Files(dir, walk.Options{Hidden: l.Hidden})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, found.Counts, nil
 	}
-	slices.Sort(found)
-	return found, err
+	for _, file := range found.Files {
+		if belongs(file.Inside, config, split) {
+			paths = append(paths, file.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths, found.Counts, err
 }
 
 // belongs reports whether a file is of a part of a data set, by how the Hub lays them out:

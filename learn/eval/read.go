@@ -2,6 +2,7 @@ package eval
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
@@ -96,7 +98,7 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 			continue
 		}
 		var object map[string]any
-		decoder := json.NewDecoder(strings.NewReader(lines.Text()))
+		decoder := json.NewDecoder(bytes.NewReader(pythonjson.Standard(lines.Bytes())))
 		decoder.UseNumber()
 		if err := decoder.Decode(&object); err != nil {
 			return fmt.Errorf("%w: line %d: want a JSON object: %w", ErrDocument, number, err)
@@ -161,24 +163,31 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 		}
 		leaves = append(leaves, leaf)
 	}
-	for g, group := range opened.RowGroups() {
-		rows := min(group.NumRows(), int64(s.most-len(s.rows)))
-		if rows <= 0 {
+	groups, err := opened.Groups()
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if s.full() {
 			return nil
 		}
+		rows := min(group.Count, int64(s.most-len(s.rows)))
 		if rows > maxRows {
-			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, g, rows, maxRows)
+			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, group.Number, rows, maxRows)
 		}
 		table := make([]map[string]any, rows)
 		for i := range table {
 			table[i] = make(map[string]any, len(leaves))
 		}
 		for i, leaf := range leaves {
-			if err := opened.CheckPages(ctx, g, leaf.ColumnIndex); err != nil {
-				return fmt.Errorf("row group %d: %w", g, err)
+			if parquetfile.OnlyNulls(leaf.Node) {
+				continue // a value that is missing is null
+			}
+			if err := opened.CheckPages(ctx, group.Number, leaf.ColumnIndex); err != nil {
+				return fmt.Errorf("row group %d: %w", group.Number, err)
 			}
 			if err := s.readColumn(group.ColumnChunks()[leaf.ColumnIndex], leaf, table, s.columns[i]); err != nil {
-				return fmt.Errorf("row group %d, column %s: %w", g, s.columns[i], err)
+				return fmt.Errorf("row group %d, column %s: %w", group.Number, s.columns[i], err)
 			}
 		}
 		for _, row := range table {
@@ -206,7 +215,7 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, table []map[string]any, name string) (err error) {
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
-	row, bytes := -1, 0
+	row, size := -1, 0
 	var buffer [256]parquet.Value
 	for {
 		page, err := pages.ReadPage()
@@ -229,7 +238,7 @@ func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, t
 				if row >= len(table) {
 					return nil
 				}
-				if bytes += weight(put(table[row], name, v, leaf.MaxRepetitionLevel > 0)); bytes+s.bytes > maxBytes {
+				if size += weight(put(table[row], name, v, leaf.MaxRepetitionLevel > 0)); size+s.bytes > maxBytes {
 					return fmt.Errorf("%w: more than %d bytes of text", ErrDocument, maxBytes)
 				}
 			}

@@ -16,9 +16,11 @@ type published func(t *testing.T, tensors []safetensors.Tensor) []safetensors.Te
 
 func withRotaryTables(_ *testing.T, tensors []safetensors.Tensor) []safetensors.Tensor {
 	for _, layer := range []string{"0", "1"} {
-		tensors = append(tensors, safetensors.FromFloat32s("model.layers."+layer+".self_attn.rotary_emb.inv_freq", []int64{2}, []float32{1, 0.1}))
+		for _, table := range []string{"inv_freq", "cos_cached", "sin_cached"} {
+			tensors = append(tensors, safetensors.FromFloat32s("model.layers."+layer+".self_attn.rotary_emb."+table, []int64{2}, []float32{1, 0.1}))
+		}
 	}
-	return tensors
+	return append(tensors, safetensors.FromFloat32s("model.rotary_emb.inv_freq", []int64{2}, []float32{1, 0.1}))
 }
 
 func withTiedHead(t *testing.T, tensors []safetensors.Tensor) []safetensors.Tensor {

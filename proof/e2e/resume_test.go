@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,11 +28,11 @@ func (n *network) testnetArgs(flags ...string) []string {
 	}, flags...)
 }
 
-// TestInterruptedTestnetLosesNothing interrupts a testnet, which serves its data, in the middle of an
+// TestInterruptedTestnetLosesNothing closes the terminal of a testnet, which serves its data, in the middle of an
 // epoch, and goes on with the model of the last round that was counted.
 func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	t.Parallel()
-	text, dir := interruptAndResume(t, 120, 8)
+	text, dir := interruptAndResume(t, syscall.SIGHUP, 120, 8)
 	journals, err := filepath.Glob(filepath.Join(dir, "server", "*.journal"))
 	if err != nil || len(journals) != 1 {
 		t.Fatalf("journals %q, %v", journals, err)
@@ -43,7 +44,7 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 // transactions: the archive has the run from its beginning to its end.
 func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
-	text, dir := interruptAndResume(t, 20, 5, "--backend", "solana", "--slot-ms", "50")
+	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")
 	if chain := regexp.MustCompile(`the chain goes on behind slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
 		t.Errorf("the resumed testnet does not say where its chain is from:\n%s", text)
 	}
@@ -58,15 +59,17 @@ func completeLog(t *testing.T, log, text string) {
 	}
 }
 
-// interruptAndResume interrupts a testnet in the middle of its one epoch and resumes it. It returns what
-// the second life said, and the run's folder.
-func interruptAndResume(t *testing.T, rounds, in int, flags ...string) (said, dir string) {
+// interruptAndResume interrupts a testnet by a signal in the middle of its one epoch and resumes it. It returns the
+// output of the second life, and the run's folder.
+func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags ...string) (said, dir string) {
 	t.Helper()
 	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: rounds, steps: rounds})
 	n.served(`"` + freeAddress(t) + `"`)
 	first := start(t, "testnet", filepath.Join(n.dir, "first.txt"), serverBinary, nil, n.testnetArgs(flags...)...)
 	first.waitText(t, fmt.Sprintf("\nround %3d/", in), 1)
-	first.interrupt(t)
+	if err := first.command.Process.Signal(by); err != nil {
+		t.Fatal(err)
+	}
 	if code := first.exitCode(t, runTimeout); code != 130 {
 		t.Fatalf("exit code %d of an interrupted testnet, want 130", code)
 	}

@@ -8,12 +8,13 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/psyche-go/psyche/base/signals"
 )
 
 // errFound says that something was found, which is printed by then.
@@ -41,7 +42,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for what the processes write")
 	flag.StringVar(&o.evaluations, "evaluations", "learn/eval/testdata/data", "`folder` of the tasks' data sets")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	if err := o.do(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)

@@ -15,7 +15,7 @@ type SeedOptions struct {
 	First, Last uint64 // both included
 	Options            // of every run; Seed and Trace are set here
 	Parallel    int    // runs at once; 0: as many as there are cores
-	// OnRun is called after every run, from several goroutines; nil: not.
+	// OnRun is called after every run, one call at a time, but not after RunSeeds has returned; nil: not.
 	OnRun func(seed uint64, r Result)
 }
 
@@ -36,7 +36,7 @@ type Failure struct {
 }
 
 // RunSeeds runs every seed, each in one goroutine, until all are done, one breaks an
-// assertion, or ctx ends, whose cause it returns. Seeds below a failing one are finished,
+// assertion, or ctx ends, whose cause it returns; runs that are in progress then do not count. Seeds below a failing one are finished,
 // so that the failure does not depend on how fast the others are.
 func RunSeeds(ctx context.Context, o SeedOptions) (Summary, error) {
 	parallel := o.Parallel
@@ -47,6 +47,7 @@ func RunSeeds(ctx context.Context, o SeedOptions) (Summary, error) {
 	next.Store(o.First)
 	var mu sync.Mutex
 	var summary Summary
+	var left bool // the caller has its summary
 	begun := time.Now()
 	var group sync.WaitGroup
 	for range parallel {
@@ -65,16 +66,26 @@ func RunSeeds(ctx context.Context, o SeedOptions) (Summary, error) {
 				run := o.Options
 				run.Seed, run.Trace = seed, false
 				r := Run(run)
-				if o.OnRun != nil {
-					o.OnRun(seed, r)
-				}
 				mu.Lock()
-				summary.add(run, r)
+				if !left {
+					summary.add(run, r)
+					if o.OnRun != nil {
+						o.OnRun(seed, r)
+					}
+				}
 				mu.Unlock()
 			}
 		})
 	}
-	group.Wait()
+	ended := make(chan struct{})
+	go func() { group.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done(): // a run of many members takes seconds, and cannot be interrupted
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	left = true
 	summary.Elapsed = time.Since(begun)
 	return summary, context.Cause(ctx)
 }

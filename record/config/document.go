@@ -67,6 +67,7 @@ func parse(file string, text []byte) (*table, error) {
 	if len(text) > maxFileSize {
 		return nil, problem{file: file, text: fmt.Sprintf("%d bytes, at most %d are read", len(text), maxFileSize)}
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin a file with a byte order mark
 	values := map[string]any{}
 	if err := toml.NewDecoder(bytes.NewReader(text)).Decode(&values); err != nil {
 		bad := problem{file: file, text: "not valid TOML: " + err.Error()}

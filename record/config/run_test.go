@@ -63,6 +63,21 @@ func TestSamplesLoad(t *testing.T) {
 	}
 }
 
+// TestByteOrderMark: editors of Windows begin a file with it.
+func TestByteOrderMark(t *testing.T) {
+	text, err := os.ReadFile(samples(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "state.toml")
+	if err := os.WriteFile(path, append([]byte("\ufeff"), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadState(path); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestProbationIsOnWhereAFileIsSilent wants files from before there was the key to say it as well.
 func TestProbationIsOnWhereAFileIsSilent(t *testing.T) {
 	run, err := LoadState("testdata/dummy.toml")

@@ -44,6 +44,12 @@ def added(coder, chat):
         assert whole[: len(part)] == part
         mask += [int(message["role"] == "assistant")] * (len(part) - before)
         before = len(part)
+    if chat[0]["role"] == "assistant":
+        question = [{"role": "user", "content": "word"}]
+        without, header = (coder.apply_chat_template(question, add_generation_prompt=prompt, return_dict=False) for prompt in (False, True))
+        header = header[len(without) :]
+        assert whole[: len(header)] == header
+        mask[: len(header)] = [0] * len(header)
     return whole, mask
 
 

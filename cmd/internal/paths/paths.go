@@ -1,4 +1,4 @@
-// Package paths reads the names of files and folders of a command line.
+// Package paths reads the names of files and folders of a command line, and its other texts, byte by byte.
 package paths
 
 import (
@@ -14,12 +14,13 @@ var types = []string{"path", "existingfile", "existingdir"}
 // errEmpty says that a shell put nothing where a name belongs: it would be taken for the present folder.
 var errEmpty = errors.New(`want the name of a file or folder, or no flag at all, not ""`)
 
-// Option makes a parser refuse an empty name. That of a variable of the environment, and of --flag=, is as none.
+// Option makes a parser refuse an empty name, and keep bytes that are not UTF-8. An empty variable of the environment,
+// and --flag=, count as no name.
 func Option() kong.Option {
 	return kong.OptionFunc(func(parser *kong.Kong) error {
 		standard := kong.NewRegistry().RegisterDefaults()
 		for _, name := range types {
-			usual := standard.ForNamedType(name, reflect.TypeFor[string]())
+			usual := exactly(standard.ForNamedType(name, reflect.TypeFor[string]()), place(name))
 			mapper := kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 				switch value := ctx.Scan.Peek(); {
 				case value.Value != "" || target.Kind() == reflect.Slice:
@@ -32,6 +33,11 @@ func Option() kong.Option {
 				return errEmpty
 			})
 			if err := kong.NamedMapper(name, mapper).Apply(parser); err != nil {
+				return err
+			}
+		}
+		for _, option := range texts(standard) {
+			if err := option.Apply(parser); err != nil {
 				return err
 			}
 		}

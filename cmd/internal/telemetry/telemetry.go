@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/psyche-go/psyche/base/secret"
 	"github.com/psyche-go/psyche/face/metrics"
 	"github.com/psyche-go/psyche/face/tracker/otlp"
 	"github.com/psyche-go/psyche/record/event"
@@ -42,7 +43,7 @@ type Telemetry struct {
 // Start begins to send the logs of a service that have a level or more, and makes ready for
 // the rest. Without flags nothing is sent. The logger has what cannot be sent.
 func (f Flags) Start(ctx context.Context, service string, labels map[string]string, logger *slog.Logger, level slog.Leveler) (*Telemetry, error) {
-	t := &Telemetry{flags: f, logger: logger, sender: otlp.Collector{Header: f.OltpAuthHeader, Service: service, Labels: labels, Logger: logger}}
+	t := &Telemetry{flags: f, logger: logger, sender: otlp.Collector{Header: secret.Trim(f.OltpAuthHeader), Service: service, Labels: labels, Logger: logger}}
 	if !(f.OltpReportInterval > 0) {
 		return nil, fmt.Errorf("--oltp-report-interval is %v: want more than 0 seconds", f.OltpReportInterval)
 	}

@@ -19,7 +19,7 @@ func TestEverythingIsSent(t *testing.T) {
 	base := slog.New(slog.NewTextHandler(&own, nil))
 	flags := telemetry.Flags{
 		OltpMetricsURL: c.URL + "/v1/metrics", OltpTracingURL: c.URL + "/v1/traces", OltpLogsURL: c.URL + "/v1/logs",
-		OltpAuthHeader: "secret", OltpReportInterval: 1e-9,
+		OltpAuthHeader: "secret\n", OltpReportInterval: 1e-9, // as a file of a secret store ends
 	}
 	sent, err := flags.Start(t.Context(), "service", map[string]string{"run_id": "r"}, base, slog.LevelInfo)
 	if err != nil {

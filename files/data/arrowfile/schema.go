@@ -16,6 +16,7 @@ const (
 	KindInt                // integers
 	KindList               // lists, of the values of the one column within
 	KindStruct             // objects of the columns within
+	KindNull               // only nulls
 )
 
 // Bounds of schemas.
@@ -172,7 +173,9 @@ func (f *Field) setType(about flatTable) (err error) {
 	f.buffers, f.width = buffersOfFixedWidth, 4
 	within := -1
 	switch f.kind {
-	case typeNull, typeRunEndEncoded:
+	case typeNull:
+		f.Kind, f.buffers = KindNull, 0
+	case typeRunEndEncoded:
 		f.buffers = 0
 	case typeInt:
 		f.Kind, within = KindInt, 0

@@ -29,8 +29,11 @@ type Manifest struct {
 	Separator        []int32   `json:"separator"`       // ids after each text
 	TextFiles        int       `json:"text_files"`
 	Texts            int       `json:"texts,omitempty"`
-	SkippedBinary    int       `json:"skipped_binary"` // files that were no text
-	Tokens           uint64    `json:"tokens"`         // to train on
+	SkippedBinary    int       `json:"skipped_binary"`            // files that are not text
+	HiddenLeftOut    int       `json:"hidden_left_out,omitempty"` // files and folders in folders
+	LinksFollowed    int       `json:"links_followed,omitempty"`
+	LinksLeftOut     int       `json:"links_left_out,omitempty"` // see walk.Counts.Dead
+	Tokens           uint64    `json:"tokens"`                   // to train on
 	HeldOutTokens    uint64    `json:"heldout_tokens"`
 	Files            []File    `json:"files"`
 	HeldOut          []File    `json:"heldout"`

@@ -56,6 +56,42 @@ func (f *File) addLeaves(column *parquet.Column) {
 	}
 }
 
+// maxRows bounds the rows of a row group.
+const maxRows = 1 << 40
+
+// Group is a row group.
+type Group struct {
+	parquet.RowGroup
+	Number int   // in the file, from 0
+	Count  int64 // of rows, at least 1
+}
+
+// Groups returns the row groups that have rows. Writers leave empty groups in a file, for example
+// if a filter removes all rows of a group.
+func (f *File) Groups() ([]Group, error) {
+	var groups []Group
+	for number, group := range f.RowGroups() {
+		switch rows := group.NumRows(); {
+		case rows < 0 || rows > maxRows:
+			return nil, fmt.Errorf("%w: row group %d has %d rows", ErrInvalid, number, rows)
+		case rows > 0:
+			groups = append(groups, Group{group, number, rows})
+		}
+	}
+	return groups, nil
+}
+
+// OnlyNulls reports whether a column has the type NULL, which has no values except null. Pyarrow
+// and pandas give it to a column without values.
+func OnlyNulls(column parquet.Node) bool {
+	logical := column.Type().LogicalType()
+	if logical == nil {
+		return false
+	}
+	_, null := logical.Value.(*format.NullType)
+	return null
+}
+
 // checkFooter reads the footer of a file, and refuses one that cannot be there, or would take too much memory.
 func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err error) {
 	var tail [8]byte

@@ -54,6 +54,8 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 	at, rest, listed := columns[number], within, false
 	for {
 		switch {
+		case at.Kind == arrowfile.KindNull: // the type of its values is unknown
+			return number, within, nil
 		case at.Kind == arrowfile.KindList:
 			if len(rest) > 0 && rest[0].key == "" {
 				rest = rest[1:]
@@ -154,6 +156,9 @@ func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) erro
 		if len(steps) > 0 && steps[0].key == "" {
 			from += steps[0].place
 			to, steps = min(from+1, to), steps[1:]
+		}
+		if column.Columns[0].Field.Kind == arrowfile.KindNull {
+			return nil
 		}
 		for at := from; at < to; at++ {
 			if err := g.fromArrow(column.Columns[0], at, steps); err != nil {

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,41 +13,46 @@ import (
 	"unicode/utf8"
 )
 
+// Quotes selects what a double quote means in CSV and TSV.
+type Quotes string
+
+// Meanings of quotes.
+const (
+	QuotesAuto   Quotes = "auto"   // QuotesNone in *.tsv, else QuotesDouble
+	QuotesDouble Quotes = "double" // around a value, as in RFC 4180
+	QuotesNone   Quotes = "none"   // a part of the value
+)
+
 // records is a file of comma-separated values, or of values with tabs between them (.tsv),
 // whose first line names the columns.
 type records struct {
 	file   *os.File
 	end    func()
 	limit  *capped
-	reader *csv.Reader
+	reader recordReader
 	column int
 	read   int64 // records, without the first line
 }
 
-func openRecords(file *os.File, field string, position int64) (*records, error) {
+// recordReader returns the values of the next record, which are valid until the next call, or io.EOF.
+type recordReader interface {
+	Read() ([]string, error)
+}
+
+func openRecords(file *os.File, field string, quotes Quotes, position int64) (*records, error) {
 	from, end, err := unpack(file)
 	if err != nil {
 		return nil, err
 	}
 	r := &records{file: file, end: end, limit: &capped{from: from}}
 	r.limit.reset()
-	r.reader = csv.NewReader(&withoutMark{from: r.limit})
-	r.reader.ReuseRecord = true
-	name := strings.ToLower(file.Name())
-	if slices.Contains(compressions, path.Ext(name)) {
-		name = strings.TrimSuffix(name, path.Ext(name))
-	}
-	if path.Ext(name) == ".tsv" {
-		r.reader.Comma = '\t'
-	}
+	r.reader = newRecordReader(&withoutMark{from: r.limit}, file.Name(), quotes)
 	columns, err := r.reader.Read()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it is empty, the first line of CSV names the columns")
 	}
 	if err == nil {
-		if r.column = slices.Index(columns, field); r.column < 0 {
-			err = fmt.Errorf("no column %q in its first line; name the column of the text with --field, or read the file as one text with --format text", field)
-		}
+		r.column, err = columnNamed(columns, field)
 	}
 	for err == nil && r.read < position {
 		r.limit.reset()
@@ -57,9 +63,81 @@ func openRecords(file *os.File, field string, position int64) (*records, error) 
 	}
 	if err != nil {
 		end()
-		return nil, err
+		return nil, quoteHint(err)
 	}
 	return r, nil
+}
+
+func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
+	name = strings.ToLower(name)
+	if slices.Contains(compressions, path.Ext(name)) {
+		name = strings.TrimSuffix(name, path.Ext(name))
+	}
+	tabs := path.Ext(name) == ".tsv"
+	comma := ','
+	if tabs {
+		comma = '\t'
+	}
+	if quotes == QuotesNone || quotes != QuotesDouble && tabs {
+		return &plainRecords{lines: &lines{buffer: bufio.NewReaderSize(from, 1<<20)}, comma: string(comma)}
+	}
+	reader := csv.NewReader(from)
+	reader.ReuseRecord = true
+	reader.Comma = comma
+	return reader
+}
+
+// columnNamed returns the number of a column in the first line.
+func columnNamed(columns []string, field string) (int, error) {
+	column := slices.Index(columns, field)
+	switch {
+	case slices.ContainsFunc(columns, func(name string) bool { return strings.Contains(name, "\r") }):
+		return 0, errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
+	case column < 0 && slices.Contains(columns, `"`+field+`"`):
+		return 0, fmt.Errorf("column %q is quoted in its first line; read quotes with --quotes double", field)
+	case column < 0:
+		return 0, fmt.Errorf("no column %q in its first line; name the column of the text with --field, or read the file as one text with --format text", field)
+	}
+	return column, nil
+}
+
+// quoteHint adds the flag to errors about quotes.
+func quoteHint(err error) error {
+	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
+		return fmt.Errorf("%w; if quotes belong to the text, give --quotes none", err)
+	}
+	return err
+}
+
+// plainRecords reads lines of values in which quotes are text.
+type plainRecords struct {
+	lines   *lines
+	comma   string
+	values  []string
+	columns int // in the first line
+}
+
+func (p *plainRecords) Read() ([]string, error) {
+	for {
+		line, err := p.lines.readLine()
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		p.values = p.values[:0]
+		for value := range strings.SplitSeq(string(line), p.comma) {
+			p.values = append(p.values, value)
+		}
+		if p.columns == 0 {
+			p.columns = len(p.values)
+		}
+		if len(p.values) != p.columns {
+			return nil, fmt.Errorf("line %d has %d values, the first line names %d columns; if values are quoted, give --quotes double", p.lines.line, len(p.values), p.columns)
+		}
+		return p.values, nil
+	}
 }
 
 func (r *records) position() int64 { return r.read }
@@ -76,7 +154,7 @@ func (r *records) next() (sample, error) {
 		return sample{}, io.EOF
 	}
 	if err != nil {
-		return sample{}, fmt.Errorf("after record %d: %w", r.read, err)
+		return sample{}, quoteHint(fmt.Errorf("after record %d: %w", r.read, err))
 	}
 	r.read++
 	text := []byte(record[r.column])

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
@@ -107,31 +108,37 @@ func (g *gather) addID(id int64) error {
 
 // textOf returns the sample of a JSON object.
 func textOf(line []byte, field string) (sample, error) {
-	if !utf8.Valid(line) {
-		return sample{}, errors.New("not UTF-8")
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(line, &object); err != nil {
-		return sample{}, fmt.Errorf("not a JSON object: %w", err)
-	}
-	var steps []step
-	raw, found := object[field] // a key may have dots
-	if !found {
-		var err error
-		if steps, err = parseField(field); err != nil {
-			return sample{}, err
-		}
-		raw, found = object[steps[0].key]
-		steps = steps[1:]
-	}
-	if !found {
-		return sample{}, fmt.Errorf("no key %q; name the key of the text with --field", field)
+	raw, steps, err := keyOf(line, field)
+	if err != nil {
+		return sample{}, err
 	}
 	var g gather
 	if err := g.fromJSON(raw, steps, false); err != nil {
 		return sample{}, fmt.Errorf("key %q %w", field, err)
 	}
 	return g.sample, nil
+}
+
+// keyOf returns the value of the first key of a field in a JSON object, and the steps from there on.
+func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err error) {
+	if !utf8.Valid(text) {
+		return nil, nil, errors.New("not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(pythonjson.Standard(text), &object); err != nil {
+		return nil, nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	if raw, found := object[field]; found { // a key may have dots
+		return raw, nil, nil
+	}
+	if steps, err = parseField(field); err != nil {
+		return nil, nil, err
+	}
+	raw, found := object[steps[0].key]
+	if !found {
+		return nil, nil, fmt.Errorf("no key %q; name the key of the text with --field", field)
+	}
+	return raw, steps[1:], nil
 }
 
 // fromJSON adds what a field names in a value; listed says that the value lies in a list.

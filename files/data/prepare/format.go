@@ -3,12 +3,15 @@ package prepare
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // compressions are the endings of files that are unpacked while they are read.
@@ -17,16 +20,19 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
-	".arrow": FormatArrow, ".feather": FormatArrow,
+	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
 }
 
 // HoldsRows reports whether a file holds several texts, by the ending of its name.
-func HoldsRows(name string) bool {
+func HoldsRows(name string) bool { return formatByName(name) != "" }
+
+// formatByName returns the format of a file that holds several texts, by the ending of its name.
+func formatByName(name string) Format {
 	name = strings.ToLower(name)
 	if ending := path.Ext(name); slices.Contains(compressions, ending) {
 		name = strings.TrimSuffix(name, ending)
 	}
-	return tables[path.Ext(name)] != ""
+	return tables[path.Ext(name)]
 }
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.
@@ -58,22 +64,56 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	}
 	switch format := tables[ending]; {
 	case format == "":
-		return FormatText, nil
+		return formatByContent(file)
 	case (format == FormatParquet || format == FormatArrow) && packed != "":
 		return "", fmt.Errorf("read text %s: Parquet and Arrow files that are packed once more are not read; unpack it, or leave it out with --include", file)
 	case format != FormatJSON:
 		return format, nil
 	}
-	format, err := formatOfJSON(file)
+	format, err := formatOfJSON(file, o.fieldGiven)
 	if err != nil {
 		return "", fmt.Errorf("read text %s: %w", file, err)
 	}
 	return format, nil
 }
 
+// formatByContent returns FormatParquet and FormatArrow for files that begin and end as these do, whatever
+// their names are, such as pandas' data.parquet.gzip; else FormatText.
+func formatByContent(name string) (Format, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("read text: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it is only read
+	info, err := file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("read text: %w", err)
+	}
+	var start, end [6]byte
+	if info.Size() < 12 {
+		return FormatText, nil
+	}
+	_, startErr := file.ReadAt(start[:], 0)
+	_, endErr := file.ReadAt(end[:], info.Size()-int64(len(end)))
+	switch err := errors.Join(startErr, endErr); {
+	case err != nil:
+		return "", fmt.Errorf("read text %s: %w", name, err)
+	case string(start[:4]) == "PAR1" && string(end[2:]) == "PAR1":
+		return FormatParquet, nil
+	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1":
+		return FormatArrow, nil
+	}
+	return FormatText, nil
+}
+
 // formatOfJSON tells an array of objects, and objects one after the other, from any other
-// text: one object may be a setting or a part of a program.
-func formatOfJSON(name string) (Format, error) {
+// text: one object may be a setting or a part of a program. If the user named a field, other text is an
+// object with that field, or an error.
+func formatOfJSON(name string, fieldGiven bool) (Format, error) {
+	other := FormatText
+	if fieldGiven {
+		other = FormatJSON
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -90,19 +130,19 @@ func formatOfJSON(name string) (Format, error) {
 		if nextByte(buffer) == '{' {
 			return FormatJSON, nil
 		}
-		return FormatText, nil
+		return other, nil
 	case '{':
 		if err := buffer.UnreadByte(); err != nil {
 			return "", err
 		}
 	default:
-		return FormatText, nil
+		return other, nil
 	}
-	decoder := json.NewDecoder(buffer)
+	decoder := json.NewDecoder(pythonjson.Reader(buffer))
 	var value json.RawMessage
 	for range 2 {
 		if decoder.Decode(&value) != nil || value[0] != '{' {
-			return FormatText, nil
+			return other, nil
 		}
 	}
 	return FormatJSONL, nil

@@ -234,7 +234,7 @@ func FuzzContainer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, err := source{path: path, format: format}.open(t.Context(), DefaultField, 0)
+		r, err := Options{Field: DefaultField}.open(t.Context(), source{path: path, format: format}, 0)
 		if err != nil {
 			return
 		}

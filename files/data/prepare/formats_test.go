@@ -74,6 +74,9 @@ func agree(t *testing.T, folder string) {
 				Paths: []string{filepath.Join("testdata", folder, e.Path)}, Output: t.TempDir(), Tokenizer: encoder, TokenizerName: "gpt2",
 				Separator: []int32{separator}, Field: e.Field, Split: e.Split,
 			}
+			if strings.HasSuffix(e.Path, ".tsv") {
+				o.Quotes = QuotesDouble
+			}
 			if _, err := Run(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +108,7 @@ func TestPlacesInFilesGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := func(field string, position int64) (found []sample) {
-			r, err := source{path: path, format: format}.open(t.Context(), field, position)
+			r, err := Options{Field: field}.open(t.Context(), source{path: path, format: format}, position)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -185,7 +188,7 @@ func FuzzArrow(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatArrow}.open(t.Context(), field, 0)
+		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: FormatArrow}, 0)
 		if err != nil {
 			return
 		}

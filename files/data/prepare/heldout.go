@@ -53,7 +53,7 @@ type draw struct {
 
 // drawFrom reports whether a text of a source is held out anyway.
 func (o Options) drawFrom(ctx context.Context, s source, index int, d *draw) (found bool, err error) {
-	r, err := s.open(ctx, o.Field, 0)
+	r, err := o.open(ctx, s, 0)
 	if err != nil {
 		return false, err
 	}

@@ -52,7 +52,7 @@ func (o Options) fingerprint(sources []source) (string, error) {
 		files[i] = file{s.path, s.inside, s.format, s.heldOut, s.size, s.changed.UTC(), s.sole}
 	}
 	tokenizer := sha256.Sum256(o.Tokenizer.JSON())
-	text, err := json.Marshal([]any{1, files, tokenizer, o.TokenizerName, o.TokenSize, o.Begin, o.Separator, o.Field, o.HeldOutFraction, o.ShardTokens})
+	text, err := json.Marshal([]any{1, files, tokenizer, o.TokenizerName, o.TokenSize, o.Begin, o.Separator, o.Field, o.Quotes, o.fieldGiven, o.HeldOutFraction, o.ShardTokens})
 	if err != nil {
 		return "", fmt.Errorf("prepare data: %w", err)
 	}

@@ -5,76 +5,230 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// shareGPT are the roles that conversations with from and value call otherwise.
-var shareGPT = map[string]string{"gpt": "assistant", "human": "user"}
+const (
+	roleSystem    = "system"
+	roleUser      = "user"
+	roleAssistant = "assistant"
+)
 
-// conversation reads one: an object with messages of role and content, and tools, or with conversations of
-// from and value. An empty line is none.
-func conversation(line []byte) (in chat.Input, err error) {
-	if len(bytes.TrimSpace(line)) == 0 {
-		return in, nil
-	}
-	var object struct {
-		Messages []struct {
-			Role    *string         `json:"role"`
-			Content json.RawMessage `json:"content"`
-			Calls   json.RawMessage `json:"tool_calls"`
-			CallID  string          `json:"tool_call_id"`
-			Name    string          `json:"name"`
-		} `json:"messages"`
-		Tools         json.RawMessage `json:"tools"`
-		Conversations []struct {
-			From  *string         `json:"from"`
-			Value json.RawMessage `json:"value"`
-		} `json:"conversations"`
-	}
-	if err := json.Unmarshal(line, &object); err != nil {
-		return in, fmt.Errorf("want an object with messages (role, content) or conversations (from, value): %w", err)
-	}
-	if (object.Messages == nil) == (object.Conversations == nil) {
-		return in, errors.New("want an object with messages (role, content) or conversations (from, value), and not with both")
-	}
-	in.Messages, in.Tools = []chat.Message{}, present(object.Tools)
-	add := func(role *string, content json.RawMessage, m chat.Message) error {
-		var text *string
-		if len(content) > 0 {
-			err = json.Unmarshal(content, &text)
-		}
-		if role == nil || err != nil || text == nil && m.Calls == nil {
-			return fmt.Errorf("message %d: want a role, and a text or calls of tools; parts of messages are not read", len(in.Messages))
-		}
-		m.Role = *role
-		if other, known := shareGPT[m.Role]; known {
-			m.Role = other
-		}
-		if text != nil {
-			m.Content = *text
-		}
-		in.Messages = append(in.Messages, m)
-		return nil
-	}
-	for _, m := range object.Messages {
-		if err := add(m.Role, m.Content, chat.Message{Calls: present(m.Calls), CallID: m.CallID, Name: m.Name}); err != nil {
-			return in, err
-		}
-	}
-	for _, m := range object.Conversations {
-		if err := add(m.From, m.Value, chat.Message{}); err != nil {
-			return in, err
-		}
-	}
-	return in, nil
+// roles are other names of roles: of ShareGPT, LlamaFactory and NeMo.
+var roles = map[string]string{
+	"gpt": roleAssistant, "human": roleUser, "observation": "tool", "function_call": roleAssistant,
+	"User": roleUser, "Assistant": roleAssistant, "System": roleSystem,
 }
 
-// present is a list that is not null, and not empty.
-func present(raw json.RawMessage) json.RawMessage {
-	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) == nil && len(items) == 0 {
+var errShape = errors.New("want an object with messages (role, content), conversations (from, value), or instruction and output, and not with both")
+
+// object is a JSON object whose keys are taken one by one, so that the remaining keys were not read.
+type object map[string]json.RawMessage
+
+// take removes a key. It returns nil if the key is missing or null.
+func (o object) take(key string) json.RawMessage {
+	raw := o[key]
+	delete(o, key)
+	if string(raw) == "null" {
 		return nil
 	}
 	return raw
+}
+
+// keep removes a key. It returns nil if the key is missing; templates see null apart from that.
+func (o object) keep(key string) json.RawMessage {
+	raw := o[key]
+	delete(o, key)
+	return raw
+}
+
+// text takes a key with a text. Found is false if the key is missing or null.
+func (o object) text(key string) (text string, found bool, err error) {
+	raw := o.take(key)
+	if raw == nil {
+		return "", false, nil
+	}
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", false, fmt.Errorf("%s is %.40s, want a text; parts of messages are not read", key, raw)
+	}
+	return text, true, nil
+}
+
+// maxUnread bounds the different keys in Unread.
+const maxUnread = 64
+
+// Unread counts the keys of conversations that were not read. Keys of messages begin with the key of their
+// list, as in messages.name.
+type Unread map[string]int64
+
+// String lists the keys with their counts, in the order of the keys.
+func (u Unread) String() string {
+	var parts []string
+	for key, count := range u {
+		parts = append(parts, fmt.Sprintf("%.80q %d times", key, count))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// talks reads conversations.
+type talks struct {
+	strict bool // refuses keys that are not read
+	unread Unread
+}
+
+func (t talks) note(key string) error {
+	if t.strict {
+		return fmt.Errorf("key %.80q is not read; remove it, or leave out --strict", key)
+	}
+	if _, known := t.unread[key]; !known && len(t.unread) >= maxUnread {
+		key = "(other keys)"
+	}
+	t.unread[key]++
+	return nil
+}
+
+// rest notes the keys of an object that were not taken. A null has no meaning.
+func (t talks) rest(o object, of string) error {
+	var keys []string
+	for key, value := range o {
+		if string(value) != "null" {
+			keys = append(keys, of+key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if err := t.note(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conversation reads a conversation from a line. Messages is nil if the line is empty.
+func (t talks) conversation(line []byte) (in chat.Input, err error) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return in, nil
+	}
+	var o object
+	if err := json.Unmarshal(pythonjson.Standard(line), &o); err != nil {
+		return in, fmt.Errorf("%w: %w", errShape, err)
+	}
+	messages, conversations := o.take("messages"), o.take("conversations")
+	_, alpaca := o["instruction"]
+	alpaca = alpaca && messages == nil && conversations == nil
+	switch {
+	case alpaca:
+		in.Messages, err = o.alpaca()
+	case (messages == nil) == (conversations == nil):
+		return in, errShape
+	case messages != nil:
+		in.Messages, err = t.messages(messages, "messages")
+	default:
+		in.Messages, err = t.messages(conversations, "conversations")
+	}
+	if err != nil {
+		return in, err
+	}
+	if in.Tools, err = tools(o.keep("tools")); err != nil {
+		return in, err
+	}
+	if err := o.mask(in.Messages); err != nil {
+		return in, err
+	}
+	if in.Messages, err = o.system(in.Messages); err != nil {
+		return in, err
+	}
+	return in, t.rest(o, "")
+}
+
+// alpaca reads an instruction with its answer.
+func (o object) alpaca() ([]chat.Message, error) {
+	var values [3]string
+	for i, key := range []string{"instruction", "input", "output"} {
+		text, found, err := o.text(key)
+		if err != nil {
+			return nil, err
+		}
+		if !found && key != "input" {
+			return nil, fmt.Errorf("%s is missing, want a text", key)
+		}
+		values[i] = text
+	}
+	var history [][2]string
+	if raw := o.take("history"); raw != nil {
+		if err := json.Unmarshal(raw, &history); err != nil {
+			return nil, fmt.Errorf("history: want a list of pairs of texts: %w", err)
+		}
+	}
+	question := values[0]
+	if values[0] != "" && values[1] != "" {
+		question += "\n"
+	}
+	var messages []chat.Message
+	for _, pair := range append(history, [2]string{question + values[1], values[2]}) {
+		messages = append(messages, chat.Message{Role: roleUser, Content: pair[0]}, chat.Message{Role: roleAssistant, Content: pair[1]})
+	}
+	return messages, nil
+}
+
+// system puts the system message that stands outside of the messages before them.
+func (o object) system(messages []chat.Message) ([]chat.Message, error) {
+	text, _, err := o.text(roleSystem)
+	if err != nil || text == "" {
+		return messages, err
+	}
+	if len(messages) > 0 && messages[0].Role == roleSystem {
+		if messages[0].Content != text {
+			return nil, errors.New("system and the first message, of the role system, differ; remove one of them")
+		}
+		return messages, nil
+	}
+	return append([]chat.Message{{Role: roleSystem, Content: text}}, messages...), nil
+}
+
+// mask masks the messages of the role that NeMo's key mask names.
+func (o object) mask(messages []chat.Message) error {
+	raw := o.take("mask")
+	if raw == nil {
+		return nil
+	}
+	var role string
+	if err := json.Unmarshal(raw, &role); err != nil || role == "" {
+		return fmt.Errorf("mask is %.40s, want the name of a role, as in NeMo; in a message, true or false", raw)
+	}
+	if other, known := roles[role]; known {
+		role = other
+	}
+	for i := range messages {
+		messages[i].Masked = messages[i].Masked || messages[i].Role == role
+	}
+	return nil
+}
+
+// tools returns a list of tools, null, or nil if there is none. LlamaFactory writes the list as a text of JSON.
+func tools(raw json.RawMessage) (json.RawMessage, error) {
+	var text string
+	if len(raw) > 0 && raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
+		}
+		if raw = nil; strings.TrimSpace(text) != "" {
+			raw = json.RawMessage(text)
+		}
+	}
+	if raw != nil && !json.Valid(raw) {
+		return nil, fmt.Errorf("tools is %.40q, want a list, or a text with a list as JSON", text)
+	}
+	return raw, nil
+}
+
+// isEmpty reports whether a list is absent, null or without items.
+func isEmpty(raw json.RawMessage) bool {
+	var items []json.RawMessage
+	return len(raw) == 0 || json.Unmarshal(raw, &items) == nil && len(items) == 0
 }

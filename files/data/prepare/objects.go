@@ -1,12 +1,15 @@
 package prepare
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // objects is a file with an array of JSON objects.
@@ -19,25 +22,50 @@ type objects struct {
 	read    int64 // objects
 }
 
-func openObjects(file *os.File, field string, position int64) (*objects, error) {
+// openJSON opens a file with an array of JSON objects, or with one object.
+func openJSON(file *os.File, field string, position int64) (reader, error) {
 	from, end, err := unpack(file)
 	if err != nil {
 		return nil, err
 	}
-	a := &objects{file: file, end: end, limit: &capped{from: from}, field: field}
-	a.limit.reset()
-	a.decoder = json.NewDecoder(&withoutMark{from: a.limit})
+	limit := &capped{from: from}
+	limit.reset()
+	buffer := bufio.NewReader(pythonjson.Reader(&withoutMark{from: limit}))
+	if firstByte(buffer) == '{' {
+		defer end()
+		return openObject(buffer, file, field, position)
+	}
+	a := &objects{file: file, end: end, limit: limit, field: field, decoder: json.NewDecoder(buffer)}
+	return a, a.begin(position)
+}
+
+// firstByte returns the first byte that is not white space, and leaves it to be read; 0 at the end.
+func firstByte(from *bufio.Reader) byte {
+	for {
+		next, err := from.Peek(1)
+		if err != nil {
+			return 0 // the error appears again
+		}
+		if !bytes.Contains([]byte(" \t\r\n"), next) {
+			return next[0]
+		}
+		_, _ = from.Discard(1)
+	}
+}
+
+// begin reads the start of the array, and the objects before position.
+func (a *objects) begin(position int64) error {
 	if start, err := a.decoder.Token(); err != nil || start != json.Delim('[') {
-		end()
-		return nil, fmt.Errorf("want an array of JSON objects: %w", errors.Join(err, errNotObjects))
+		a.end()
+		return fmt.Errorf("want an array of JSON objects, or one object: %w", errors.Join(err, errNotObjects))
 	}
 	for a.read < position {
 		if _, err := a.nextObject(); err != nil {
-			end()
-			return nil, fmt.Errorf("go on after object %d: %w", position, err)
+			a.end()
+			return fmt.Errorf("read again up to object %d: %w", position, err)
 		}
 	}
-	return a, nil
+	return nil
 }
 
 var errNotObjects = errors.New("read it in another --format (jsonl has an object in every line, text is one text)")
@@ -93,11 +121,13 @@ func (a *objects) next() (sample, error) {
 	return text, nil
 }
 
-// withoutMark passes over the byte order mark that a text may begin with.
+// withoutMark passes over the byte order mark that a text may begin with, and refuses UTF-16.
 type withoutMark struct {
 	from  io.Reader
 	begun bool
 }
+
+var errUTF16 = errors.New("it is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
 
 func (w *withoutMark) Read(p []byte) (int, error) {
 	if w.begun {
@@ -111,6 +141,9 @@ func (w *withoutMark) Read(p []byte) (int, error) {
 	}
 	if err == nil && string(start[:n]) == byteOrderMark {
 		return 0, nil
+	}
+	if n > 1 && (string(start[:2]) == "\xff\xfe" || string(start[:2]) == "\xfe\xff") {
+		return 0, errUTF16
 	}
 	w.from = io.MultiReader(bytes.NewReader(start[:n]), w.from)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
 	FormatText    Format = "text"    // the file is one text
 	FormatJSONL   Format = "jsonl"   // a JSON object in every line
-	FormatJSON    Format = "json"    // an array of JSON objects
+	FormatJSON    Format = "json"    // an array of JSON objects, or one object with lists
 	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv
 	FormatParquet Format = "parquet" // a table
 	FormatArrow   Format = "arrow"   // a table: a file or a stream
@@ -66,13 +66,17 @@ type Options struct {
 	Separator     []int32 // after each text
 
 	Format  Format // empty: FormatAuto
-	Field   string // key or column with the text, or the way to it, see parseField; empty: DefaultField
+	Field   string // key or column with the text, or the way to it, see parseField; empty: DefaultField, if a file has fields
+	Quotes  Quotes // of CSV and TSV; empty: QuotesAuto
 	Split   string // of folders that save_to_disk wrote of a DatasetDict; empty: DefaultSplit
 	Workers int    // texts that are encoded at once; 0: one for every CPU
 
 	// Include has patterns (path.Match) of the names of files in folders to read. None:
 	// all. A file that Paths names is always read.
 	Include []string
+
+	// Hidden also reads files and folders in folders whose names walk.Hidden reports.
+	Hidden bool
 
 	// HeldOut has files whose tokens are held out; a file that is also found in Paths
 	// is not trained on.
@@ -90,6 +94,7 @@ type Options struct {
 	// Progress is called after every part of the input and must return quickly. May be nil.
 	Progress func(Progress)
 
+	fieldGiven   bool   // Field was not empty
 	jobBytes     int64  // of text that are encoded at once; 0: defaultJobBytes
 	journalEvery int64  // bytes of input between entries of the journal; 0: defaultJournalEvery
 	afterJournal func() // for tests; may be nil
@@ -124,6 +129,8 @@ func (o Options) check() error {
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
 	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet, FormatArrow}, o.Format):
 		return fmt.Errorf("prepare data: format %q is not known", o.Format)
+	case !slices.Contains([]Quotes{"", QuotesAuto, QuotesDouble, QuotesNone}, o.Quotes):
+		return fmt.Errorf("prepare data: quotes %q are not known, want auto, double or none", o.Quotes)
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)
 	case o.TokenSize == 2 && o.Tokenizer.VocabSize() > math.MaxUint16+1:
@@ -159,8 +166,11 @@ func (o Options) withDefaults() Options {
 	if o.Format == "" {
 		o.Format = FormatAuto
 	}
-	if o.Field == "" {
+	if o.fieldGiven = o.Field != ""; !o.fieldGiven {
 		o.Field = DefaultField
+	}
+	if o.Quotes == "" {
+		o.Quotes = QuotesAuto
 	}
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)

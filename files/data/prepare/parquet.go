@@ -16,9 +16,9 @@ import (
 type table struct {
 	file   *os.File
 	parsed *parquetfile.File
-	ctx    context.Context // of the run; ends the check of a long row group
-	group  int             // number of the first of groups
-	groups []parquet.RowGroup
+	ctx    context.Context     // of the run; ends the check of a long row group
+	groups []parquetfile.Group // not read yet
+	rows   int64               // of the file
 	leaf   leaf
 	row    int64 // rows that were read
 	sample gather
@@ -44,10 +44,16 @@ func openParquet(ctx context.Context, file *os.File, field string, position int6
 	if err != nil {
 		return nil, err
 	}
-	t = &table{file: file, parsed: opened, ctx: ctx, groups: opened.RowGroups(), leaf: found, row: position, skip: position}
-	for len(t.groups) > 0 && t.skip >= t.groups[0].NumRows() {
-		t.skip -= t.groups[0].NumRows()
-		t.groups, t.group = t.groups[1:], t.group+1
+	t = &table{file: file, parsed: opened, ctx: ctx, leaf: found, row: position, skip: position}
+	if t.groups, err = opened.Groups(); err != nil {
+		return nil, err
+	}
+	for _, group := range t.groups {
+		t.rows += group.Count
+	}
+	for len(t.groups) > 0 && t.skip >= t.groups[0].Count {
+		t.skip -= t.groups[0].Count
+		t.groups = t.groups[1:]
 	}
 	return t, nil
 }
@@ -58,6 +64,7 @@ type leaf struct {
 	most   int   // definition level of a value that is there
 	places []int // wanted in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
+	nulls  bool  // the column has only nulls
 }
 
 // findLeaf returns the column that a field names.
@@ -80,6 +87,8 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 			l.places = append(l.places, -1)
 		case at.Leaf() && len(steps) == 0:
 			return l.of(at, field)
+		case at.Leaf() && parquetfile.OnlyNulls(at): // of objects or lists that are all null
+			return leaf{nulls: true}, nil
 		case at.Leaf():
 			return leaf{}, fmt.Errorf("column %q ends at %v, which has nothing that %s asks for", field, at.Name(), steps[0])
 		default:
@@ -116,6 +125,9 @@ func element(of *parquet.Column) *parquet.Column {
 // of completes a leaf by its column.
 func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
 	l.column, l.most = column.Index(), column.MaxDefinitionLevel()
+	if l.nulls = parquetfile.OnlyNulls(column); l.nulls {
+		return l, nil
+	}
 	switch kind := column.Type().Kind(); {
 	case kind == parquet.ByteArray:
 	case (kind == parquet.Int32 || kind == parquet.Int64) && len(l.places) > 0:
@@ -138,6 +150,13 @@ func (t *table) Close() error {
 
 func (t *table) next() (s sample, err error) {
 	defer parquetfile.Recovered(&err)
+	if t.leaf.nulls {
+		if t.row >= t.rows {
+			return sample{}, io.EOF
+		}
+		t.row++
+		return sample{}, nil
+	}
 	t.sample = gather{sample: sample{t.sample.text[:0], t.sample.ids[:0]}}
 	at := make([]int, len(t.leaf.places)) // place in the list of each level
 	for first := true; ; first = false {
@@ -224,7 +243,7 @@ func (t *table) fill() error {
 		page, err := t.pages.ReadPage()
 		if errors.Is(err, io.EOF) {
 			err = t.pages.Close()
-			t.pages, t.groups, t.group = nil, t.groups[1:], t.group+1
+			t.pages, t.groups = nil, t.groups[1:]
 			return err
 		}
 		if err != nil {
@@ -233,8 +252,8 @@ func (t *table) fill() error {
 		t.values = page.Values()
 		return nil
 	case len(t.groups) > 0:
-		if err := t.parsed.CheckPages(t.ctx, t.group, t.leaf.column); err != nil {
-			return fmt.Errorf("row group %d: %w", t.group, err)
+		if err := t.parsed.CheckPages(t.ctx, t.groups[0].Number, t.leaf.column); err != nil {
+			return fmt.Errorf("row group %d: %w", t.groups[0].Number, err)
 		}
 		t.pages = t.groups[0].ColumnChunks()[t.leaf.column].Pages()
 		skip := t.skip

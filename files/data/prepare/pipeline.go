@@ -108,7 +108,7 @@ func (o Options) read(ctx context.Context, sources []source, from place, emit fu
 }
 
 func (o Options) readSource(ctx context.Context, s source, index int, position int64, emit func(*job) error) (err error) {
-	r, err := s.open(ctx, o.Field, position)
+	r, err := o.open(ctx, s, position)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // heldOutName is the path of the held-out tokens in the output folder.
@@ -29,9 +30,12 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := o.checkOutput(); err != nil {
 		return manifest.Manifest{}, err
 	}
-	sources, err := o.sources()
+	sources, met, err := o.sources()
 	if err != nil {
 		return manifest.Manifest{}, err
+	}
+	if err := o.checkField(sources); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
 	if err := o.drawOne(ctx, sources); err != nil {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
@@ -53,7 +57,7 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	}
 	defer func() { err = errors.Join(err, journal.file.Close()) }()
 
-	r := &run{o: o, journal: journal, at: at}
+	r := &run{o: o, met: met, journal: journal, at: at}
 	made, err := r.encode(ctx, sources, work)
 	if err != nil {
 		keep = ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.at.Next != (place{})
@@ -107,6 +111,7 @@ func (o Options) oldFiles() ([]string, error) {
 // run is the state of Run.
 type run struct {
 	o                 Options
+	met               walk.Counts
 	journal           *journal
 	at                entry // last one of the journal
 	training, heldOut *shardWriter
@@ -208,7 +213,7 @@ func (r *run) write(j *job) error {
 func (r *run) manifest() (manifest.Manifest, error) {
 	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, progress.whyNothing())
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, progress.whyNothing(r.met))
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
@@ -231,6 +236,9 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		TextFiles:        progress.Files - progress.SkippedBinary,
 		Texts:            progress.Texts,
 		SkippedBinary:    progress.SkippedBinary,
+		HiddenLeftOut:    r.met.Hidden,
+		LinksFollowed:    r.met.Links,
+		LinksLeftOut:     r.met.Dead,
 		Tokens:           progress.Tokens,
 		HeldOutTokens:    progress.HeldOutTokens,
 		Files:            files,
@@ -239,12 +247,16 @@ func (r *run) manifest() (manifest.Manifest, error) {
 }
 
 // whyNothing says of what was read why no token came of it.
-func (p Progress) whyNothing() string {
+func (p Progress) whyNothing(met walk.Counts) string {
 	switch binary := p.SkippedBinary; {
+	case p.Files == 0 && met.Hidden > 0:
+		return fmt.Sprintf("no file was read%s; read these names with --include-hidden", met)
+	case p.Files == 0 && met != (walk.Counts{}):
+		return fmt.Sprintf("no file was read%s; is the include pattern right?", met)
 	case p.Files == 0:
 		return "no file was read; is the include pattern right?"
 	case p.Files == 1 && binary == 1:
-		return "1 file was read, which is not text"
+		return "1 file was read, which is not text; if it is a table, name its format with --format"
 	case p.Files == 1:
 		return "1 file was read, which has no text that is not empty"
 	case binary == 0:

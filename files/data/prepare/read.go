@@ -27,12 +27,13 @@ type reader interface {
 var errBinary = errors.New("file is not text")
 
 // open opens a file and goes to a position that an earlier reader of it was at.
-func (s source) open(ctx context.Context, field string, position int64) (reader, error) {
+func (o Options) open(ctx context.Context, s source, position int64) (reader, error) {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return nil, fmt.Errorf("read text: %w", err)
 	}
 	var r reader
+	field := o.Field
 	switch s.format {
 	case FormatParquet:
 		r, err = openParquet(ctx, file, field, position)
@@ -41,9 +42,9 @@ func (s source) open(ctx context.Context, field string, position int64) (reader,
 	case FormatJSONL:
 		r, err = openLines(file, field, position)
 	case FormatJSON:
-		r, err = openObjects(file, field, position)
+		r, err = openJSON(file, field, position)
 	case FormatCSV:
-		r, err = openRecords(file, field, position)
+		r, err = openRecords(file, field, o.Quotes, position)
 	default:
 		r = &textFile{file: file, read: position}
 	}

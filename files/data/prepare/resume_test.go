@@ -335,7 +335,7 @@ func FuzzLines(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatJSONL}.open(t.Context(), "text", int64(position))
+		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: FormatJSONL}, int64(position))
 		if err != nil {
 			return
 		}
@@ -371,7 +371,7 @@ func FuzzParquet(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatParquet}.open(t.Context(), field, 0)
+		r, err := Options{Field: field}.open(t.Context(), source{path: path, format: FormatParquet}, 0)
 		if err != nil {
 			return
 		}

@@ -7,19 +7,23 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/psyche-go/psyche/files/data/preprocessed"
 	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/data/walk"
 	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
 // SampleOptions say which conversations to make samples of, and how.
 type SampleOptions struct {
-	Paths     []string // files with a JSON object in every line, which may be compressed
+	Paths     []string // files with a JSON object in every line, which may be compressed; folders of *.jsonl
+	Hidden    bool     // also read files and folders in folders whose names walk.Hidden reports
 	Output    string   // folder to write, which has no samples yet
+	Strict    bool     // refuse keys that are not read, instead of counting them
 	SeqLen    int      // tokens of a sample, at most
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
@@ -33,6 +37,9 @@ type Samples struct {
 
 	Long, Unlearned, Refused int64 // conversations left out: longer than a sample, without an answer, refused
 	Refusal                  error // why the first was refused
+
+	Unread Unread      // keys of conversations
+	Met    walk.Counts // in folders
 }
 
 // samplesFile is the name of what Converse writes.
@@ -59,6 +66,10 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if there, err := filepath.Glob(filepath.Join(o.Output, "*.parquet")); err != nil || len(there) > 0 {
 		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would take for more samples; name another folder", o.Output, len(there)), err)
 	}
+	paths, met, err := o.files()
+	if err != nil {
+		return made, fmt.Errorf("make samples: %w", err)
+	}
 	if err := os.MkdirAll(o.Output, 0o755); err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
@@ -67,7 +78,8 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
 	p := &packer{o: o, to: parquet.NewGenericWriter[sampleRow](file)}
-	for _, path := range o.Paths {
+	p.made.Met, p.made.Unread = met, Unread{}
+	for _, path := range paths {
 		if err = p.file(ctx, path); err != nil {
 			break
 		}
@@ -86,6 +98,31 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return p.made, errors.Join(fmt.Errorf("make samples: %w", err), os.Remove(file.Name()))
 	}
 	return p.made, nil
+}
+
+// files returns the paths of all files to read. In folders these are the *.jsonl in natural order.
+func (o SampleOptions) files() (paths []string, met walk.Counts, err error) {
+	for _, name := range o.Paths {
+		if info, err := os.Stat(name); err != nil || !info.IsDir() {
+			paths = append(paths, name)
+			continue
+		}
+		found, err := walk.Files(name, walk.Options{Hidden: o.Hidden})
+		if err != nil {
+			return nil, met, err
+		}
+		slices.SortFunc(found.Files, func(a, b walk.File) int { return tokens.Compare(a.Inside, b.Inside) })
+		before := len(paths)
+		for _, file := range found.Files {
+			if formatByName(file.Inside) == FormatJSONL {
+				paths = append(paths, file.Path)
+			}
+		}
+		if met.Add(found.Counts); len(paths) == before {
+			return nil, met, fmt.Errorf("%s has no .jsonl or .ndjson files%s; name the files", name, found.Counts)
+		}
+	}
+	return paths, met, nil
 }
 
 var errNoSamples = errors.New("no samples")
@@ -120,7 +157,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		in, err := conversation(line)
+		in, err := talks{p.o.Strict, p.made.Unread}.conversation(line)
 		if err == nil && in.Messages != nil {
 			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), in)
 		}

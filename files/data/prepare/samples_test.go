@@ -115,15 +115,36 @@ func TestConverseWithTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := shown(samples[0]), `|[{"N": 0.5}]QxTXRyes|NULLQa`; got != want {
+	if got, want := shown(samples[0]), `|[{"N": 0.5}]QxTXRyes|[]Qa`; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestConverseWithEmptyContent learns an empty text, none for null, and nothing for an absent content.
+func TestConverseWithEmptyContent(t *testing.T) {
+	line := func(content string) string {
+		return `{"messages":[{"role":"user","content":"q"},{"role":"assistant",` + content + `"tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":""},{"role":"assistant","content":"yes"}]}`
+	}
+	const template = "{% for m in messages %}{{ m.content }}/{% endfor %}"
+	for content, want := range map[string]string{`"content":"",`: "|Q/" + "//" + "YES/", `"content":null,`: "|Q/None//YES/", ``: "|Q///YES/"} {
+		_, samples, err := converseBy(t, template, 64, map[string]string{"a.jsonl": line(content)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(samples[0]); !strings.EqualFold(got, want) {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
+	// A template that joins texts takes an empty one.
+	if _, _, err := converseBy(t, "{% for m in messages %}{{ m.content + '/' }}{% endfor %}", 64, map[string]string{"a.jsonl": line(`"content":"",`)}); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestConverseSaysWhatIsWrong(t *testing.T) {
 	for text, content := range map[string]string{
-		"a.jsonl, line 2: message 0: want a role, and a text or calls of tools": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
-		"a.jsonl, line 1: want an object with messages":                         `{"text":"a"}`,
+		"a.jsonl, line 2: message 0: content is [{\"type\":\"text\"}], want a text; parts of messages are not read": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
+		"a.jsonl, line 1: want an object with messages":                                                             `{"text":"a"}`,
 		"and not with both":                           `{"messages":[],"conversations":[]}`,
 		"none of 1 conversations can be learned from": `{"messages":[{"role":"user","content":"a"}]}`,
 		"a.jsonl, line 1: cannot tell the assistant's tokens: there are no messages": `{"messages":[]}`,

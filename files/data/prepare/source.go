@@ -15,6 +15,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // source is a file to read.
@@ -31,21 +32,20 @@ type source struct {
 
 // sources returns the files to read in their order: first those that are held out by
 // name, then the paths in the order given, folders in the natural order of names.
-func (o Options) sources() ([]source, error) {
-	var found []source
+func (o Options) sources() (found []source, met walk.Counts, err error) {
 	var named []fs.FileInfo
 	for _, file := range o.HeldOut {
 		info, err := os.Stat(file)
 		if err != nil {
-			return nil, fmt.Errorf("read held-out text: %w", err)
+			return nil, met, fmt.Errorf("read held-out text: %w", err)
 		}
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("read held-out text: %s is not a file", file)
+			return nil, met, fmt.Errorf("read held-out text: %s is not a file", file)
 		}
 		named = append(named, info)
 		next, err := o.source(file, filepath.Base(file), info, true)
 		if err != nil {
-			return nil, err
+			return nil, met, err
 		}
 		found = append(found, next)
 	}
@@ -54,41 +54,48 @@ func (o Options) sources() ([]source, error) {
 	}
 	roots, err := expand(o.Paths)
 	if err != nil {
-		return nil, err
+		return nil, met, err
 	}
 	for _, root := range roots {
-		info, err := os.Stat(root)
+		files, counts, err := o.under(root, isNamed)
 		if err != nil {
-			return nil, fmt.Errorf("read text: %w", err)
+			return nil, met, err
 		}
-		switch {
-		case info.IsDir():
-			if holdsTokens(root) {
-				return nil, fmt.Errorf("read text: %s holds tokens, not text (it has a %s); name the folder of the text", root, manifest.Name)
-			}
-			described, err := readSaved(root)
-			if err == nil && len(described.splits) > 0 {
-				root, err = described.split(root, o.Split)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read text: %w", err)
-			}
-			files, err := o.walk(root, isNamed)
-			if err != nil {
-				return nil, fmt.Errorf("read text: %w", err)
-			}
-			found = append(found, files...)
-		case !info.Mode().IsRegular():
-			return nil, fmt.Errorf("read text: %s is neither a file nor a folder", root)
-		case !isNamed(info):
-			next, err := o.source(root, filepath.Base(root), info, false)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, next)
-		}
+		found = append(found, files...)
+		met.Add(counts)
 	}
-	return found, nil
+	return found, met, nil
+}
+
+// under returns the files of one path to read.
+func (o Options) under(root string, isNamed func(fs.FileInfo) bool) ([]source, walk.Counts, error) {
+	var none walk.Counts
+	info, err := os.Stat(root)
+	switch {
+	case err != nil:
+		return nil, none, fmt.Errorf("read text: %w", err)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return nil, none, fmt.Errorf("read text: %s is neither a file nor a folder", root)
+	case !info.IsDir() && isNamed(info):
+		return nil, none, nil
+	case !info.IsDir():
+		next, err := o.source(root, filepath.Base(root), info, false)
+		return []source{next}, none, err
+	case holdsTokens(root):
+		return nil, none, fmt.Errorf("read text: %s holds tokens, not text (it has a %s); name the folder of the text", root, manifest.Name)
+	}
+	described, err := readSaved(root)
+	if err == nil && len(described.splits) > 0 {
+		root, err = described.split(root, o.Split)
+	}
+	if err != nil {
+		return nil, none, fmt.Errorf("read text: %w", err)
+	}
+	files, counts, err := o.walk(root, isNamed)
+	if err != nil {
+		return nil, none, fmt.Errorf("read text: %w", err)
+	}
+	return files, counts, nil
 }
 
 // holdsTokens reports whether a run has written a folder, or is writing it. A data.json
@@ -125,55 +132,39 @@ func expand(paths []string) (found []string, err error) {
 	return found, nil
 }
 
-// walk returns the files of a folder. It does not follow symbolic links in it and leaves
-// out the output folder, and others that hold tokens.
-func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, error) {
+// walk returns the files of a folder, except in the output folder and in folders of tokens.
+func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, walk.Counts, error) {
 	output, outputErr := os.Stat(o.Output)
-	var found []source
 	folders := map[string]saved{}
-	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+	found, err := walk.Files(root, walk.Options{Hidden: o.Hidden, Enter: func(folder string, info fs.FileInfo) (enter bool, err error) {
+		if outputErr == nil && os.SameFile(info, output) || folder != root && holdsTokens(folder) {
+			return false, nil
+		}
+		folders[folder], err = readSaved(folder)
+		return err == nil, err
+	}})
+	if err != nil {
+		return nil, found.Counts, err
+	}
+	var sources []source
+	for _, file := range found.Files {
+		name := filepath.Base(file.Path)
+		if of := folders[filepath.Dir(file.Path)]; len(of.files) > 0 && !slices.Contains(of.files, name) {
+			continue // it describes the data set
+		}
+		if !o.included(name) || isNamed(file.Info) {
+			continue
+		}
+		next, err := o.source(file.Path, file.Inside, file.Info, false)
 		if err != nil {
-			return err
-		}
-		if !entry.IsDir() && !entry.Type().IsRegular() {
-			return nil
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if outputErr == nil && os.SameFile(info, output) || holdsTokens(file) {
-				return fs.SkipDir
-			}
-			folder, err := readSaved(file)
-			if err != nil {
-				return err
-			}
-			folders[file] = folder
-			return nil
-		}
-		if of := folders[filepath.Dir(file)]; len(of.files) > 0 && !slices.Contains(of.files, entry.Name()) {
-			return nil // it describes the data set
-		}
-		if !o.included(entry.Name()) || isNamed(info) {
-			return nil
-		}
-		inside, err := filepath.Rel(root, file)
-		if err != nil {
-			return err
-		}
-		next, err := o.source(file, filepath.ToSlash(inside), info, false)
-		if err != nil {
-			return err
+			return nil, found.Counts, err
 		}
 		next.inFolder = true
 		next.heldOut = next.format == FormatText && o.isHeldOut(next.inside)
-		found = append(found, next)
-		return nil
-	})
-	slices.SortFunc(found, func(a, b source) int { return tokens.Compare(a.inside, b.inside) })
-	return found, err
+		sources = append(sources, next)
+	}
+	slices.SortFunc(sources, func(a, b source) int { return tokens.Compare(a.inside, b.inside) })
+	return sources, found.Counts, nil
 }
 
 func (o Options) included(name string) bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // IgnoreLabel is the label of a token that is not trained on.
@@ -102,6 +103,7 @@ func parquetFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open samples: %w", err)
 	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return walk.Hidden(filepath.Base(path)) })
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("open samples %s: %w: none of its files ends in .parquet", dir, tokens.ErrNoFiles)
 	}
@@ -164,27 +166,24 @@ func (d *Dataset) addGroups(f *file) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, rows := range parsed.RowGroups() {
-		n := rows.NumRows()
-		if n < 0 || n > 1<<40 {
-			return fmt.Errorf("%w: row group %d has %d rows", ErrInvalid, i, n)
-		}
-		if n == 0 {
-			continue
-		}
+	groups, err := parsed.Groups()
+	if err != nil {
+		return err
+	}
+	for _, rows := range groups {
 		columns, err := leaves.of(rows)
 		for _, column := range leaves.all() {
 			if err == nil {
-				err = parsed.CheckHeads(i, column)
+				err = parsed.CheckHeads(rows.Number, column)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("row group %d: %w", i, err)
+			return fmt.Errorf("row group %d: %w", rows.Number, err)
 		}
 		d.groups = append(d.groups, &group{
-			file: f, parsed: parsed, number: i, first: d.len, rows: uint64(n), leaves: leaves, columns: columns, lock: make(chan struct{}, 1),
+			file: f, parsed: parsed, number: rows.Number, first: d.len, rows: uint64(rows.Count), leaves: leaves, columns: columns, lock: make(chan struct{}, 1),
 		})
-		d.len += uint64(n)
+		d.len += uint64(rows.Count)
 	}
 	return nil
 }

@@ -117,6 +117,16 @@ func TestSamplesOfAllFiles(t *testing.T) {
 	}
 }
 
+// TestHiddenFilesAreNoSamples: macOS writes a ._data.parquet for each data.parquet.
+func TestHiddenFilesAreNoSamples(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "data.parquet"), encode(t, []plain{{IDs: []uint16{1, 2}}}))
+	write(t, filepath.Join(dir, "._data.parquet"), []byte{0, 5, 22, 7})
+	if d := open(t, dir, Options{SeqLen: 4}); d.Len() != 1 {
+		t.Errorf("%d samples", d.Len())
+	}
+}
+
 func TestOnlyInputs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	write(t, path, encode(t, []plain{{[]uint16{1, 65535}}, {[]uint16{2, 3}}}))

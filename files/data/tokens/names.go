@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/psyche-go/psyche/files/data/walk"
 )
 
 // Extensions are those of token files in folders and buckets.
@@ -14,10 +16,10 @@ var Extensions = []string{".ds", ".bin", ".npy"}
 const HeldOut = "heldout"
 
 // IsTokenFile reports whether a path with slashes, below the folder that holds the data,
-// names a token file to train on.
+// names a token file to train on. Hidden names (walk.Hidden) on the path are not read.
 func IsTokenFile(name string) bool {
 	folders := strings.Split(name, "/")
-	return slices.Contains(Extensions, path.Ext(name)) && !slices.Contains(folders[:len(folders)-1], HeldOut)
+	return slices.Contains(Extensions, path.Ext(name)) && !slices.Contains(folders[:len(folders)-1], HeldOut) && !slices.ContainsFunc(folders, walk.Hidden)
 }
 
 // Compare puts names into natural order: a run of decimal digits counts as one number,

@@ -47,6 +47,7 @@ func TestCompareIsAnOrder(t *testing.T) {
 func TestHeldOutTokensAreNoTrainingData(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a.ds": true, "x/a.bin": true, "a.npy": true, "heldout.ds": true,
+		"._a.ds": false, ".cache/a.ds": false, "x/.a.bin": false, "a.ds.metadata": false, "~$a.npy": false,
 		"a.txt": false, "ds": false, "heldout/heldout.ds": false, "x/heldout/y/a.ds": false,
 	} {
 		if got := IsTokenFile(name); got != want {

@@ -66,6 +66,7 @@ func TestToolVectors(t *testing.T) {
 	if err := json.Unmarshal(data, &made); err != nil {
 		t.Fatal(err)
 	}
+	setKinds(t, data, made.Chats)
 	for i, v := range made.Vectors {
 		in := Input{Messages: made.Chats[v.Chat], AddGenerationPrompt: v.Prompt, Tokens: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}}
 		if v.Tools {
@@ -74,6 +75,48 @@ func TestToolVectors(t *testing.T) {
 		text, err := render(made.Templates[v.Template], in)
 		if (err != nil) != (v.Error != "") || text != v.Text {
 			t.Errorf("vector %d, %s: %q, %v; the reference: %q, %s", i, v.Template, text, err, v.Text, v.Error)
+		}
+	}
+}
+
+// setKinds reads from the file of tool vectors which messages have a null content, and which have none.
+func setKinds(t *testing.T, data []byte, chats [][]Message) {
+	t.Helper()
+	var raw struct {
+		Chats [][]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		t.Fatal(err)
+	}
+	for i, messages := range raw.Chats {
+		for j, message := range messages {
+			if content, found := message["content"]; !found {
+				chats[i][j].Kind = NoContent
+			} else if string(content) == "null" {
+				chats[i][j].Kind = NullContent
+			}
+		}
+	}
+}
+
+// TestEmptyNullAndAbsent renders what jinja2 renders of empty, null and absent fields.
+func TestEmptyNullAndAbsent(t *testing.T) {
+	const template = `{{ message.content }}|{{ 'content' in message }}|{{ message.content is none }}|{{ message.content is defined }}|{{ message.content is string }}|{{ message.tool_calls is defined }}|{{ message.tool_calls is none }}|{{ message.tool_calls | length if message.tool_calls is sequence else '-' }}`
+	calls := json.RawMessage(`[{"id":"a"}]`)
+	for _, c := range []struct {
+		message Message
+		want    string
+	}{
+		{Message{Calls: calls}, "|True|False|True|True|True|False|1"},
+		{Message{Kind: NullContent, Calls: calls}, "None|True|True|True|False|True|False|1"},
+		{Message{Kind: NoContent, Calls: calls}, "|False|False|False|False|True|False|1"},
+		{Message{Content: "a", Calls: json.RawMessage("null")}, "a|True|False|True|True|True|True|-"},
+		{Message{Content: "a", Calls: json.RawMessage("[]")}, "a|True|False|True|True|True|False|0"},
+		{Message{Content: "a"}, "a|True|False|True|True|False|False|0"},
+	} {
+		text, err := render("{% for message in messages %}"+template+"{% endfor %}", Input{Messages: []Message{c.message}})
+		if err != nil || text != c.want {
+			t.Errorf("%+v: %q, %v; want %q", c.message, text, err, c.want)
 		}
 	}
 }

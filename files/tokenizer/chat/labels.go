@@ -14,11 +14,12 @@ var ErrTurns = errors.New("cannot tell the assistant's tokens")
 // assistant is the role whose messages are learned.
 const assistant = "assistant"
 
-// EncodeForTraining returns the ids of a conversation and for each whether it is the assistant's. That is what
-// the template marks by {% generation %}, as the mask of transformers' apply_chat_template says; of a template
-// that marks nothing, what a message of the assistant adds to the ids of the messages before it, without
-// what the template begins an answer with. Where a token is of two kinds, or a message is written
-// otherwise when others follow, the error wraps ErrTurns; the remaining errors are those of Encode.
+// EncodeForTraining returns the ids of a conversation, and for each id whether it is learned. A template
+// selects the learned text by {% generation %}, with the result of transformers' apply_chat_template. If a
+// template marks nothing, the learned ids are the ids that a message of the assistant adds to the ids of the
+// messages before it, without the ids that begin an answer. Masked messages are not learned. The error wraps
+// ErrTurns if a token is only partly learned, or if the template changes a message when more messages follow.
+// Encode documents the remaining errors.
 func (t *Template) EncodeForTraining(coder *tokenizer.Tokenizer, in Input) (ids []int32, learned []bool, err error) {
 	if in.AddGenerationPrompt = false; len(in.Messages) == 0 {
 		return nil, nil, fmt.Errorf("%w: there are no messages", ErrTurns)
@@ -33,10 +34,13 @@ func (t *Template) EncodeForTraining(coder *tokenizer.Tokenizer, in Input) (ids 
 	return ids, learned, t.learnAdded(coder, in, ids, learned)
 }
 
-// learnMarked marks the tokens of what the template marks.
+// learnMarked marks the tokens of the text that the template marks.
 func (t *Template) learnMarked(coder *tokenizer.Tokenizer, in Input, ids []int32, learned []bool) error {
 	text, marked, err := t.render(in)
 	if err != nil {
+		return err
+	}
+	if marked, err = t.unmasked(in, marked); err != nil {
 		return err
 	}
 	for _, of := range marked {
@@ -56,13 +60,42 @@ func (t *Template) learnMarked(coder *tokenizer.Tokenizer, in Input, ids []int32
 	return nil
 }
 
+// unmasked returns the spans of the messages that are not masked. Each message
+// adds its spans to the spans of the messages before it.
+func (t *Template) unmasked(in Input, marked []span) (kept []span, err error) {
+	messages := in.Messages
+	if !slices.ContainsFunc(messages, func(m Message) bool { return m.Masked }) {
+		return marked, nil
+	}
+	before := 0
+	for i, message := range messages {
+		in.Messages = messages[:i+1]
+		_, part, err := t.render(in)
+		if err != nil {
+			return nil, fmt.Errorf("%w: which text of the conversation message %d adds: %w", ErrTurns, i, err)
+		}
+		if len(part) < before || len(part) > len(marked) || !slices.Equal(part, marked[:len(part)]) {
+			return nil, fmt.Errorf("%w: the template marks message %d, of the role %s, differently when more messages follow", ErrTurns, i, message.Role)
+		}
+		if !message.Masked {
+			kept = append(kept, part[before:]...)
+		}
+		before = len(part)
+	}
+	return kept, nil
+}
+
 // learnAdded marks what messages of the assistant add.
-func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32, learned []bool) error {
+func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32, learned []bool) (err error) {
 	messages, before := in.Messages, 0
+	if messages[0].Role == assistant {
+		if before, err = t.firstAnswer(coder, in, ids); err != nil {
+			return err
+		}
+	}
 	for i, message := range messages {
 		part := ids
 		if i+1 < len(messages) {
-			var err error
 			in.Messages, in.AddGenerationPrompt = messages[:i+1], messages[i+1].Role == assistant
 			if part, err = t.ids(coder, in); err != nil {
 				return err
@@ -71,12 +104,37 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 		if len(part) < before || !starts(ids, part) {
 			return fmt.Errorf("%w: the template writes message %d, of the role %s, otherwise when others follow; it would have to mark the assistant's by {%% generation %%}", ErrTurns, i, message.Role)
 		}
-		if message.Role == assistant {
+		if message.Role == assistant && !message.Masked {
 			mark(learned[before:len(part)])
 		}
 		before = len(part)
 	}
 	return nil
+}
+
+// firstAnswer returns the number of ids before the text of an answer that begins a conversation. No message
+// stands before that answer, so a conversation with one does, to find the ids that begin an answer.
+func (t *Template) firstAnswer(coder *tokenizer.Tokenizer, in Input, ids []int32) (int, error) {
+	in.Messages = []Message{{Role: "user", Content: "word"}}
+	question, err := t.ids(coder, in)
+	if err != nil {
+		return 0, fmt.Errorf("%w: where the first answer begins: %w", ErrTurns, err)
+	}
+	in.AddGenerationPrompt = true
+	asked, err := t.ids(coder, in)
+	if err != nil {
+		return 0, fmt.Errorf("%w: where the first answer begins: %w", ErrTurns, err)
+	}
+	if !starts(asked, question) {
+		return 0, fmt.Errorf("%w: where the first answer begins: the template writes a question otherwise when an answer follows", ErrTurns)
+	}
+	header := asked[len(question):]
+	for at := range ids {
+		if starts(ids[at:], header) {
+			return at + len(header), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: the template does not begin the first answer as it begins others", ErrTurns)
 }
 
 func starts(all, first []int32) bool {

@@ -89,3 +89,84 @@ func TestEncodeForTrainingSaysWhatItCannotTell(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskedAnswers: a masked answer is not learned, whether the template marks answers or not, and wherever
+// it stands; the ids stay the same.
+func TestMaskedAnswers(t *testing.T) {
+	coder := labelled(t)
+	say := func(masked bool, content string) Message {
+		return Message{Role: assistant, Content: content, Masked: masked}
+	}
+	ask := Message{Role: "user", Content: "hi"}
+	header := "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+	prompt := "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+	for name, template := range map[string]string{
+		"added":       header + "{{ m.content }}<|im_end|>{% endfor %}" + prompt,
+		"marked":      header + "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}" + prompt,
+		"marks twice": header + "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% generation %}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}" + prompt,
+		"default":     "{% if messages[0].role != 'system' %}<|im_start|>system\nBe brief.<|im_end|>{% endif %}" + header + "{{ m.content }}<|im_end|>{% endfor %}" + prompt,
+	} {
+		parsed, err := Parse(template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			messages []Message
+			want     string
+		}{
+			{[]Message{ask, say(true, "bad"), ask, say(false, "good")}, "good<|im_end|>"},
+			{[]Message{ask, say(false, "good"), ask, say(true, "bad")}, "good<|im_end|>"},
+			{[]Message{ask, say(true, "bad"), ask, say(true, "bad")}, ""},
+			{[]Message{say(true, "bad"), ask, say(false, "good")}, "good<|im_end|>"},
+			{[]Message{say(false, "one"), ask, say(false, "two")}, "one<|im_end|>two<|im_end|>"},
+			{[]Message{say(false, "one")}, "one<|im_end|>"},
+			{[]Message{{Role: "system", Content: "x"}, say(false, "one")}, "one<|im_end|>"},
+		} {
+			ids, learned, err := parsed.EncodeForTraining(coder, Input{Messages: test.messages})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var kept []int32
+			for i, id := range ids {
+				if learned[i] {
+					kept = append(kept, id)
+				}
+			}
+			text, err := coder.Decode(kept)
+			if err != nil || string(text) != test.want {
+				t.Errorf("%s, %+v: learns %q, %v; want %q", name, test.messages, text, err, test.want)
+			}
+		}
+	}
+}
+
+// TestMaskedAnswersThatCannotBeTold: templates that mark only the last answer, or write the first answer
+// without its header.
+func TestMaskedAnswersThatCannotBeTold(t *testing.T) {
+	coder := labelled(t)
+	for name, test := range map[string]struct {
+		template string
+		messages []Message
+	}{
+		"marks the last": {
+			"{% for m in messages %}<|im_start|>{% if loop.last %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+			[]Message{{Role: "user", Content: "hi"}, {Role: assistant, Content: "a", Masked: true}, {Role: "user", Content: "hi"}, {Role: assistant, Content: "b"}},
+		},
+		"first otherwise": {
+			"{% for m in messages %}{% if loop.first and m.role == 'assistant' %}!{% else %}<|im_start|>{{ m.role }}{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% endif %}",
+			[]Message{{Role: assistant, Content: "a"}, {Role: "user", Content: "hi"}},
+		},
+		"refuses": {
+			"{% for m in messages %}{% if m.content == 'word' and m.role == 'user' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor %}",
+			[]Message{{Role: assistant, Content: "a"}},
+		},
+	} {
+		template, err := Parse(test.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := template.EncodeForTraining(coder, Input{Messages: test.messages}); !errors.Is(err, ErrTurns) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

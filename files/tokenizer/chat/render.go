@@ -27,13 +27,27 @@ type Template struct {
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
-	// Calls are what an assistant asks of tools: a list of objects, as JSON; nil: nothing. Of a message
-	// with calls and no content the content is none, as in the conversations of OpenAI's API.
+	// Kind is zero if Content is the content, which may be empty.
+	Kind ContentKind `json:"-"`
+	// Calls are the calls of tools by an assistant: a list of objects, as JSON, or null. nil means that the message has
+	// no such field.
 	Calls json.RawMessage `json:"tool_calls,omitempty"`
 	// Of what a tool answers: the call that it answers, and the tool's name; empty: not said.
 	CallID string `json:"tool_call_id,omitempty"`
 	Name   string `json:"name,omitempty"`
+	// Masked keeps EncodeForTraining from marking an answer of the assistant as learned.
+	Masked bool `json:"-"`
 }
+
+// A ContentKind selects what templates see as the content of a message.
+type ContentKind uint8
+
+// Kinds of contents. Templates distinguish an empty text, none and undefined, as in transformers.
+const (
+	TextContent ContentKind = iota // a text
+	NullContent                    // null in JSON: none
+	NoContent                      // no field: undefined
+)
 
 // Input is what a template is computed over.
 type Input struct {

@@ -13,11 +13,13 @@ import (
 func (r *renderer) message(m Message) *dict {
 	d := newDict()
 	d.set("role", checked(r, m.Role))
-	d.set("content", checked(r, m.Content))
+	switch m.Kind {
+	case TextContent:
+		d.set("content", checked(r, m.Content))
+	case NullContent:
+		d.set("content", nil)
+	}
 	if len(m.Calls) > 0 {
-		if m.Content == "" {
-			d.set("content", nil)
-		}
 		d.set("tool_calls", r.list("tool_calls", m.Calls))
 	}
 	if m.CallID != "" {
@@ -29,7 +31,7 @@ func (r *renderer) message(m Message) *dict {
 	return d
 }
 
-// list is a list that is given as JSON, or nil for nothing.
+// list returns a list that is given as JSON, or nil for nothing and null.
 func (r *renderer) list(name string, raw json.RawMessage) any {
 	if len(raw) == 0 {
 		return nil
@@ -41,7 +43,7 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 	if _, after := decoder.Token(); err == nil && !errors.Is(after, io.EOF) {
 		err = errors.New("something follows")
 	}
-	if _, isList := value.(*list); err != nil || !isList {
+	if _, isList := value.(*list); err != nil || !isList && value != nil {
 		r.wrong("%s is no list in JSON (%v)", name, err)
 	}
 	return value

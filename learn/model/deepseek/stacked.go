@@ -21,11 +21,7 @@ const (
 // which follow from the config, and without a tied head. Nothing is copied. Tensors that do
 // not have the shape stay as they are, for the complaint that follows.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tables := make([]string, c.NumHiddenLayers)
-	for i := range tables {
-		tables[i] = weights.InLayer(i, "self_attn.rotary_emb.inv_freq")
-	}
-	tensors = unstacked(c, weights.Without(tensors, tables...))
+	tensors = unstacked(c, weights.WithoutTables(tensors, c.NumHiddenLayers))
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// Decode reads a config.json. When a value has another type than its field, the error names
-// the field and says what it wants.
+// Decode reads a config.json. If a value does not have the type of its field, the error names
+// the field and the type. NaN and Infinity, which Python writes, are not numbers of a field here.
 func Decode(config []byte, into any) error {
-	err := json.Unmarshal(config, into)
+	err := json.Unmarshal(pythonjson.Quoted(config), into)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case err == nil:

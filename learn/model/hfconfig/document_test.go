@@ -17,6 +17,8 @@ func TestRead(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"least", document(``), ""},
 		{"its model type", document(`, "model_type": "new"`), ""},
+		{"Python's constants", document(`, "time_step_limit": [0.0, Infinity], "loss": NaN, "x": {"y": -Infinity}`), ""},
+		{"NaN in a field that is read", document(`, "rms_norm_eps": NaN`), "rms_norm_eps: want a number, not string"},
 		{"null", document(`, "quantization_config": null, "rope_scaling": null, "hidden_act": null`), ""},
 		{"another one's model type", document(`, "model_type": "newer"`), `model_type is "newer", want "new"`},
 		{"unknown architecture", `{"architectures": ["OldForCausalLM"]}`, `architectures is ["OldForCausalLM"], want ["NewForCausalLM"] or ["NewerForCausalLM"]`},

@@ -68,11 +68,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 // canonical leaves out what published checkpoints hold beside the model's own tensors: the
 // tables of rotary positions, which follow from the config, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tables := make([]string, c.NumHiddenLayers)
-	for i := range tables {
-		tables[i] = weights.InLayer(i, "self_attn.rotary_emb.inv_freq")
-	}
-	tensors = weights.Without(tensors, tables...)
+	tensors = weights.WithoutTables(tensors, c.NumHiddenLayers)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}

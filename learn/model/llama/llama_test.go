@@ -149,14 +149,20 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	short := head
 	short.Name, short.Data = "model.norm.weight", make([]byte, 60)
 	short.Shape = []int64{16}
-	table := safetensors.Tensor{Name: "model.layers.0.self_attn.rotary_emb.inv_freq", DType: safetensors.F32, Shape: []int64{1}, Data: make([]byte, 4)}
+	table := func(name string) safetensors.Tensor {
+		return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: []int64{1}, Data: make([]byte, 4)}
+	}
 	tests := []struct {
 		name    string
 		weights []safetensors.Tensor
 		want    string // "" is success
 	}{
 		{"tied head stored too", append(without(""), head), ""},
-		{"old rotary table", append(without(""), table), ""},
+		{"rotary table of a layer", append(without(""), table("model.layers.0.self_attn.rotary_emb.inv_freq")), ""},
+		{"rotary table of the model", append(without(""), table("model.rotary_emb.inv_freq")), ""},
+		{"caches of a layer", append(without(""), table("model.layers.1.self_attn.rotary_emb.cos_cached"), table("model.layers.1.self_attn.rotary_emb.sin_cached")), ""},
+		{"table of a layer too many", append(without(""), table("model.layers.9.self_attn.rotary_emb.cos_cached")), "the first is model.layers.9.self_attn.rotary_emb.cos_cached"},
+		{"another cache", append(without(""), table("model.layers.0.self_attn.rotary_emb.tan_cached")), "tan_cached"},
 		{"tied head differs", append(without(""), other), "lm_head.weight differs"},
 		{"missing", without("model.layers.1.mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight is missing"},
 		{"twice", append(without(""), v.Weights[0]), v.Weights[0].Name + " appears twice"},

@@ -18,6 +18,18 @@ func Without(tensors []safetensors.Tensor, names ...string) []safetensors.Tensor
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return dropped[t.Name] })
 }
 
+// WithoutTables drops the tables of rotary positions that older programs saved in checkpoints. They follow
+// from the config.
+func WithoutTables(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
+	names := []string{"model.rotary_emb.inv_freq"}
+	for i := range layers {
+		for _, table := range []string{"inv_freq", "cos_cached", "sin_cached"} {
+			names = append(names, InLayer(i, "self_attn.rotary_emb."+table))
+		}
+	}
+	return Without(tensors, names...)
+}
+
 // WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
 // twice. It must equal the tensor other.
 func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {

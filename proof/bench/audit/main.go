@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/base/signals"
 )
 
 type commands struct {
@@ -23,7 +22,7 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context()
 	defer stop()
 	parsed := kong.Parse(&commands{}, kong.Name("audit"), kong.Description("What audits of training steps find, and what they cost."),
 		kong.BindTo(ctx, (*context.Context)(nil)))

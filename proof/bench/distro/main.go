@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -37,7 +36,7 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	var o options
 	parsed := kong.Parse(&o, kong.Name("distro"), kong.Description("What the DisTrO optimizer costs."))

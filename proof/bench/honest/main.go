@@ -7,9 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
@@ -23,7 +23,7 @@ func main() {
 	control := flag.Bool("control", true, "run each row without audits, too")
 	rounds := flag.Int("rounds", 0, "rounds of each run, in place of the rows'")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	err := run(ctx, setup{bin: *bin, out: *out, state: *state}, *rows, *only, *control, *rounds, *figures)
 	if err != nil {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
@@ -23,7 +22,7 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context()
 	defer stop()
 	parsed := kong.Parse(&commands{}, kong.Name("parity"), kong.Description("DisTrO against AdamW at equal tokens."),
 		kong.BindTo(ctx, (*context.Context)(nil)))

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/proof/bench/process"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -48,7 +47,7 @@ func main() {
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy, and hivemind for Hivemind")
 	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context()
 	defer stop()
 	if err := run(ctx, &b, rowsFile, only); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)

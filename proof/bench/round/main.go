@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
@@ -38,7 +38,7 @@ func main() {
 		return err
 	})
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "round:", err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/base/signals"
 )
 
 // options are the flags.
@@ -64,7 +65,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "build/trackers", "`folder` for what the processes write")
 	flag.Float64Var(&o.within, "within", 0, "fail when a row's median is more than this `percentage` from the first's; 0: never")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	if err := o.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "trackers:", err)

@@ -3,16 +3,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/signal"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	defer stop()
 	s := hubtest.New()
 	defer s.Close()

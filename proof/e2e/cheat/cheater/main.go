@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/proof/e2e/cheat"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signals.Context()
 	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {

@@ -1,0 +1,132 @@
+// Package pythonjson turns JSON with the constants of Python's json module (NaN, Infinity and
+// -Infinity), which it reads and writes, into JSON that Go reads.
+//
+// Constants are replaced only where a value stands, not within strings. All other text is
+// unchanged, so that the reader of the JSON finds the errors in it.
+package pythonjson
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strings"
+)
+
+// constants are the values that JSON does not have, with their replacements.
+var constants = []struct{ name, standard, quoted string }{
+	{"NaN", "null", `"N"`},
+	{"Infinity", "1e9999", `"Infini"`},
+	{"-Infinity", "-1e9999", `"-Infini"`},
+}
+
+// longest is the length of the longest constant, and of a byte after it.
+const longest = len("-Infinity") + 1
+
+// Standard returns the text with null for NaN, and with a number that no type can hold for Infinity. It
+// returns the same slice if there is no constant.
+func Standard(text []byte) []byte {
+	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
+		return text
+	}
+	made, err := io.ReadAll(Reader(bytes.NewReader(text)))
+	if err != nil { // a bytes.Reader has no error
+		return text
+	}
+	return made
+}
+
+// Quoted returns the text with a string of the same length for each constant, so that offsets stay valid
+// and a reader that wants a number refuses the value. It returns the same slice if there is no constant.
+func Quoted(text []byte) []byte {
+	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
+		return text
+	}
+	made := bytes.Clone(text)
+	var s scanner
+	for at := 0; at < len(text); at++ {
+		if found := s.constant(text[at], text[at:min(at+longest, len(text))]); found >= 0 {
+			at += copy(made[at:], constants[found].quoted) - 1
+			s.before = 'y'
+		}
+	}
+	return made
+}
+
+// scanner follows JSON byte by byte.
+type scanner struct {
+	quoted, escaped bool // within a string; after its backslash
+	before          byte // outside of strings; 0 at the start
+}
+
+// constant notes the next byte and returns the number of the constant that begins there, or -1. Ahead is
+// the text from that byte on, of at least longest bytes unless the text ends before.
+func (s *scanner) constant(next byte, ahead []byte) int {
+	switch {
+	case s.escaped:
+		s.escaped = false
+		return -1
+	case s.quoted:
+		s.escaped, s.quoted = next == '\\', next != '"'
+		return -1
+	}
+	before := s.before
+	s.before, s.quoted = next, next == '"'
+	if next != 'N' && next != 'I' && next != '-' || before != 0 && !strings.ContainsRune(" \t\r\n[,:", rune(before)) {
+		return -1
+	}
+	for i, c := range constants {
+		if rest, found := bytes.CutPrefix(ahead, []byte(c.name)); found && (len(rest) == 0 || strings.ContainsRune(" \t\r\n],}", rune(rest[0]))) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Reader returns a reader that does to a stream what Standard does to a text.
+func Reader(from io.Reader) io.Reader { return &reader{from: bufio.NewReaderSize(from, 64<<10)} }
+
+type reader struct {
+	scanner
+	from    *bufio.Reader
+	pending string // of a replacement
+	err     error
+}
+
+func (r *reader) Read(p []byte) (n int, _ error) {
+	for n < len(p) && r.err == nil {
+		if r.pending != "" {
+			part := copy(p[n:], r.pending)
+			n, r.pending = n+part, r.pending[part:]
+			continue
+		}
+		var next byte
+		if next, r.err = r.from.ReadByte(); r.err != nil {
+			break
+		}
+		p[n] = next
+		n++
+		if !r.quoted && (next == 'N' || next == 'I' || next == '-') {
+			p[n-1] = r.replace(next)
+		} else {
+			r.constant(next, nil)
+		}
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, r.err
+}
+
+// replace passes over the constant that begins with next, if there is one, and returns the first byte of
+// its replacement, or next.
+func (r *reader) replace(next byte) byte {
+	rest, _ := r.from.Peek(longest - 1) // an error appears at the next byte
+	found := r.constant(next, append([]byte{next}, rest...))
+	if found < 0 {
+		return next
+	}
+	_, _ = r.from.Discard(len(constants[found].name) - 1) // which was peeked
+	r.before = 'y'
+	r.pending = constants[found].standard[1:]
+	return constants[found].standard[0]
+}

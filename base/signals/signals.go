@@ -1,0 +1,122 @@
+// Package signals ends programs at SIGINT, SIGTERM or SIGHUP.
+//
+// A main calls Run, and a command passes its context on:
+//
+//	os.Exit(signals.Run("psyche", func(ctx context.Context) int { return run(ctx, os.Args) }))
+//
+// The first signal ends the context. A command that does not return soon after is abandoned, unless it has called Hold
+// because it must finish its work. A second SIGINT or SIGTERM ends the program at once, unless a command listens for it
+// by Second. A second SIGHUP does nothing: the kernel and the shell both send one when a terminal closes.
+//
+// A program that was started with SIGHUP ignored, as by nohup, keeps ignoring it.
+package signals
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Interrupted is the exit code of a command that a signal ended.
+const Interrupted = 130
+
+// grace is how long a command that holds no work may take to return after a signal.
+const grace = 400 * time.Millisecond
+
+// holdKey is the key of a context's *atomic.Bool, which is true after Hold.
+type holdKey struct{}
+
+// Run calls program with a context that ends with the first signal, and returns its exit code. If program does not
+// return soon after the signal and has not called Hold, Run returns Interrupted without it. The name begins the message.
+func Run(name string, program func(context.Context) int) int {
+	ctx, stop := Context()
+	defer stop()
+	ended := make(chan int, 1)
+	go func() { ended <- program(ctx) }()
+	select {
+	case code := <-ended:
+		return code
+	case <-ctx.Done():
+	}
+	select {
+	case code := <-ended:
+		return code
+	case <-time.After(grace):
+	}
+	if held, _ := ctx.Value(holdKey{}).(*atomic.Bool); held.Load() {
+		return <-ended
+	}
+	_, _ = fmt.Fprintln(os.Stderr, name+": interrupted")
+	return Interrupted
+}
+
+// Hold lets the program finish its work after a signal, however long that takes. The context comes from Run or Context,
+// or is derived from it; Hold ignores other contexts.
+func Hold(ctx context.Context) {
+	if held, _ := ctx.Value(holdKey{}).(*atomic.Bool); held != nil {
+		held.Store(true)
+	}
+}
+
+// Context returns a context that ends with the first SIGINT, SIGTERM or SIGHUP; the caller calls stop when the program's
+// work is done. It is for programs that cannot use Run.
+func Context() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), holdKey{}, new(atomic.Bool)))
+	typed, closed := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(typed, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(closed, syscall.SIGHUP)
+	}
+	go func() {
+		select {
+		case <-typed:
+		case <-closed:
+		case <-ctx.Done():
+			return
+		}
+		// The same signal may have ended the reader of the output, such as tee.
+		signal.Ignore(syscall.SIGPIPE)
+		cancel()
+		signal.Stop(typed) // the next one has its usual effect
+	}()
+	return ctx, func() {
+		cancel()
+		signal.Stop(typed)
+		signal.Stop(closed)
+	}
+}
+
+// Second returns a channel that closes at the second SIGINT or SIGTERM, which then does not end the program. SIGHUP
+// counts as a first signal only. If ctx ended by another cause than a signal, the first signal counts as the second.
+// The caller calls stop when it no longer listens.
+func Second(ctx context.Context) (again <-chan struct{}, stop func()) {
+	signals, second := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	over := make(chan struct{})
+	go func() {
+		for told := false; ; {
+			select {
+			case s := <-signals:
+				cause := context.Cause(ctx)
+				first := !told && (cause == nil || cause == context.Canceled) //nolint:errorlint // exactly that of Context
+				if told = true; first || s == syscall.SIGHUP {
+					continue
+				}
+				close(second)
+			case <-over:
+			}
+			return
+		}
+	}()
+	return second, func() {
+		signal.Stop(signals)
+		close(over)
+	}
+}

@@ -1,0 +1,165 @@
+//go:build unix
+
+package signals
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const behaviour = "PSYCHE_TEST_SIGNALS"
+
+// TestMain is a program with the behaviour that the environment names, if it names one.
+func TestMain(m *testing.M) {
+	switch does := os.Getenv(behaviour); does {
+	case "":
+		os.Exit(m.Run())
+	case "nohup":
+		signal.Ignore(syscall.SIGHUP)
+		fallthrough
+	default:
+		os.Exit(Run("program", func(ctx context.Context) int { return behave(ctx, does) }))
+	}
+}
+
+func behave(ctx context.Context, does string) int {
+	var again <-chan struct{}
+	if does == "second" {
+		again, _ = Second(ctx)
+	}
+	fmt.Println("ready")
+	switch does {
+	case "deaf":
+		select {}
+	case "holds", "second":
+		Hold(ctx)
+	}
+	<-ctx.Done()
+	fmt.Println("stopping")
+	switch does {
+	case "holds":
+		time.Sleep(time.Second) // longer than the grace
+		return 3
+	case "second":
+		<-again
+		return 4
+	}
+	return 2
+}
+
+// TestRun sends signals to programs. A code is an exit code, or minus the number of the signal that ended the program.
+func TestRun(t *testing.T) {
+	const hup, interrupt, term = syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM
+	for _, c := range []struct {
+		does string
+		send []syscall.Signal
+		code int
+	}{
+		{"returns", []syscall.Signal{interrupt}, 2},
+		{"returns", []syscall.Signal{term}, 2},
+		{"returns", []syscall.Signal{hup}, 2},
+		{"deaf", []syscall.Signal{interrupt}, Interrupted},
+		{"deaf", []syscall.Signal{hup}, Interrupted},
+		{"holds", []syscall.Signal{hup}, 3},
+		{"holds", []syscall.Signal{hup, hup, hup}, 3}, // of the kernel, of the shell
+		{"holds", []syscall.Signal{interrupt, interrupt}, -int(interrupt)},
+		{"holds", []syscall.Signal{hup, term}, -int(term)},
+		{"second", []syscall.Signal{interrupt, term}, 4},
+		{"second", []syscall.Signal{hup, hup, interrupt}, 4},
+		{"nohup", []syscall.Signal{hup, hup, term}, 2},
+	} {
+		t.Run(fmt.Sprint(c.does, c.send), func(t *testing.T) {
+			t.Parallel()
+			if code := signalled(t, c.does, c.send); code != c.code {
+				t.Errorf("ended with %d, want %d", code, c.code)
+			}
+		})
+	}
+}
+
+// signalled starts a program, sends it signals and returns its end.
+func signalled(t *testing.T, does string, send []syscall.Signal) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0])
+	command.Env = append(os.Environ(), behaviour+"="+does)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Fatalf("the program printed %q", lines.Text())
+	}
+	for i, s := range send {
+		if err := command.Process.Signal(s); err != nil {
+			t.Error(err)
+		}
+		if i == 0 && does != "deaf" && does != "nohup" {
+			lines.Scan() // the line "stopping"
+		}
+		if i < len(send)-1 {
+			time.Sleep(100 * time.Millisecond) // until the signal after this one is another
+		}
+	}
+	err = command.Wait()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return 0
+	}
+	if status, _ := exit.Sys().(syscall.WaitStatus); status.Signaled() {
+		return -int(status.Signal())
+	}
+	return exit.ExitCode()
+}
+
+// TestSecondAfterAnotherEnd wants one signal to be enough after ctx ended without one.
+func TestSecondAfterAnotherEnd(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("a key"))
+	again, stop := Second(ctx)
+	defer stop()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-again:
+	case <-time.After(10 * time.Second):
+		t.Error("nothing came of the signal")
+	}
+}
+
+// TestGoneReader wants a program to finish its work after the reader of its output has ended.
+func TestGoneReader(t *testing.T) {
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), behaviour+"=holds")
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	if err := command.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); command.ProcessState.ExitCode() != 3 {
+		t.Errorf("ended with %v, want exit code 3", err)
+	}
+}

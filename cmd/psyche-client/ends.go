@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/pythonjson"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+const generationFile = "generation_config.json"
+
+// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
+// several or none. Its errors name the file.
+func endTokens(s checkpoint.Snapshot) ([]int32, error) {
+	for _, name := range []string{generationFile, checkpoint.ConfigFile} {
+		if ids, err := tokenIDs(s, name, "eos_token_id"); err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	return nil, nil
+}
+
+// beginToken returns the token that a text begins with, from bos_token_id of config.json, or else the first that ends a
+// text, or nil.
+func beginToken(s checkpoint.Snapshot) (*int32, error) {
+	ids, err := tokenIDs(s, checkpoint.ConfigFile, "bos_token_id")
+	if err == nil && len(ids) == 0 {
+		ids, err = endTokens(s)
+	}
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	return &ids[0], nil
+}
+
+// tokenIDs reads a field with an id or a list of ids from a file of the model. There are none if the file or the field
+// is absent, or the field is null.
+func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
+	data, found := s.File(name)
+	if !found {
+		return nil, nil
+	}
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		return nil, fmt.Errorf("%s begins with a byte order mark, which JSON must not have; save it as UTF-8 without one", name)
+	}
+	var all map[string]json.RawMessage
+	err := json.Unmarshal(pythonjson.Quoted(data), &all)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, fmt.Errorf("%s: want a JSON object, not %s", name, wrong.Value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not JSON: %w; correct the file", name, err)
+	}
+	if all == nil {
+		return nil, fmt.Errorf("%s: want a JSON object, not null", name)
+	}
+	raw := all[field]
+	if raw == nil || string(raw) == "null" {
+		return nil, nil
+	}
+	var one *int32
+	if json.Unmarshal(raw, &one) == nil {
+		return []int32{*one}, nil
+	}
+	var several []*int32
+	if err := json.Unmarshal(raw, &several); err != nil {
+		return nil, fmt.Errorf("%s: %s is %.80s, want the id of a token or a list of ids", name, field, raw)
+	}
+	ids := make([]int32, 0, len(several))
+	for _, id := range several {
+		if id == nil {
+			return nil, fmt.Errorf("%s: %s is %.80s, want ids of tokens and no null", name, field, raw)
+		}
+		ids = append(ids, *id)
+	}
+	return ids, nil
+}

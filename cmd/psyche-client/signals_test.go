@@ -1,0 +1,174 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/signals"
+)
+
+const signalledLine = "PSYCHE_TEST_SIGNALLED_LINE"
+
+// TestSignalledProcess is the program of TestSignals; the environment has its command line.
+func TestSignalledProcess(t *testing.T) {
+	line := os.Getenv(signalledLine)
+	if line == "" {
+		t.Skip("needs " + signalledLine)
+	}
+	var args []string
+	if err := json.Unmarshal([]byte(line), &args); err != nil {
+		t.Fatal(err)
+	}
+	os.Args = append([]string{"psyche-client"}, args...)
+	main()
+}
+
+// largeConfig describes a model whose weights take a while to draw.
+const largeConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":256,"hidden_size":1024,"intermediate_size":8192,
+"num_hidden_layers":16,"num_attention_heads":8,"max_position_embeddings":32,"eos_token_id":0}`
+
+// TestSignals sends each signal that ends programs to commands in separate processes. Each command ends soon, and
+// keeps its work. The limit is wider than the second that a person waits, for machines under load.
+func TestSignals(t *testing.T) {
+	const limit = 5 * time.Second
+	model, data := toy(t)
+	config := write(t, filepath.Join(t.TempDir(), "large.json"), []byte(largeConfig))
+	for _, c := range []struct {
+		name   string
+		torch  bool
+		line   func(dir string) []string
+		until  string // text that the command prints when it is at work; empty: a second after its start
+		code   int
+		prints string
+		keeps  string // file
+	}{
+		{name: "init-model", line: func(dir string) []string {
+			return []string{"init-model", "--config", config, "--output", filepath.Join(dir, "model")}
+		}, code: signals.Interrupted},
+		{name: "solo that saves", torch: true, line: func(dir string) []string {
+			return soloLine(model, data, "--steps", "1000000", "--log-every", "1", "--save", filepath.Join(dir, "saved"))
+		}, until: "step 2/", code: signals.Interrupted, prints: "saved step", keeps: "saved/model.safetensors"},
+		{name: "solo", torch: true, line: func(string) []string {
+			return soloLine(model, data, "--steps", "1000000", "--log-every", "1")
+		}, until: "step 2/", code: signals.Interrupted},
+		{name: "generate", torch: true, line: func(string) []string {
+			return []string{"generate", "--model", model, "--prompt", "prompt", "--max-tokens", "10000000", "--ignore-eos", "--threads", "1"}
+		}, until: "prompt", code: signals.Interrupted},
+		{name: "serve-model", torch: true, line: func(string) []string {
+			return []string{"serve-model", "--model", model, "--http-addr", "127.0.0.1:0", "--threads", "1"}
+		}, until: "answers at"},
+		{name: "train", torch: true, line: func(string) []string {
+			return []string{"train", "--server-addr", "127.0.0.1:1", "--run-id", "r", "--logs", "console"}
+		}, until: "trying again", code: signals.Interrupted},
+	} {
+		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			t.Run(fmt.Sprint(c.name, " ", s), func(t *testing.T) {
+				if c.torch {
+					requireTorch(t)
+				}
+				dir := t.TempDir()
+				p := startLine(t, dir, c.line(dir))
+				p.await(t, c.until)
+				code, took := p.end(t, s)
+				if out := p.text(); code != c.code || took > limit || !strings.Contains(out, c.prints) {
+					t.Errorf("ended with %d after %v, want %d and %q: %s", code, took, c.code, c.prints, out[max(0, len(out)-500):])
+				}
+				if _, err := os.Stat(filepath.Join(dir, c.keeps)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestNohup wants a training that was started with SIGHUP ignored to stay.
+func TestNohup(t *testing.T) {
+	requireTorch(t)
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skipf("needs nohup: %v", err)
+	}
+	model, data := toy(t)
+	p := startLine(t, t.TempDir(), soloLine(model, data, "--steps", "1000000", "--log-every", "1"), nohup)
+	p.await(t, "step 1/")
+	if err := p.command.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	before := strings.Count(p.text(), "step ")
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(p.text(), "step ") < before+5; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the training stands still: %s", p.text())
+		}
+	}
+	if code, _ := p.end(t, syscall.SIGTERM); code != signals.Interrupted {
+		t.Errorf("ended with %d", code)
+	}
+}
+
+// lineProcess is a command line in a separate process.
+type lineProcess struct {
+	command *exec.Cmd
+	out     string // file
+}
+
+// startLine starts a command line, below the programs of before.
+func startLine(t *testing.T, dir string, line []string, before ...string) *lineProcess {
+	t.Helper()
+	text, err := json.Marshal(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &lineProcess{out: filepath.Join(dir, "out.txt")}
+	out, err := os.Create(p.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	args := append(before, os.Args[0], "-test.run=^TestSignalledProcess$")
+	p.command = exec.CommandContext(t.Context(), args[0], args[1:]...)
+	p.command.Env = append(os.Environ(), signalledLine+"="+string(text), "XDG_STATE_HOME="+dir)
+	p.command.Stdout, p.command.Stderr = out, out
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *lineProcess) text() string {
+	text, _ := os.ReadFile(p.out)
+	return string(text)
+}
+
+// await waits until the process has printed a text, or for a second if that is empty.
+func (p *lineProcess) await(t *testing.T, text string) {
+	t.Helper()
+	if text == "" {
+		time.Sleep(time.Second)
+		return
+	}
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.text(), text); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the program has not printed %q: %s", text, p.text())
+		}
+	}
+}
+
+// end sends a signal and returns how the process ended, and after how long.
+func (p *lineProcess) end(t *testing.T, s syscall.Signal) (code int, took time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	if err := p.command.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.command.Wait() // the exit code is checked instead
+	return p.command.ProcessState.ExitCode(), time.Since(begun)
+}

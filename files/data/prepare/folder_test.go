@@ -1,0 +1,95 @@
+package prepare
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/files/data/walk"
+)
+
+// TestHiddenNamesAreNoText: of a folder that the Hub's program downloaded, and of a checkout, only
+// the data is read, and of each folder the rest is counted.
+func TestHiddenNamesAreNoText(t *testing.T) {
+	files := map[string]string{
+		"texts/.gitattributes": "x", "texts/.cache/huggingface/CACHEDIR.TAG": "x", "texts/.cache/huggingface/download/a.metadata": "x",
+		"texts/data/a.jsonl": `{"text":"alpha"}`, "texts/data/._a.jsonl": "\x00\x05", "texts/data/a.jsonl.lock": "", "texts/.git/hooks/pre-push": "x",
+	}
+	for hidden, want := range map[bool]string{false: "alpha|", true: "x|x|x|x|alpha|"} {
+		dir := t.TempDir()
+		tree(t, dir, files)
+		o := options(filepath.Join(dir, "texts"))
+		o.Output, o.Hidden = filepath.Join(dir, "out"), hidden
+		if hidden { // it is not JSON
+			if err := os.Remove(filepath.Join(dir, "texts", "data", "._a.jsonl")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != want || (made.HiddenLeftOut == 0) != hidden {
+			t.Errorf("%q, %d left out; want %q", got, made.HiddenLeftOut, want)
+		}
+	}
+}
+
+// TestLinksAreFollowed in a folder, and where the folder itself is one.
+func TestLinksAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"n/a.txt": "real", "tgt.txt": "tgt", "m/x.txt": "4"})
+	for link, target := range map[string]string{
+		"n/b.txt": "../tgt.txt", "n/more": "../m", "n/up": ".", "l": "m", "linked": "n",
+	} {
+		if err := os.Symlink(filepath.FromSlash(target), filepath.Join(dir, filepath.FromSlash(link))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		want        string
+		links, left int
+	}{"n": {"real|tgt|4|", 2, 1}, "linked": {"real|tgt|4|", 2, 1}, "l": {"4|", 0, 0}} {
+		o := options(filepath.Join(dir, name))
+		o.Output = filepath.Join(t.TempDir(), "out")
+		made, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != test.want || made.LinksFollowed != test.links || made.LinksLeftOut != test.left {
+			t.Errorf("%s: %q, %d links followed, %d left out; want %+v", name, got, made.LinksFollowed, made.LinksLeftOut, test)
+		}
+	}
+}
+
+// TestOnlyHiddenNames is an error that names the flag.
+func TestOnlyHiddenNames(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"texts/.a": "x", "texts/.b/c": "x"})
+	o := options(filepath.Join(dir, "texts"))
+	o.Output = filepath.Join(dir, "out")
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "2 hidden names left out; read these names with --include-hidden") {
+		t.Error(err)
+	}
+}
+
+// TestConverseFolder reads the JSON lines of a folder, without hidden names.
+func TestConverseFolder(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"c/2.jsonl": "", "c/10.ndjson": "", "c/.x/a.jsonl": "", "c/._2.jsonl": "", "c/README.md": ""})
+	paths, met, err := SampleOptions{Paths: []string{filepath.Join(dir, "c")}}.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(dir, "c", "2.jsonl"), filepath.Join(dir, "c", "10.ndjson")}
+	if diff := cmp.Diff(want, paths); diff != "" || met != (walk.Counts{Hidden: 2}) {
+		t.Errorf("%s, %+v", diff, met)
+	}
+	tree(t, dir, map[string]string{"d/a.txt": ""})
+	if _, _, err := (SampleOptions{Paths: []string{filepath.Join(dir, "d")}}).files(); err == nil || !strings.Contains(err.Error(), "has no .jsonl") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,160 @@
+package prepare
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+// messages reads the list of messages under a key of a conversation.
+func (t talks) messages(raw json.RawMessage, key string) ([]chat.Message, error) {
+	var list []object
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errShape, key, err)
+	}
+	messages := []chat.Message{}
+	for i, o := range list {
+		m, err := t.message(o, key)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+var errMessage = errors.New("want a role, and a text or calls of tools")
+
+// message reads a message with role and content, or with from and value.
+func (t talks) message(o object, of string) (m chat.Message, err error) {
+	role, found, err := o.either("role", "from")
+	if err != nil {
+		return m, err
+	}
+	if !found {
+		return m, errMessage
+	}
+	null := o["content"] != nil || o["value"] != nil
+	text, found, err := o.either("content", "value")
+	if err != nil {
+		return m, err
+	}
+	m.Role, m.Content = role, text
+	switch {
+	case found:
+		m.Kind = chat.TextContent
+	case null:
+		m.Kind = chat.NullContent
+	default:
+		m.Kind = chat.NoContent
+	}
+	if other, known := roles[role]; known {
+		m.Role = other
+	}
+	if role == "function_call" {
+		m.Content = ""
+		m.Calls, err = calls(text)
+	} else {
+		m.Calls = o.keep("tool_calls")
+	}
+	if err != nil {
+		return m, err
+	}
+	if !found && isEmpty(m.Calls) {
+		return m, errMessage
+	}
+	for key, to := range map[string]*string{"tool_call_id": &m.CallID, "name": &m.Name} {
+		if *to, _, err = o.text(key); err != nil {
+			return m, err
+		}
+	}
+	if err := t.choose(o, &m, of); err != nil {
+		return m, err
+	}
+	return m, t.rest(o, of+".")
+}
+
+// either takes the text of one of two keys. A message with both is an error.
+func (o object) either(first, second string) (text string, found bool, err error) {
+	if text, found, err = o.text(first); err != nil {
+		return "", false, err
+	}
+	other, both, err := o.text(second)
+	switch {
+	case err != nil:
+		return "", false, err
+	case found && both:
+		return "", false, fmt.Errorf("it has both %s and %s", first, second)
+	case both:
+		return other, true, nil
+	}
+	return text, found, nil
+}
+
+// calls reads LlamaFactory's calls of tools: a text with an object of name and arguments, or a list of them.
+func calls(text string) (json.RawMessage, error) {
+	type call struct {
+		Type     string          `json:"type"`
+		Function json.RawMessage `json:"function"`
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		all = []json.RawMessage{json.RawMessage(text)}
+	}
+	var made []call
+	for _, function := range all {
+		var shape struct {
+			Name      *string         `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		}
+		if json.Unmarshal(function, &shape) != nil || shape.Name == nil || shape.Arguments == nil {
+			return nil, fmt.Errorf("function_call is %.40q, want JSON with name and arguments", text)
+		}
+		made = append(made, call{"function", function})
+	}
+	return json.Marshal(made)
+}
+
+// choices are the keys of a message that select whether it is learned, with the values of both choices.
+var choices = []struct{ key, learned, masked string }{
+	{"weight", "1", "0"},       // OpenAI, Mistral, Together
+	{"train", "true", "false"}, // Axolotl
+	{"loss", "true", "false"},  // ms-swift
+	{"loss_mask", "1", "0"},    // of tokens elsewhere; here of a message
+	{"mask", "false", "true"},  // the reverse of the keys above
+}
+
+// choose reads whether a message is learned. Only answers are: a request to learn another message is noted
+// as a key that was not read.
+func (t talks) choose(o object, m *chat.Message, of string) error {
+	by := ""
+	for _, choice := range choices {
+		raw := o.take(choice.key)
+		if raw == nil {
+			continue
+		}
+		value := string(raw)
+		if choice.key == "weight" || choice.key == "loss_mask" {
+			var number float64
+			if json.Unmarshal(raw, &number) == nil && (number == 0 || number == 1) {
+				value = fmt.Sprint(number)
+			}
+		}
+		if value != choice.learned && value != choice.masked {
+			return fmt.Errorf("%s is %.40s, want %s to learn the message, or %s", choice.key, raw, choice.learned, choice.masked)
+		}
+		masked := value == choice.masked
+		switch {
+		case by != "" && masked != m.Masked:
+			return fmt.Errorf("%s and %s contradict each other; remove one of them", by, choice.key)
+		case m.Role != roleAssistant && !masked && choice.key != "mask":
+			if err := t.note(fmt.Sprintf("%s.%s of the role %s", of, choice.key, m.Role)); err != nil {
+				return err
+			}
+		}
+		by, m.Masked = choice.key, masked
+	}
+	return nil
+}

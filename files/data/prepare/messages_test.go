@@ -1,0 +1,142 @@
+package prepare
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestKeysOfConversations: of each layout the keys that change a conversation are honoured. Capitals are
+// not learned.
+func TestKeysOfConversations(t *testing.T) {
+	for name, test := range map[string]struct{ line, want string }{
+		"OpenAI": {
+			`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"bad","weight":0},{"role":"user","content":"r"},{"role":"assistant","content":"good","weight":1}],"parallel_tool_calls":null}`,
+			"|UQ\nABAD\nUR\nAgood\n",
+		},
+		"Mistral": {
+			`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"good","weight":1.0},{"role":"user","content":"r"},{"role":"assistant","content":"bad","weight":0.0}]}`,
+			"|SS\nUQ\nAgood\nUR\nABAD\n",
+		},
+		"Together": {
+			`{"messages":[{"role":"user","content":"q","weight":0},{"role":"assistant","content":"bad","weight":0},{"role":"user","content":"r"},{"role":"assistant","content":"good"}]}`,
+			"|UQ\nABAD\nUR\nAgood\n",
+		},
+		"Axolotl": {
+			`{"messages":[{"role":"system","content":"s","train":false},{"role":"user","content":"q","train":false},{"role":"assistant","content":"bad","train":false},{"role":"user","content":"r"},{"role":"assistant","content":"good","train":true}]}`,
+			"|SS\nUQ\nABAD\nUR\nAgood\n",
+		},
+		"ShareGPT": {
+			`{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]}`, "|UQ\nAa\n",
+		},
+		"roles in conversations": {
+			`{"conversations":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|UQ\nAa\n",
+		},
+		"assistant first": {
+			`{"conversations":[{"from":"gpt","value":"starts"},{"from":"human","value":"q"},{"from":"gpt","value":"a"}]}`, "|Astarts\nUQ\nAa\n",
+		},
+		"LlamaFactory": {
+			`{"system":"sys","tools":"","conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]}`, "|SSYS\nUQ\nAa\n",
+		},
+		"system twice":    {`{"system":"x","messages":[{"role":"system","content":"x"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|SX\nUQ\nAa\n"},
+		"system null":     {`{"system":null,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|UQ\nAa\n"},
+		"NeMo":            {`{"system":"x","mask":"User","conversations":[{"from":"User","value":"q"},{"from":"Assistant","value":"a"}]}`, "|SX\nUQ\nAa\n"},
+		"mask":            {`{"messages":[{"role":"user","content":"q","mask":true},{"role":"assistant","content":"bad","mask":true},{"role":"assistant","content":"a","mask":false}]}`, "|UQ\nABAD\nAa\n"},
+		"ms-swift":        {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"bad","loss":false},{"role":"assistant","content":"a","loss":true}]}`, "|UQ\nABAD\nAa\n"},
+		"loss_mask":       {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"bad","loss_mask":0},{"role":"assistant","content":"a","loss_mask":1}]}`, "|UQ\nABAD\nAa\n"},
+		"Alpaca":          {`{"instruction":"do","input":"it","output":"done"}`, "|UDO\nIT\nAdone\n"},
+		"Alpaca, all":     {`{"system":"x","instruction":"do","input":"","output":"done","history":[["h","i"]]}`, "|SX\nUH\nAi\nUDO\nAdone\n"},
+		"keys that agree": {`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"bad","weight":0,"train":false,"mask":true},{"role":"assistant","content":"a"}]}`, "|UQ\nABAD\nAa\n"},
+	} {
+		made, samples, err := converse(t, 64, map[string]string{"a.jsonl": test.line})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := shown(samples[0]); got != test.want || len(made.Unread) > 0 {
+			t.Errorf("%s: %q, not read %v; want %q", name, got, made.Unread, test.want)
+		}
+	}
+}
+
+// TestUnreadKeys counts keys that are not read. A null and a choice that changes nothing do not count.
+func TestUnreadKeys(t *testing.T) {
+	made, _, err := converse(t, 64, map[string]string{"a.jsonl": `{"id":1,"messages":[{"role":"user","content":"q","weight":1,"audio":null},{"role":"assistant","content":"a","reasoning":"r"}]}
+{"id":2,"source":"x","conversations":[{"from":"human","value":"q","train":false},{"from":"gpt","value":"a","train_detail":[]}]}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Unread{"id": 2, "source": 1, "messages.reasoning": 1, "conversations.train_detail": 1, "messages.weight of the role user": 1}
+	if diff := cmp.Diff(want, made.Unread); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := made.Unread.String(), `"conversations.train_detail" 1 times, "id" 2 times, "messages.reasoning" 1 times, "messages.weight of the role user" 1 times, "source" 1 times`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestUnreadKeysAreBounded: names of keys come from the data.
+func TestUnreadKeysAreBounded(t *testing.T) {
+	read := talks{unread: Unread{}}
+	for i := range 1000 {
+		if err := read.note(strings.Repeat("k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(read.unread) != maxUnread+1 || read.unread["(other keys)"] != 1000-maxUnread {
+		t.Errorf("%d keys, %v", len(read.unread), read.unread["(other keys)"])
+	}
+}
+
+func TestConversationsThatAreRefused(t *testing.T) {
+	for want, line := range map[string]string{
+		"message 1: weight is 0.5, want 1 to learn the message, or 0":                                          `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":0.5}]}`,
+		`message 0: train is "no", want true to learn the message, or false`:                                   `{"messages":[{"role":"assistant","content":"a","train":"no"}]}`,
+		"message 0: mask is 1, want false to learn the message, or true":                                       `{"messages":[{"role":"assistant","content":"a","mask":1}]}`,
+		"message 0: weight and train contradict each other":                                                    `{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}`,
+		"system and the first message, of the role system, differ":                                             `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
+		"system is 5, want a text":                                                                             `{"system":5,"messages":[{"role":"assistant","content":"a"}]}`,
+		"mask is true, want the name of a role":                                                                `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
+		"message 0: it has both role and from":                                                                 `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
+		"output is missing, want a text":                                                                       `{"instruction":"do"}`,
+		"history: want a list of pairs of texts":                                                               `{"instruction":"do","output":"x","history":"h"}`,
+		`tools is "nothing", want a list`:                                                                      `{"tools":"nothing","messages":[{"role":"assistant","content":"a"}]}`,
+		`message 0: function_call is "f()", want JSON with name and arguments`:                                 `{"conversations":[{"from":"function_call","value":"f()"}]}`,
+		"want an object with messages (role, content), conversations (from, value), or instruction and output": `[]`,
+	} {
+		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); err == nil || !strings.Contains(err.Error(), "a.jsonl, line 1: "+want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for want, line := range map[string]string{
+		`key "id" is not read; remove it, or leave out --strict`:                        `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
+		`message 0: key "messages.reasoning" is not read`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
+		`message 0: key "conversations.weight of the role user" is not read; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
+	} {
+		read := talks{strict: true, unread: Unread{}}
+		if _, err := read.conversation([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestLlamaFactoryTools: calls and tools are texts of JSON there.
+func TestLlamaFactoryTools(t *testing.T) {
+	line := `{"tools":"[{\"n\":1}]","conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"x\":1}}"},{"from":"observation","value":"r"},{"from":"gpt","value":"a"}]}`
+	in, err := talks{unread: Unread{}}.conversation([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(in.Tools) != `[{"n":1}]` || string(in.Messages[1].Calls) != `[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]` {
+		t.Errorf("tools %s, calls %s", in.Tools, in.Messages[1].Calls)
+	}
+	var got []string
+	for _, m := range in.Messages {
+		got = append(got, m.Role)
+	}
+	if diff := cmp.Diff([]string{"user", "assistant", "tool", "assistant"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,184 @@
+package prepare
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// madeOf returns the texts that a run makes of one file, each with | behind it, or its error.
+func madeOf(t *testing.T, name, content string, change func(*Options)) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{name: content})
+	o := options(filepath.Join(dir, name))
+	o.Output = filepath.Join(dir, "out")
+	change(&o)
+	if _, err := Run(t.Context(), o); err != nil {
+		return "", err
+	}
+	return text(t, filepath.Join(o.Output, "train-00000.ds")), nil
+}
+
+// try compares the texts, or wants an error that contains want.
+func try(t *testing.T, name, content, want string, change func(*Options)) {
+	t.Helper()
+	got, err := madeOf(t, name, content, change)
+	if err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
+		t.Errorf("%s, %q: %q, %v; want %q", name, content, got, err, want)
+	}
+}
+
+func TestQuotes(t *testing.T) {
+	for _, test := range []struct {
+		name, content string
+		quotes        Quotes
+		want          string
+	}{
+		{"a.tsv", "id\ttext\n1\tHe said \"hi\" to me\n2\tplain\n", "", `He said "hi" to me|plain|`},
+		{"a.tsv", "id\ttext\n1\t\"Quoted\" start\n2\tplain\n", QuotesAuto, `"Quoted" start|plain|`},
+		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", QuotesAuto, `5" tall|"|`},
+		{"a.tsv.gz", packGzip(t, "text\tid\n\"a\"\"b\t1"), "", `"a""b|`},
+		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", QuotesDouble, "two\nlines|"},
+		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", "", "line 3 has 1 values, the first line names 2 columns; if values are quoted, give --quotes double"},
+		{"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", "", "is quoted in its first line; read quotes with --quotes double"},
+		{"a.tsv", "id\tbody\n1\ta\n", "", `no column "text" in its first line`},
+		{"a.csv", "text,id\n5 inch 9\" tall,1\n", "", "if quotes belong to the text, give --quotes none"},
+		{"a.csv", "text,id\n5 inch 9\" tall,1\n", QuotesNone, `5 inch 9" tall|`},
+		{"a.csv", "text,id\n\"a, b\",1\n", "", "a, b|"},
+		{"a.csv", "text,id\n\"a, b\",1\n", QuotesNone, "line 2 has 3 values"},
+		{"a.csv", "text\na\n", "single", `quotes "single" are not known, want auto, double or none`},
+	} {
+		try(t, test.name, test.content, test.want, func(o *Options) { o.Quotes = test.quotes })
+	}
+}
+
+// TestPlainRecordsGoOn reads unquoted records from each place on.
+func TestPlainRecordsGoOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.tsv")
+	if err := os.WriteFile(path, []byte("id\ttext\n1\ta\n\n2\tb\"\n3\tc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for position, want := range []string{"a", `b"`, "c"} {
+		r, err := Options{Field: "text"}.open(t.Context(), source{path: path, format: FormatCSV}, int64(position))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.next()
+		if err != nil || string(got.text) != want {
+			t.Errorf("%d: %q, %v; want %q", position, got.text, err, want)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPythonsConstants: json.dump writes NaN and Infinity. NaN has no text, like null.
+func TestPythonsConstants(t *testing.T) {
+	const lines = "{\"text\":\"alpha\",\"score\":NaN}\n{\"text\":\"NaN, Infinity\",\"score\":[Infinity, -Infinity]}\n{\"text\":NaN}\n"
+	array := "[" + strings.ReplaceAll(strings.TrimSpace(lines), "\n", ",\n") + "]"
+	for name, content := range map[string]string{"a.jsonl": lines, "lines.json": lines, "array.json": array, "a.json.gz": packGzip(t, array)} {
+		try(t, name, content, "alpha|NaN, Infinity|", func(*Options) {})
+	}
+	try(t, "a.jsonl", `{"text":Infinity}`, `line 1: key "text" is not a string`, func(*Options) {})
+	try(t, "a.jsonl", `{"text":"a","b":nan}`, "line 1: not a JSON object", func(*Options) {})
+	try(t, "a.json", `{"data":[{"text":"a","b":NaN},{"text":NaN}]}`, "a|", func(o *Options) { o.Field = "data.text" })
+}
+
+// TestFieldOfOneObject: a named field selects the texts of one object, and the first list on the way has them.
+func TestFieldOfOneObject(t *testing.T) {
+	for _, test := range []struct{ name, field, content, want string }{
+		{"a.json", "data.text", `{"version":"1","data":[{"text":"a"},{"text":"b"},{}]}`, "a|b|"},
+		{"a.json", "text", "{\n \"text\": [\"a\", null, \"b\"], \"label\": [1, 2, 3]}\n", "a|b|"},
+		{"a.json.gz", "data.text", packGzip(t, `{"data":[{"text":"a"}]}`), "a|"},
+		{"a.json", "a.b.c", `{"a":{"b":[{"c":["x","y"]},{"c":"z"}]}}`, "x\ny|z|"},
+		{"a.json", "data[1].text", `{"data":[{"text":"a"},{"text":"b"}]}`, "b|"},
+		{"a.json", "a.b", `{"a.b":["x"]}`, "x|"},
+		{"a.json", "text", `{"text":"one"}`, "one|"},
+		{"a.json", "ids", `{"ids":[97,98]}`, "ab|"},
+		{"a.json", "ids", `{"ids":[[97,98],[99]]}`, "ab|c|"},
+		{"a.json", "", `{"text":"one"}`, `{"text":"one"}|`},
+		{"a.json", "body", `{"text":"one"}`, `no key "body"; name the key of the text with --field; read the file as one text with --format text`},
+		{"a.json", "data.text", `{"data":{"x":1}}`, `no key "text" on the way to "data.text"`},
+		{"a.json", "text", `["a"]`, "not a JSON object"},
+		{"a.json", "text", `"a"`, "want an array of JSON objects, or one object"},
+		{"a.json", "text", `{"text":5}`, `value 1 of key "text" is not a string`},
+		{"a.json", "text", `{"text":["a",{"b":1}]}`, `value 2 of key "text" is not a string but an object`},
+		{"a.json", "text", `{"text":`, "not a JSON object"},
+		{"a.txt", "text", "plain", "--field text does not apply: "},
+	} {
+		try(t, test.name, test.content, test.want, func(o *Options) { o.Field = test.field })
+	}
+	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = FormatJSON })
+}
+
+// TestFieldBesideText: a folder may have tables and plain text.
+func TestFieldBesideText(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"in/a.txt": "plain", "in/b.jsonl": `{"body":"x"}`})
+	o := options(filepath.Join(dir, "in"))
+	o.Output, o.Field = filepath.Join(dir, "out"), "body"
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "plain|x|" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestNamesOfTables: Parquet and Arrow are recognised by more endings, and by their content.
+func TestNamesOfTables(t *testing.T) {
+	read := func(name string) string {
+		content, err := os.ReadFile(filepath.Join("testdata", "empty", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	for _, name := range []string{"a.pq", "a.parq", "a.parquet.gzip", "a", "a.data"} {
+		try(t, name, read("whole.parquet"), "a|b|c|d|", func(*Options) {})
+	}
+	for _, name := range []string{"a.ipc", "a.arrows", "a"} {
+		try(t, name, read("some.arrow"), "a|", func(*Options) {})
+	}
+	try(t, "a.txt", "PAR1 is how a Parquet file begins", "PAR1 is how a Parquet file begins|", func(*Options) {})
+	try(t, "a.bin", "\x00\x01", "which is not text; if it is a table, name its format with --format", func(*Options) {})
+}
+
+// TestEncodingsThatAreNamed: UTF-16, as Excel and PowerShell write it, and lines that end in CR.
+func TestEncodingsThatAreNamed(t *testing.T) {
+	wide := func(text, mark string, first int) string {
+		out := []byte(mark)
+		for i := range len(text) {
+			pair := [2]byte{}
+			pair[first] = text[i]
+			out = append(out, pair[:]...)
+		}
+		return string(out)
+	}
+	for name, content := range map[string]string{
+		"a.csv": wide("text,id\na,1\n", "\xff\xfe", 0), "b.csv": wide("text,id\na,1\n", "\xfe\xff", 1),
+		"a.tsv": wide("text\tid\na\t1\n", "\xff\xfe", 0), "a.jsonl": wide(`{"text":"a"}`, "\xff\xfe", 0),
+	} {
+		try(t, name, content, "it is UTF-16; convert it to UTF-8", func(*Options) {})
+	}
+	try(t, "a.csv", "text,label\ralpha,1\rbeta,2\r", "its lines end in CR alone", func(*Options) {})
+	try(t, "a.tsv", "text\tlabel\ralpha\t1\r", "its lines end in CR alone", func(*Options) {})
+	try(t, "a.csv", "\ufefftext\na\n", "a|", func(*Options) {})
+}
+
+// TestConversationsWithPythonsConstants: keys that are not read may have them.
+func TestConversationsWithPythonsConstants(t *testing.T) {
+	in, err := talks{unread: Unread{}}.conversation([]byte(`{"score":NaN,"messages":[{"role":"assistant","content":"NaN"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("NaN", in.Messages[0].Content); diff != "" || bytes.Contains(in.Tools, []byte("NaN")) {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,162 @@
+// Package walk lists the files of a folder that are data. All commands that read data from
+// folders use it, so that a folder means the same files to each.
+//
+// Left out and counted are hidden names, see Hidden. Symbolic links are followed.
+//
+//	found, err := walk.Files("texts", walk.Options{})
+package walk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxFolders bounds the folders of one walk. Links can lead to a folder in many ways.
+const maxFolders = 1 << 20
+
+// Options selects files.
+type Options struct {
+	Hidden bool // also files and folders for which the function Hidden reports true
+	// Enter reports whether to read a folder. It is called with the path of each folder, the
+	// root first, before the files of that folder. Nil: all folders are read.
+	Enter func(folder string, info fs.FileInfo) (bool, error)
+}
+
+// File is a file that was found.
+type File struct {
+	Path   string
+	Inside string      // path within the root, with slashes
+	Info   fs.FileInfo // of the target, if the file is a link
+}
+
+// Found is the outcome of a walk.
+type Found struct {
+	Files []File // sorted by their paths, folder by folder
+	Counts
+}
+
+// Counts has the numbers of names of each kind that a walk met. A folder counts once.
+type Counts struct {
+	Hidden int // left out by their names
+	Links  int // followed
+	Dead   int // left out: links without a target, and links to a folder around them
+}
+
+// Add adds the numbers of another walk.
+func (c *Counts) Add(other Counts) {
+	c.Hidden += other.Hidden
+	c.Links += other.Links
+	c.Dead += other.Dead
+}
+
+// String lists the numbers that are not 0, each after "; ".
+func (c Counts) String() string {
+	var text strings.Builder
+	for _, part := range []struct {
+		number int
+		name   string
+	}{
+		{c.Hidden, "hidden names left out"}, {c.Links, "symbolic links followed"},
+		{c.Dead, "links without a target, or to a folder around them, left out"},
+	} {
+		if part.number > 0 {
+			fmt.Fprintf(&text, "; %d %s", part.number, part.name)
+		}
+	}
+	return text.String()
+}
+
+// Hidden reports whether a name, without its folder, is not data: it begins with a dot (which
+// includes the ._* of macOS), is a lock, an unfinished download, or describes other files.
+func Hidden(name string) bool {
+	switch name {
+	case "CACHEDIR.TAG", "Thumbs.db", "desktop.ini", "__MACOSX":
+		return true
+	}
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~$") ||
+		slices.Contains([]string{".lock", ".incomplete", ".metadata"}, path.Ext(name))
+}
+
+// Files lists the files of a folder and of the folders in it. The root may be a link, and its
+// own name may be hidden.
+func Files(root string, o Options) (Found, error) {
+	w := walker{Options: o}
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "list", Path: root, Err: errors.New("not a folder")}
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	err = w.folder(root, "", info)
+	return w.found, err
+}
+
+type walker struct {
+	Options
+	found   Found
+	around  []fs.FileInfo // folders from the root to the current one
+	folders int           // entered so far
+}
+
+func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
+	if w.folders++; w.folders > maxFolders {
+		return fmt.Errorf("%s: more than %d folders; remove links that lead to the same folder in many ways", dir, maxFolders)
+	}
+	if w.Enter != nil {
+		if enter, err := w.Enter(dir, info); err != nil || !enter {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return err
+	}
+	w.around = append(w.around, info)
+	defer func() { w.around = w.around[:len(w.around)-1] }()
+	for _, entry := range entries {
+		if !w.Options.Hidden && Hidden(entry.Name()) {
+			w.found.Hidden++
+			continue
+		}
+		if err := w.entry(filepath.Join(dir, entry.Name()), path.Join(inside, entry.Name()), entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
+	link := entry.Type()&fs.ModeSymlink != 0
+	info, err := os.Stat(name)
+	switch {
+	case link && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP)),
+		err == nil && info.IsDir() && w.within(info): // also a folder that a link to its parent leads back to
+		w.found.Dead++
+		return nil
+	case err != nil:
+		return err
+	}
+	if link && (info.IsDir() || info.Mode().IsRegular()) {
+		w.found.Links++
+	}
+	switch {
+	case info.IsDir():
+		return w.folder(name, inside, info)
+	case info.Mode().IsRegular():
+		w.found.Files = append(w.found.Files, File{Path: name, Inside: inside, Info: info})
+	}
+	return nil
+}
+
+// within reports whether the current folder lies in a folder.
+func (w *walker) within(folder fs.FileInfo) bool {
+	return slices.ContainsFunc(w.around, func(other fs.FileInfo) bool { return os.SameFile(folder, other) })
+}
