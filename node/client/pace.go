@@ -11,8 +11,8 @@ import (
 )
 
 // leastWitnessWait is how long a witness that holds the results of two thirds of the awaited trainers
-// waits for the others at least. Where these needed more than four times as long, it is a quarter
-// of that.
+// waits for the other results at least. If the held results needed more than four times as long, the wait is a quarter
+// of that time.
 const leastWitnessWait = 2 * time.Second
 
 // pace measures how long members need for a result. With a lag of two rounds members train ahead: a member whose
@@ -23,10 +23,10 @@ type pace struct {
 	begun  map[coordinator.ClientID]time.Time     // when a trainer could begin, if that was before opened
 	bound  map[coordinator.ClientID]bool          // it had nothing to train in the round before, and may have begun later than that
 	came   map[coordinator.ClientID]time.Time     // when a trainer's result was here
-	need   map[coordinator.ClientID]time.Duration // of the newest round that tells
+	need   map[coordinator.ClientID]time.Duration // in the newest round that shows it
 }
 
-// newPace begins to measure a round in which nobody trains ahead.
+// newPace begins to measure a round before which no member trains ahead.
 func newPace(opened time.Time) pace {
 	return pace{
 		opened: opened, begun: make(map[coordinator.ClientID]time.Time), bound: make(map[coordinator.ClientID]bool),
@@ -79,8 +79,8 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if !known {
 		before = p.typical()
 	}
-	// A result that may have been ready before the round, or that something else may have preceded, tells only the most
-	// that it can have taken. Without this, a member that slows rounds would make all trainings seem longer.
+	// If a result may have been ready before the round, or its trainer may have begun later, this time is an upper bound
+	// of the training. Without this, a member that slows rounds would make all trainings seem longer.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
 		need = min(need, max(before, now.Sub(p.opened)))
 	}

@@ -122,8 +122,8 @@ func TestPaceAhead(t *testing.T) {
 		{22, 7 * time.Second},  // no more than 15 to 22, and 15 at first
 		{22, 11 * time.Second}, // it may have waited since 11
 		{30, 18 * time.Second}, // 12 to 30: not ready when the round began
-		{34, 12 * time.Second}, // 22 to 34: it begins anew
-		{30, 12 * time.Second}, // at most 0 to 30, as others need
+		{34, 12 * time.Second}, // 22 to 34: it begins with the round
+		{30, 12 * time.Second}, // 0 to 30 at most; the typical need
 	} {
 		p.arrived(id(i), at(test.came))
 		if got := p.need[id(i)]; got != test.need {

@@ -14,8 +14,8 @@ type aheadRun struct {
 	took    int64 // time of 30 rounds
 }
 
-// runAhead plays a run of honest members with equal machines, except for one whose trainings take longer by so many
-// percent.
+// runAhead plays a run of honest members with equal machines, except for one machine whose trainings take
+// longer. Longer is in percent.
 func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64) (r aheadRun) {
 	t.Helper()
 	const rounds = 30
@@ -71,8 +71,8 @@ func TestTrainingAheadCostsNobody(t *testing.T) {
 	}
 }
 
-// TestSlowMemberAmongMembersAhead wants a member that is slower by a tenth to be on time, and one that needs twice the
-// time of the others to slow down few rounds.
+// TestSlowMemberAmongMembersAhead checks that a member that is slower by a tenth is on time, and that a member that
+// needs twice the usual time slows down few rounds.
 func TestSlowMemberAmongMembersAhead(t *testing.T) {
 	even, tenth, double := runAhead(t, 1, 0, 9*second, 0), runAhead(t, 1, 0, 9*second, 10), runAhead(t, 1, 0, 9*second, 100)
 	t.Logf("30 rounds took %d, %d and %d s", even.took/second, tenth.took/second, double.took/second)

@@ -172,7 +172,7 @@ type pace struct {
 	announced map[coordinator.ClientID]int64
 	left      int64 // when a member left last: fewer trainers are awaited since
 	trained   int64 // the longest training of an honest client that ended in this round or the one before
-	ended     int64 // of those that ended in this round
+	ended     int64 // the longest that ended in this round
 }
 
 // seats are those that an epoch began with, and how often each was taken back.
