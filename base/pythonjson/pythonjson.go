@@ -52,6 +52,17 @@ func Quoted(text []byte) []byte {
 	return made
 }
 
+// Unquoted returns a value as it stands in the text that Quoted was given, for messages: a constant in place of its
+// string.
+func Unquoted(value []byte) []byte {
+	for _, c := range constants {
+		if string(value) == c.quoted {
+			return []byte(c.name)
+		}
+	}
+	return value
+}
+
 // scanner follows JSON byte by byte.
 type scanner struct {
 	quoted, escaped bool // within a string; after its backslash

@@ -67,7 +67,7 @@ func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
 	}
 	var several []*int32
 	if err := json.Unmarshal(raw, &several); err != nil {
-		return nil, fmt.Errorf("%s: %s is %.80s, want the id of a token or a list of ids", name, field, raw)
+		return nil, fmt.Errorf("%s: %s is %.80s, want the id of a token or a list of ids", name, field, pythonjson.Unquoted(raw))
 	}
 	ids := make([]int32, 0, len(several))
 	for _, id := range several {

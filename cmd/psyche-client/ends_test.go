@@ -29,7 +29,7 @@ func TestEndTokens(t *testing.T) {
 		{`null`, nil, "want a JSON object, not null"},
 		{``, nil, "is not JSON"},
 		{`{"eos_token_id":98,}`, nil, "is not JSON"},
-		{`{"eos_token_id":NaN}`, nil, `eos_token_id is "NaN"`},
+		{`{"eos_token_id":NaN}`, nil, `eos_token_id is NaN`},
 		{`{"eos_token_id":98.5}`, nil, "eos_token_id is 98.5"},
 		{`{"eos_token_id":4294967296}`, nil, "eos_token_id is 4294967296"},
 		{`{"eos_token_id":[98,null]}`, nil, "no null"},
