@@ -122,7 +122,7 @@ func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
 	w.around = append(w.around, info)
 	defer func() { w.around = w.around[:len(w.around)-1] }()
 	for _, entry := range entries {
-		if !w.Options.Hidden && Hidden(entry.Name()) {
+		if !w.Hidden && Hidden(entry.Name()) {
 			w.found.Hidden++
 			continue
 		}
