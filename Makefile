@@ -169,10 +169,10 @@ test-torch: shim
 sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
 
-## sim-links: simulate 2,000 runs of 16 clients on slow links with members that accuse them, and 1,000 with coalitions
+## sim-links: simulate 2,000 runs of 12 clients on slow links with members that accuse them, and 1,000 with coalitions
 sim-links: psyche
-	$(BIN)/psyche sim --seeds 1..2000 --clients 16 --rounds 12 --links --faults slanderer,hog
-	$(BIN)/psyche sim --seeds 1..1000 --clients 16 --rounds 12 --links --faults gang,hog
+	$(BIN)/psyche sim --seeds 1..2000 --clients 12 --rounds 12 --links --faults slanderer,hog
+	$(BIN)/psyche sim --seeds 1..1000 --clients 12 --rounds 12 --links --faults gang,hog
 
 ## matrix: runs drawn two by two over their features, as many as fit into MATRIX_MINUTES (0: all), of MATRIX_SEED
 MATRIX_MINUTES ?= 60
