@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
 const signalledLine = "PSYCHE_TEST_SIGNALLED_LINE"
@@ -77,9 +78,9 @@ func TestSignals(t *testing.T) {
 				}
 				dir := t.TempDir()
 				p := startLine(t, dir, c.line(dir))
-				p.await(t, c.until)
-				code, took := p.end(t, s)
-				if out := p.text(); code != c.code || took > limit || !strings.Contains(out, c.prints) {
+				p.Await(t, c.until)
+				code, took := p.End(t, s)
+				if out := p.Text(); code != c.code || took > limit || !strings.Contains(out, c.prints) {
 					t.Errorf("ended with %d after %v, want %d and %q: %s", code, took, c.code, c.prints, out[max(0, len(out)-500):])
 				}
 				if _, err := os.Stat(filepath.Join(dir, c.keeps)); err != nil {
@@ -99,76 +100,28 @@ func TestNohup(t *testing.T) {
 	}
 	model, data := toy(t)
 	p := startLine(t, t.TempDir(), soloLine(model, data, "--steps", "1000000", "--log-every", "1"), nohup)
-	p.await(t, "step 1/")
-	if err := p.command.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	before := strings.Count(p.text(), "step ")
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(p.text(), "step ") < before+5; time.Sleep(50 * time.Millisecond) {
+	p.Await(t, "step 1/")
+	p.Send(t, syscall.SIGHUP)
+	before := strings.Count(p.Text(), "step ")
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(p.Text(), "step ") < before+5; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the training stands still: %s", p.text())
+			t.Fatalf("the training stands still: %s", p.Text())
 		}
 	}
-	if code, _ := p.end(t, syscall.SIGTERM); code != signals.Interrupted {
+	if code, _ := p.End(t, syscall.SIGTERM); code != signals.Interrupted {
 		t.Errorf("ended with %d", code)
 	}
 }
 
-// lineProcess is a command line in a separate process.
-type lineProcess struct {
-	command *exec.Cmd
-	out     string // file
-}
-
 // startLine starts a command line, below the programs of before.
-func startLine(t *testing.T, dir string, line []string, before ...string) *lineProcess {
+func startLine(t *testing.T, dir string, line []string, before ...string) *signalstest.Process {
 	t.Helper()
 	text, err := json.Marshal(line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &lineProcess{out: filepath.Join(dir, "out.txt")}
-	out, err := os.Create(p.out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = out.Close() }()
 	args := append(before, os.Args[0], "-test.run=^TestSignalledProcess$")
-	p.command = exec.CommandContext(t.Context(), args[0], args[1:]...)
-	p.command.Env = append(os.Environ(), signalledLine+"="+string(text), "XDG_STATE_HOME="+dir)
-	p.command.Stdout, p.command.Stderr = out, out
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *lineProcess) text() string {
-	text, _ := os.ReadFile(p.out)
-	return string(text)
-}
-
-// await waits until the process has printed a text, or for a second if that is empty.
-func (p *lineProcess) await(t *testing.T, text string) {
-	t.Helper()
-	if text == "" {
-		time.Sleep(time.Second)
-		return
-	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.text(), text); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the program has not printed %q: %s", text, p.text())
-		}
-	}
-}
-
-// end sends a signal and returns how the process ended, and after how long.
-func (p *lineProcess) end(t *testing.T, s syscall.Signal) (code int, took time.Duration) {
-	t.Helper()
-	begun := time.Now()
-	if err := p.command.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.command.Wait() // the exit code is checked instead
-	return p.command.ProcessState.ExitCode(), time.Since(begun)
+	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	command.Env = append(os.Environ(), signalledLine+"="+string(text), "XDG_STATE_HOME="+dir)
+	return signalstest.Start(t, command)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/signals"
+	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
 // TestSignals sends each signal that ends programs to commands in separate processes. Each command ends soon, and
@@ -45,13 +46,9 @@ func TestSignals(t *testing.T) {
 			t.Run(fmt.Sprint(c.name, " ", s), func(t *testing.T) {
 				t.Parallel()
 				p := startLine(t, c.line)
-				p.await(t, c.until)
-				begun := time.Now()
-				if err := p.command.Process.Signal(s); err != nil {
-					t.Fatal(err)
-				}
-				_ = p.command.Wait() // the exit code is checked instead
-				code, took, out := p.command.ProcessState.ExitCode(), time.Since(begun), p.text()
+				p.Await(t, c.until)
+				code, took := p.End(t, s)
+				out := p.Text()
 				if code != c.code || took > limit || !strings.Contains(out, c.prints) {
 					t.Errorf("ended with %d after %v, want %d and %q: %s", code, took, c.code, c.prints, out)
 				}
@@ -60,45 +57,11 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// lineProcess is a command line in a separate process.
-type lineProcess struct {
-	command *exec.Cmd
-	out     string // file
-}
-
 // startLine starts the program in a new folder.
-func startLine(t *testing.T, line []string) *lineProcess {
+func startLine(t *testing.T, line []string) *signalstest.Process {
 	t.Helper()
-	dir := t.TempDir()
-	p := &lineProcess{command: exec.CommandContext(t.Context(), os.Args[0]), out: filepath.Join(t.TempDir(), "out.txt")}
-	out, err := os.Create(p.out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = out.Close() }()
-	p.command.Args = append([]string{"psyche"}, line...) // TestMain runs the program under this name
-	p.command.Dir, p.command.Stdout, p.command.Stderr = dir, out, out
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *lineProcess) text() string {
-	text, _ := os.ReadFile(p.out)
-	return string(text)
-}
-
-// await waits until the process has printed a text, or for a second if that is empty.
-func (p *lineProcess) await(t *testing.T, text string) {
-	t.Helper()
-	if text == "" {
-		time.Sleep(time.Second)
-		return
-	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.text(), text); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the program has not printed %q: %s", text, p.text())
-		}
-	}
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Args = append([]string{"psyche"}, line...) // TestMain runs the program under this name
+	command.Dir = t.TempDir()
+	return signalstest.Start(t, command)
 }

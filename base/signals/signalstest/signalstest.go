@@ -1,0 +1,70 @@
+// Package signalstest runs commands for tests that send them signals.
+package signalstest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Process is a command in a separate process. Its output goes to a file.
+type Process struct {
+	command *exec.Cmd
+	out     string
+}
+
+// Start starts a command. The command must be of the test's context, which ends it.
+func Start(t *testing.T, command *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{command: command, out: filepath.Join(t.TempDir(), "out.txt")}
+	out, err := os.Create(p.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	command.Stdout, command.Stderr = out, out
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Text returns what the process has printed.
+func (p *Process) Text() string {
+	text, _ := os.ReadFile(p.out)
+	return string(text)
+}
+
+// Await waits until the process has printed a text, or for a second if the text is empty.
+func (p *Process) Await(t *testing.T, text string) {
+	t.Helper()
+	if text == "" {
+		time.Sleep(time.Second)
+		return
+	}
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.Text(), text); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the program has not printed %q: %s", text, p.Text())
+		}
+	}
+}
+
+// Send sends a signal.
+func (p *Process) Send(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.command.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// End sends a signal, and returns the exit code and the time until the process ended.
+func (p *Process) End(t *testing.T, s os.Signal) (code int, took time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	p.Send(t, s)
+	_ = p.command.Wait() // the caller checks the exit code instead
+	return p.command.ProcessState.ExitCode(), time.Since(begun)
+}
