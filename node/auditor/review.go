@@ -121,7 +121,7 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// others lists the members that may have parts of a trainer's opening: first the given ones, never the trainer.
+// others returns the members that may have parts of a trainer's opening: first the given ones, never the trainer.
 func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
 	var ids []identity.ID
 	for _, id := range first {

@@ -30,7 +30,7 @@ func noProbation() rules {
 	})
 }
 
-// droppedIsNew lets who was dropped begin its probation anew.
+// droppedIsNew lets a dropped member begin its probation again.
 func droppedIsNew() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -61,7 +61,7 @@ func everybodySeated() rules {
 	})
 }
 
-// returningWaits leaves the last of those that were members before without a seat.
+// returningWaits leaves the last returning member without a seat.
 func returningWaits() rules {
 	return onWarmup(func(s *coordinator.State) {
 		last := len(s.Epoch.Clients) - 1
@@ -90,7 +90,7 @@ func returnsOnTime() rules {
 
 func returnsForEver() rules { return onReturn(func(member *coordinator.Client) { member.Returns = 0 }) }
 
-// anybodyReturns gives a seat to whoever waits for one.
+// anybodyReturns gives a seat to every pending client.
 func anybodyReturns() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -103,7 +103,7 @@ func anybodyReturns() rules {
 	}}
 }
 
-// fewRecord removes all honest members at the end and takes what the others report.
+// fewRecord removes all honest members at the end and accepts the reports of the other members.
 func fewRecord() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState != coordinator.Cooldown || len(s.Reporters(s.Progress.Step-1)) < 5 {

@@ -16,7 +16,7 @@ type Process struct {
 	out     string
 }
 
-// Start starts a command. The command must be of the test's context, which ends it.
+// Start starts a command. The context of the command must end with the test.
 func Start(t *testing.T, command *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{command: command, out: filepath.Join(t.TempDir(), "out.txt")}
@@ -32,7 +32,7 @@ func Start(t *testing.T, command *exec.Cmd) *Process {
 	return p
 }
 
-// Text returns what the process has printed.
+// Text returns the output so far.
 func (p *Process) Text() string {
 	text, _ := os.ReadFile(p.out)
 	return string(text)

@@ -22,8 +22,8 @@ const namespaces = "/var/run/netns"
 // reach each other at its address without the link. A lab can contain this machine once.
 func (l *Lab) AddThis(link Link) (*Host, error) { return l.add(link, nil, false) }
 
-// Reach makes a TCP port of this machine's loopback address reachable from the host, through the links of both. The
-// host finds it at the same port of its own loopback address. This machine must be a host of the lab.
+// Reach makes a TCP port of this machine's loopback address available at the same port and loopback address of the
+// host. Connections go through the links of both. This machine must be a host of the lab.
 func (h *Host) Reach(port int) error {
 	this := h.lab.this()
 	if this == nil {
