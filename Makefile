@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -236,6 +236,13 @@ static:
 ## lint: format, golangci-lint with go vet's checks
 lint: fmt-check $(LINT)
 	$(LINT) run ./...
+
+## plain: plain English in pages, help texts, messages, the dashboard and new commit subjects; limits in hits per 1,000 lines
+PLAIN_MAX := markdown=326 help=241 message=100 page=264 comment=334
+plain:
+	$(GO) -C tools test ./plain
+	@$(GO) -C tools run ./plain -q -commits 20 $(addprefix -max ,$(PLAIN_MAX)) || \
+	  { echo "The commands that list the hits: go -C tools run ./plain, and -changed main for your lines only."; exit 1; }
 
 ## fmt: gofmt over all sources
 fmt:

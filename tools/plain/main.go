@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// errAbove means that a kind of prose has more hits than its limit.
+var errAbove = errors.New("more hits than the limit")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch err := run(ctx, os.Args[1:], os.Stdout); {
+	case errors.Is(err, errAbove):
+		fmt.Fprintln(os.Stderr, "plain:", err)
+		os.Exit(1)
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "plain:", err)
+		os.Exit(2)
+	}
+}
+
+// options are the flags.
+type options struct {
+	changed string
+	commits int
+	limits  limits
+	kinds   string
+	quiet   bool
+	paths   []string
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o := options{limits: limits{}}
+	fl := flag.NewFlagSet("plain", flag.ContinueOnError)
+	fl.StringVar(&o.changed, "changed", "", "check only lines and commits added since `BASE`, a commit or a branch")
+	fl.IntVar(&o.commits, "commits", 0, "check also the subjects of the newest `N` commits")
+	fl.Var(o.limits, "max", "hits per 1,000 lines allowed for a kind of prose, as `KIND=RATE`; repeatable. Each kind is allowed one hit")
+	fl.StringVar(&o.kinds, "kinds", "", "check only these `KINDS`, separated by commas: markdown, comment, message, help, page, commit")
+	fl.BoolVar(&o.quiet, "q", false, "print only the table")
+	if err := fl.Parse(args); err != nil {
+		return err
+	}
+	o.paths = fl.Args()
+	r, err := openRepository(ctx)
+	if err != nil {
+		return err
+	}
+	all, only, err := collect(r, o)
+	if err != nil {
+		return err
+	}
+	t := check(all, only)
+	t.print(out, o.quiet)
+	return t.compare(o.limits)
+}
+
+// collect returns the prose to check, and the lines that count, or nil for all.
+func collect(r *repository, o options) ([]*prose, changes, error) {
+	var only changes
+	if o.changed != "" {
+		var err error
+		if only, err = r.changed(o.changed); err != nil {
+			return nil, nil, err
+		}
+	}
+	paths, err := r.files(o.paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []*prose
+	for _, path := range paths {
+		if only != nil && only[path] == nil {
+			continue
+		}
+		text, err := r.read(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, split(path, text)...)
+	}
+	var newest []string
+	switch {
+	case o.changed != "":
+		newest = []string{o.changed + "..HEAD"}
+	case o.commits > 0:
+		newest = []string{"-n", strconv.Itoa(o.commits)}
+	}
+	if newest != nil {
+		subjects, err := r.subjects(newest...)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, subjects...)
+	}
+	if o.kinds != "" {
+		kinds := strings.Split(o.kinds, ",")
+		all = slices.DeleteFunc(all, func(p *prose) bool { return !slices.Contains(kinds, p.kind) })
+	}
+	return all, only, nil
+}
+
+// split returns the prose of a file.
+func split(path, text string) []*prose {
+	switch filepath.Ext(path) {
+	case ".md":
+		return markdown(path, text)
+	case ".go":
+		return goSource(path, text)
+	case ".html":
+		return html(path, text)
+	default:
+		return otherSource(path, text)
+	}
+}
+
+// hit is one match of a rule. Further matches of the rule in the same sentence are not hits.
+type hit struct {
+	path     string
+	line     int
+	rule     string
+	sentence string
+}
+
+// tally is the result of a check.
+type tally struct {
+	hits  []hit
+	lines map[string]int // by kind
+	count map[string]int // hits by kind
+	rules map[string]int // hits by rule
+}
+
+func check(all []*prose, only changes) *tally {
+	t := &tally{lines: map[string]int{}, count: map[string]int{}, rules: map[string]int{}}
+	for _, p := range all {
+		counts := func(number int) bool { return only == nil || p.kind == kindCommit || only.has(p.path, number) }
+		seen := 0
+		for _, l := range p.lines {
+			if l.number != seen && counts(l.number) {
+				t.lines[p.kind]++
+			}
+			seen = l.number
+		}
+		active := rules
+		if p.kind == kindCommit {
+			active = slices.Concat(rules, subjectRules)
+		}
+		for _, s := range p.sentences() {
+			low := strings.ToLower(s.text)
+			for i := range active {
+				at := active[i].find(s.text, low)
+				if at < 0 || !counts(p.line(s.start+at)) {
+					continue
+				}
+				t.hits = append(t.hits, hit{p.path, p.line(s.start + at), active[i].name, strings.TrimSpace(p.original[s.start : s.start+len(s.text)])})
+				t.count[p.kind]++
+				t.rules[active[i].name]++
+			}
+		}
+	}
+	return t
+}
+
+func rate(hits, lines int) float64 {
+	return 1000 * float64(hits) / float64(max(lines, 1))
+}
+
+func (t *tally) print(out io.Writer, quiet bool) {
+	if !quiet {
+		for _, h := range t.hits {
+			fmt.Fprintf(out, "%s:%d: [%s] %s\n", h.path, h.line, h.rule, cut(h.sentence, 200))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(t.lines)) {
+		fmt.Fprintf(out, "%-10s %7d lines %6d hits %7.1f per 1,000\n", kind, t.lines[kind], t.count[kind], rate(t.count[kind], t.lines[kind]))
+	}
+	names := slices.SortedFunc(maps.Keys(t.rules), func(a, b string) int {
+		if t.rules[a] != t.rules[b] {
+			return t.rules[b] - t.rules[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		fmt.Fprintf(out, "  %-14s %6d\n", name, t.rules[name])
+	}
+}
+
+func cut(s string, length int) string {
+	if len(s) <= length {
+		return s
+	}
+	return strings.ToValidUTF8(s[:length], "")
+}
+
+// compare returns errAbove if a kind exceeds its limit.
+func (t *tally) compare(l limits) error {
+	for _, kind := range slices.Sorted(maps.Keys(l)) {
+		got := rate(t.count[kind], t.lines[kind])
+		if t.count[kind] > 1 && got > l[kind] {
+			return fmt.Errorf("%s: %.1f per 1,000 lines, want at most %g: %w", kind, got, l[kind], errAbove)
+		}
+	}
+	return nil
+}
+
+// limits maps kinds of prose to hits per 1,000 lines. It implements flag.Value.
+type limits map[string]float64
+
+func (l limits) String() string { return "" }
+
+func (l limits) Set(s string) error {
+	kind, value, _ := strings.Cut(s, "=")
+	if !slices.Contains([]string{kindMarkdown, kindComment, kindMessage, kindHelp, kindPage, kindCommit}, kind) {
+		return fmt.Errorf("unknown kind %q", kind)
+	}
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(v >= 0) {
+		return fmt.Errorf("%q is not a rate", value)
+	}
+	l[kind] = v
+	return nil
+}
