@@ -241,7 +241,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	log[len(log)/2] ^= 1
 	for name, content := range map[string][]byte{"forged": log, "page": []byte("<!doctype html>"), "empty": nil, "text": []byte("hello")} {
 		b.choose(t, name, content)
-		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" was not laid over this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
+		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" cannot be compared with this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
 			t.Errorf("%s: it says %q", name, got)
 		}
 	}

@@ -158,7 +158,7 @@ func TestBrowser(t *testing.T) {
 	})
 	t.Run("everything is shown", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
-		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "What happened", "Checkpoints", "Take part", "Configuration"} {
+		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "Events", "Checkpoints", "Take part", "Configuration"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("there is no section %s", heading)
 			}
@@ -321,7 +321,7 @@ func (b *browser) progress(t *testing.T) {
 	defer web.Close()
 	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
-	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "Nobody has written to this log since 2025-10-09") || strings.Contains(got, "Time left") {
+	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "The log has no new entries since 2025-10-09") || strings.Contains(got, "Time left") {
 		t.Errorf("of a log that nobody writes it says %q", got)
 	}
 	for subject, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
@@ -437,7 +437,7 @@ func (b *browser) saved(t *testing.T) {
 		if name == "forged" {
 			continue
 		}
-		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "What happened"} {
+		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "Events"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
 				t.Errorf("there is no section %s", heading)
 			}

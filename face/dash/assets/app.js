@@ -118,7 +118,7 @@ function showList(list) {
 
 whenZoomed((text) => { show(); say(text); });
 
-// marking reports whether somebody marks text of the page, which drawing anew would undo.
+// marking reports whether the reader is selecting text, which a redraw would undo.
 function marking() {
   const marked = getSelection();
   return !marked.isCollapsed && $("run").contains(marked.anchorNode);
@@ -126,7 +126,7 @@ function marking() {
 
 let shownFrom = false; // whether the page draws verified data
 
-// show draws the run anew, and puts the focus and the places of scrolling back.
+// show redraws the run, and restores the focus and the scroll positions.
 function show() {
   stale = false;
   drawnAt = Date.now();
@@ -176,7 +176,7 @@ function overview() {
       tile("Idle", percent(idle(h.spent)), "share of the run's time in which it did not train"));
   }
   const points = data.reported ? data.reported.points : [];
-  if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of what members write into their event logs, nats per token", "as the host reports", "host"));
+  if (points.length) tiles.push(tile("Loss*", short(points.at(-1).l, 4), "mean of the losses in the members' event logs, nats per token", "as the host reports", "host"));
   return el("section", { "aria-labelledby": "title", class: silent(data, now()) ? "silent" : null },
     el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (silent(data, now()) ? "muted" : kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : silent(data, now()) ? (data.behind ? ", not verified further" : ", silent") : "")),
       el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
@@ -184,7 +184,7 @@ function overview() {
     problem(), saved ? null : alive(data, now()), waits(data), saved ? el("p", { class: "muted" }, data.source) : el("p", { class: "muted host" }, "Source, as the host reports: ", data.source), el("dl", { class: "tiles" }, tiles));
 }
 
-// reading says how far the log of a run is that is not shown yet.
+// reading draws the progress of a log that is still being read.
 function reading() {
   const r = data.reading;
   return r ? el("p", {}, el("progress", { max: r.size, value: r.bytes, "aria-label": "Reading the log" }), ` The host reads and verifies its log: ${part(r.bytes, r.size)} of ${bytes(r.size)}`)
@@ -193,7 +193,7 @@ function reading() {
 
 function problem() { return data.problem ? el("p", { class: "problem host", role: "alert" }, "The host reports that it cannot follow the log of this run: " + data.problem) : null; }
 
-// Idle is every phase of a run that goes on but RoundTrain: waiting, Warmup, RoundWitness, Cooldown.
+// idle returns the share of time outside RoundTrain: waiting, Warmup, RoundWitness, Cooldown.
 const idle = (spent) => { const busy = spent[3], wait = spent[1] + spent[2] + spent[4] + spent[5]; return busy + wait ? wait / (busy + wait) : NaN; };
 
 function time() {
@@ -243,12 +243,12 @@ function members() {
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
-    { name: "Accused", help: "times that an accepted accusation said that witnesses lack its result", value: (m) => m.accused, show: (m) => bad(m.accused) },
-    { name: "Accuses", help: "accusations of its own that were accepted", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
+    { name: "Accused", help: "accepted accusations that witnesses lack its result", value: (m) => m.accused, show: (m) => bad(m.accused) },
+    { name: "Accuses", help: "accepted accusations that it made", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
     ...auditColumns(data),
     { name: "Dropped", value: (m) => m.dropped, show: (m) => bad(m.dropped) },
     { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
-    { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
+    { name: "Other model", help: "reported a model that differs from the recorded model", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
     { name: "Left", help: "times that it withdrew, or lost its connection", value: (m) => m.left, show: (m) => whole(m.left) },
     { name: "Since", help: "when its first action was accepted", value: (m) => m.first || 0, show: (m) => el("span", { class: "whole" }, m.first ? when(m.first).slice(0, 16) : m.last ? "the start" : "–") },
     { name: "Last seen", value: (m) => m.last, show: (m) => el("span", { class: "whole" }, m.last ? when(m.last).slice(5) : "–") },
@@ -263,7 +263,7 @@ function members() {
       ...claimedColumns(data, of),
       { name: "Memory*", host: true, value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
     const moves = (m) => [of(m).arrives, of(m).uploads].filter(Boolean);
-    if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", host: true, help: "what it loads or uploads now", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
+    if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", host: true, help: "its current downloads and uploads", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
   }
   const limit = view.all ? rows.length : 50;
   const sort = (name) => { view.sort = { name, down: view.sort.name === name ? !view.sort.down : true }; show(); say(`Sorted by ${name}, ${view.sort.down ? "descending" : "ascending"}`); };
@@ -275,30 +275,30 @@ function members() {
       rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
       fallen.map(([name, n]) => el("button", { type: "button", id: "find-" + name, class: "bad", "aria-pressed": String(view.find === name), onclick: () => { view.find = view.find === name ? "" : name; show(); } }, `${whole(n)} ${name}`)),
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
-    el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
-    said.size ? el("p", { class: "muted host" }, "* as the member writes into its event log and the host reports; nobody signed it.") : null,
-    total && rows.some((m) => nameOf(m.id)) ? el("p", { class: "muted" }, "A name in italics is what a member calls itself, as it signed when it joined. It proves nothing: others may have the same, and the key is who it is.") : null,
-    claimColumns(data).length ? el("p", { class: "muted" }, "† as the member claims in the proofs that it signs as a witness; nobody checks it.") : null,
+    el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and their status", columns, shown, view.sort, sort)),
+    said.size ? el("p", { class: "muted host" }, "* from the member's event log, as the host reports it; unsigned.") : null,
+    total && rows.some((m) => nameOf(m.id)) ? el("p", { class: "muted" }, "A name in italics is the name that a member chose and signed when it joined. It proves nothing: another member may use the same name. Only the key identifies a member.") : null,
+    claimColumns(data).length ? el("p", { class: "muted" }, "† a claim in the proofs that the member signs as a witness; not checked.") : null,
     h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
 }
 
 const words = {
   began: () => "The run began.", joined: (e) => [key(e.subject), " asked to join."], left: (e) => [key(e.subject), " left."],
-  withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was gone."],
+  withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was lost."],
   accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; its standing did not change.`],
   returned: (e) => [key(e.subject), " took its seat in the running epoch back."],
   trial: (e) => [key(e.actor), " accused ", key(e.subject), ` of its result of step ${e.step}: ${e.detail}. A jury votes.`],
   "trial-over": (e) => ["The trial of ", key(e.subject), ` is over: ${e.detail}, ${e.count || 0} of ${e.of || 0} jurors for guilty.`],
   late: (e) => [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
-  slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: nobody waits for it in this epoch; accused by `, key(e.actor), "."],
+  slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: rounds of this epoch do not wait for it; accused by `, key(e.actor), "."],
   dropped: (e) => [key(e.subject), " was dropped: ", e.detail, e.actor ? [", about step " + e.step + "; accused by ", key(e.actor)] : "", "."],
   ejected: (e) => [key(e.subject), ` was ejected until epoch ${e.until || 0}: ${e.detail}. The action that did it is of `, key(e.actor), "."],
   disagreed: (e) => [key(e.subject), " reported another model: ", el("code", {}, e.detail.slice(0, 16)), "…"],
   "no-quorum": (e) => `Step ${e.step} had no quorum: ${e.count || 0} proofs, ${e.of} needed. Its results are lost.`,
   "no-checkpoint": (e) => `The epoch ended without a checkpoint: ${e.count || 0} reports, not enough of one model.`,
-  "too-few": () => "Too few members were left in Warmup: the run waits for others.",
+  "too-few": () => "Too few members remained in Warmup: the run waits for more members.",
   checkpoint: (e) => [`Checkpoint of step ${e.step}: `, el("code", {}, e.detail.slice(0, 16)), "…"],
-  uploaded: (e) => [key(e.actor), ` says that the checkpoint of step ${e.step} lies at `, el("code", {}, e.detail), "."],
+  uploaded: (e) => [key(e.actor), ` reported the location of the checkpoint of step ${e.step}: `, el("code", {}, e.detail), "."],
   paused: () => "The run is paused.", finished: () => "The run is finished.",
   lapse: (e) => `The model has lost steps: ${e.detail}.`,
   authority: (e) => [key(e.actor), " decided: ", e.detail, e.subject ? [" ", key(e.subject)] : "", "."],
@@ -326,15 +326,15 @@ function log() {
     view.olderLeft = answer.more;
     show();
   };
-  return section("What happened",
+  return section("Events",
     el("div", { class: "controls" }, el("label", { for: "kind" }, "Show", el("select", { id: "kind", onchange: (e) => { view.kind = e.target.value; show(); } },
       Object.keys(groups).map((k) => el("option", { value: k, selected: k === view.kind }, k))))),
-    el("div", { class: "scroll", id: "s-log", tabindex: 0, role: "region", "aria-label": "What happened, list" },
+    el("div", { class: "scroll", id: "s-log", tabindex: 0, role: "region", "aria-label": "Events, list" },
       el("ol", { class: "events" }, list.map((e) => el("li", {}, el("span", { class: "muted" }, `${when(e.t)} · entry ${e.n} · `), (words[e.kind] || words.other)(e)))),
       list.length ? null : el("p", { class: "muted" }, "Nothing of this kind.")),
     left > 0 ? el("p", {}, el("button", { type: "button", id: "older", onclick: more }, "Show older")) : null,
-    el("p", { class: "muted" }, "The number of an entry is its place in the run's log: psyche run replay --states shows the same entry. Of an action the time is that of the tick before it."
-      + (h.forgotten ? ` ${whole(h.forgotten)} older ones are only in the log.` : "")));
+    el("p", { class: "muted" }, "The number of an entry is its position in the run's log: psyche run replay --states shows the same entry. The time of an action is the time of the tick before it."
+      + (h.forgotten ? ` ${whole(h.forgotten)} older events are only in the log.` : "")));
 }
 
 function checkpoints() {
@@ -347,8 +347,8 @@ function checkpoints() {
         { name: "Step", value: (c) => c.step, show: (c) => whole(c.step) }, { name: "Epoch", value: (c) => c.epoch },
         { name: "Digest", left: true, value: (c) => c.digest, show: (c) => el("code", { title: c.digest }, c.digest.slice(0, 16) + "…") },
         { name: "Entry", value: (c) => c.entry }, { name: "Time", value: (c) => c.time, show: (c) => when(c.time) }], rows) : el("p", { class: "muted" }, "None yet."))),
-    el("div", {}, el("h3", {}, "Where they lie"), el("ul", {}, places.map((p) => el("li", {}, p.reporter ? `step ${whole(p.step)}: ` : "the run began with ", `${p.kind} `,
-      p.link ? el("a", { href: p.link, rel: "noreferrer noopener" }, p.place) : el("code", {}, p.place), p.reporter ? [", says ", key(p.reporter), ` (entry ${p.entry})`] : null))))));
+    el("div", {}, el("h3", {}, "Locations"), el("ul", {}, places.map((p) => el("li", {}, p.reporter ? `step ${whole(p.step)}: ` : "the run began with ", `${p.kind} `,
+      p.link ? el("a", { href: p.link, rel: "noreferrer noopener" }, p.place) : el("code", {}, p.place), p.reporter ? [", reported by ", key(p.reporter), ` (entry ${p.entry})`] : null))))));
 }
 
 function evaluations() {
@@ -371,9 +371,9 @@ function costs() {
   const c = data.costs;
   if (!c) return null;
   const payers = Object.entries(c.payers || {}).map(([id, lamports]) => ({ id, lamports }));
-  return section("Costs on the chain", el("dl", { class: "tiles" }, tile("Transactions", whole(c.transactions)), tile("Fees, at least", sol(c.lamports), "signatures of the transactions that changed the run; what was offered to be faster comes on top")),
+  return section("Costs on the chain", el("dl", { class: "tiles" }, tile("Transactions", whole(c.transactions)), tile("Fees, at least", sol(c.lamports), "signatures of the transactions that changed the run; priority fees are not included")),
     el("p", { class: "muted" }, "Account ", el("code", {}, c.account), ", program ", el("code", {}, c.program), ", head of the log ", el("code", { title: c.head }, c.head.slice(0, 16) + "…")),
-    el("div", { class: "scroll", id: "s-costs", tabindex: 0, role: "region", "aria-label": "Who paid" }, table("Who paid", [{ name: "Key", left: true, value: (p) => p.id, show: (p) => key(p.id) }, { name: "Paid", value: (p) => p.lamports, show: (p) => sol(p.lamports) }], payers, { name: "Paid", down: true })));
+    el("div", { class: "scroll", id: "s-costs", tabindex: 0, role: "region", "aria-label": "Payments" }, table("Payments", [{ name: "Key", left: true, value: (p) => p.id, show: (p) => key(p.id) }, { name: "Paid", value: (p) => p.lamports, show: (p) => sol(p.lamports) }], payers, { name: "Paid", down: true })));
 }
 
 function join() {
@@ -385,13 +385,13 @@ function join() {
       const range = document.createRange();
       range.selectNodeContents($("command"));
       getSelection().removeAllRanges(); getSelection().addRange(range);
-      say("Marked: press Ctrl+C.");
+      say("Selected: press Ctrl+C.");
     }
   };
   const n = data.join_needs;
   return hosts(section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
-    n ? el("dl", { class: "tiles", id: "needs" }, tile("Memory", bytes(n.memory), "weights, gradient, what the optimizer keeps and a model for others, of small models a copy of the weights; the client says before it joins how much a batch takes", "at least, and what a batch takes"),
-      tile("Disk", bytes(n.disk), "and one that is written, and the optimizer's state", "for three checkpoints"), tile("Model", bytes(n.model), null, "to get first"),
+    n ? el("dl", { class: "tiles", id: "needs" }, tile("Memory", bytes(n.memory), "weights, gradient, optimizer state and a model to serve to other members; for small models also a copy of the weights. The client prints the size of a batch before it joins", "at least, plus a batch"),
+      tile("Disk", bytes(n.disk), "plus the checkpoint being written and the optimizer's state", "for three checkpoints"), tile("Model", bytes(n.model), null, "to get first"),
       n.result ? tile("In a round", "about " + bytes(n.result), null, "to and from each other trainer") : null) : null,
     command ? [linked(command, data), el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy"),
       data.join_link ? el("details", { id: "as-qr" }, el("summary", {}, "The link as a QR code"), el("img", { class: "qr", loading: "lazy", alt: "QR code of the link to this run", width: 320, height: 320,
@@ -402,14 +402,14 @@ function configuration() {
   const s = data.status;
   if (!s) return null;
   const rows = Object.entries(s.config).map(([name, value]) => ({ name, value }));
-  const keys = [["host", s.host], ["main authority", s.authority.main], ["join authority", s.authority.permissioned ? s.authority.join : "anybody may join"], ["state hash", s.state_hash]];
+  const keys = [["host", s.host], ["main authority", s.authority.main], ["join authority", s.authority.permissioned ? s.authority.join : "every key may join"], ["state hash", s.state_hash]];
   return section("Configuration",
     el("dl", { class: "facts" }, keys.map(([name, value]) => [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)])),
     el("details", { id: "rules" }, el("summary", {}, "Rules"), el("div", { class: "scroll", id: "s-rules", tabindex: 0, role: "region", "aria-label": "Rules, table" }, table("Rules", [{ name: "Key", left: true, value: (r) => r.name, show: (r) => el("code", {}, r.name) }, { name: "Value", value: (r) => r.value }], rows))),
     data.model ? el("details", { id: "model" }, el("summary", {}, "Model, data and optimizer"), el("pre", { tabindex: 0, role: "region", "aria-label": "Model" }, JSON.stringify(data.model, null, 2))) : null);
 }
 
-// showSaved verifies a saved page's log, and shows what that made of it.
+// showSaved verifies a saved page's log, and draws the verified data.
 async function showSaved() {
   host = { key: "saved", source: saved.source, status: null, history: null, locations: [], join: "", join_note: "" };
   const checked = checkSaved(progressed);

@@ -1,4 +1,4 @@
-// What the curves of rounds are drawn over, and how: the reader's choice, kept while the page is open.
+// The axes of the curves of rounds: the reader's choice, kept while the page is open.
 import { download, el, short } from "./parts.js";
 
 export const axes = { x: "steps", smooth: false, log: false };
@@ -31,7 +31,7 @@ export function smoothed(points) {
   return points.map(([x, y]) => [x, mean += share * (y - mean)]);
 }
 
-// controls are those of the curves.
+// controls draws the controls of the curves.
 export function controls(changed) {
   const box = (name, text) => el("label", { for: "axes-" + name }, el("input", { id: "axes-" + name, type: "checkbox", checked: axes[name], onchange: (e) => { axes[name] = e.target.checked; changed(); } }), text);
   return [

@@ -17,7 +17,7 @@ export function ticks(low, high, count) {
   return list;
 }
 
-// tools are the buttons of a chart: those given, and one that saves it as a picture.
+// tools draws the buttons of a chart: buttons, and a button that saves the chart as a picture.
 export function tools(title, ...buttons) {
   return el("div", { class: "tools" }, buttons, el("button", { type: "button", id: "png-" + title, "aria-label": "Save as PNG: " + title, onclick: (e) => savePicture(e.currentTarget.closest("figure"), title) }, "Save as PNG"));
 }
@@ -72,7 +72,7 @@ function legend(curves) {
     el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + c.style, d: "M0 4H28" })), c.name)));
 }
 
-// Where the reader's cursor is in a chart, by its title: charts are drawn anew while it is there.
+// cursors has the position of the reader's cursor in each chart, by title: it survives a redraw of the chart.
 const cursors = new Map();
 
 // read lets a pointer or the arrow keys choose a point.
@@ -95,7 +95,7 @@ function read(title, chart, cursor, readout, curves, px, format) {
     show();
   }
   chart.addEventListener("pointerleave", hide);
-  chart.addEventListener("blur", (e) => { if (e.relatedTarget) hide(); }); // not when it is drawn anew
+  chart.addEventListener("blur", (e) => { if (e.relatedTarget) hide(); }); // not during a redraw
   chart.addEventListener("keydown", (e) => {
     if (e.key === "Escape") return hide();
     const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -main.length, End: main.length }[e.key];
@@ -121,10 +121,10 @@ function nearest(points, x) {
 const zooms = new Map();
 let drag = null, again = () => {};
 
-// whenZoomed says what draws the charts anew, and tells why.
+// whenZoomed sets the function that redraws the charts after a zoom.
 export function whenZoomed(draw) { again = draw; }
 
-// dragging reports whether the reader is choosing a range, which drawing anew would undo.
+// dragging reports whether the reader is choosing a range, which a redraw would undo.
 export const dragging = () => drag !== null;
 
 // zoomed is the range of a chart that is shown alone; null: all of it is.
@@ -135,8 +135,8 @@ function zoomed(title, points) {
   return null;
 }
 
-// zooming lets the reader choose a range of a chart, and returns its buttons. all is the range that there is, now the one
-// that is shown, value turns a place in the chart into one on its axis.
+// zooming lets the reader choose a range of a chart, and returns its buttons. all is the full range, now the shown
+// range, and value converts a position in the chart to a value on its axis.
 function zooming(title, chart, chosen, points, all, now, value) {
   const set = (from, to) => {
     if (from <= all[0] && to >= all[1]) zooms.delete(title);

@@ -1,4 +1,4 @@
-// Whether the run learns, by what witnesses claim in the proofs that they sign.
+// Draws the claims about loss and speed that witnesses sign with their proofs.
 import { el, key, section, short, tile, whole } from "./parts.js";
 import { places } from "./axes.js";
 import { lines } from "./charts.js";
@@ -6,18 +6,18 @@ import { overlay } from "./other.js";
 
 const unit = 1000; // of a claimed loss in the log
 
-// What a round has none of is left out of it.
+// Values that the history omits if they are 0.
 const nothing = { x: 0, y: 0, z: 0 };
 
-// lossTile is what is claimed of the newest round that is over.
+// lossTile shows the claimed loss of the newest finished round.
 export function lossTile(status) {
   const c = status.claimed;
   if (!c || !c.loss.claims) return null;
   return tile("Loss, claimed", short(c.loss.median, 4),
-    `nats per token: median of what ${c.loss.claims} of ${c.witnesses} witnesses claim of step ${c.step}, and the median distance from it`, `± ${short(c.loss.spread, 2)}`);
+    `nats per token: median of the claims of ${c.loss.claims} of ${c.witnesses} witnesses about step ${c.step}, and the median distance from it`, `± ${short(c.loss.spread, 2)}`);
 }
 
-// learning has the curves of what is claimed, and who is far from the others.
+// learning draws the curves of the claims, and lists members whose claims are far from the median.
 export function learning(data) {
   const at = data.history ? places(data.history) : [];
   const rounds = data.history ? data.history.rounds.map((r, i) => ({ ...nothing, ...r, at: at[i] })).filter((r) => r.a) : [], c = data.status && data.status.claimed;
@@ -30,23 +30,23 @@ export function learning(data) {
     { name: "median + spread", points: each((r) => (r.x + r.y) / unit) }, { name: "median − spread", points: each((r) => (r.x - r.y) / unit) }]
     : [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }];
   const claims = (r) => r.a > 0;
-  const note = rounds.length ? "Witnesses sign it with their proofs; nobody checks it. Shown is the median of a quorum, and the median distance from it."
-    : "No witness claims a loss. The host reports what members write into their event logs; nobody signs it.";
+  const note = rounds.length ? "Witnesses sign these claims with their proofs; they are not checked. The chart shows the median of a quorum, and the median distance from it."
+    : "No witness claims a loss. The chart shows the members' event logs, as the host reports them; unsigned.";
   return section("Learning", el("div", { class: rounds.length ? "pair" : "pair host", "data-said": rounds.length ? null : true },
     lines({ title: "Loss", unit: "nats per token", logarithmic: true, curves: [...claimed, ...overlay((r) => (r.x || 0) / r.a / unit, claims)], format: (v) => short(v, 4), note }),
-    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => (r.z || 0) / r.a, claims)], note: "While it computes, as claimed by witnesses." }) : null),
+    rounds.length ? lines({ title: "Tokens per second of one member", zero: true, curves: [{ name: "median claim", points: each((r) => r.z) }, ...overlay((r) => (r.z || 0) / r.a, claims)], note: "During computation, as claimed by witnesses." }) : null),
   c ? far(c) : null);
 }
 
-// far says whose claims are far from the others'.
+// far lists the members whose claims are far from the median.
 function far(c) {
   if (!c.loss.claims) return null;
   const who = c.loss.far || [];
   return el("p", { class: "muted" }, `Step ${whole(c.step)}: ${c.loss.claims} of ${c.witnesses} witnesses claim a loss. `,
-    who.length ? ["Far from the median: ", who.map((id, i) => [i ? ", " : "", key(id)]), ". That is no evidence of anything."] : "None is far from the median.");
+    who.length ? ["Far from the median: ", who.map((id, i) => [i ? ", " : "", key(id)]), ". This proves nothing about them."] : "No claim is far from the median.");
 }
 
-// claimColumns are what members claim as witnesses.
+// claimColumns are the columns of the claims that members make as witnesses.
 export function claimColumns(data) {
   if (!data.history || !data.history.members.some((m) => m.claims)) return [];
   return [

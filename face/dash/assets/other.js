@@ -1,4 +1,4 @@
-// Another run, laid over the one that is shown: its exported log, chosen by the reader, verified by a worker of its own.
+// Draws the curves of a second run over the shown run. The reader chooses its exported log, which a second worker verifies.
 import { el, part, whole } from "./parts.js";
 import { places } from "./axes.js";
 import { newVerifier, savedLog, savedProgram } from "./check.js";
@@ -7,10 +7,10 @@ const limit = 256 << 20; // bytes of a file
 const other = { name: "", history: null, busy: "", failed: "" };
 let reading = null, changed = () => {};
 
-// The field stays the same when the page is drawn anew: the reader may be choosing a file.
+// The field survives a redraw of the page, because the reader may be choosing a file.
 const field = el("input", { id: "other-file", type: "file", onchange: () => { if (field.files.length) read(field.files[0]); } });
 
-// overlay is another run's curve, as one of a chart's; nothing where none was chosen.
+// overlay returns the curve of the second run, or nothing if no run was chosen.
 export function overlay(value, has = () => true) {
   if (!other.history) return [];
   const at = places(other.history);
@@ -35,7 +35,7 @@ async function read(file) {
   end({ name: file.name, history: null, busy: "Reading " + file.name });
   let size = 0;
   const mine = reading = newVerifier((p) => tell(`Verifying ${file.name}: ${part(p.bytes, size)}`));
-  const stopped = () => mine !== reading; // another file was chosen
+  const stopped = () => mine !== reading; // the reader chose another file
   try {
     if (file.size > limit) throw new Error(`it has ${whole(file.size)} bytes, this page reads files of up to ${whole(limit)}`);
     let log = new Uint8Array(await file.arrayBuffer());
@@ -47,18 +47,18 @@ async function read(file) {
     if (stopped()) return;
     end({ name: run.status.run_id === document.getElementById("title")?.textContent ? `${run.status.run_id} of ${file.name}` : run.status.run_id, history: run.history });
   } catch (error) {
-    if (!stopped()) end({ failed: `${file.name} was not laid over this run: ${error.message || error}. It has to be a file of psyche run export or psyche run archive.`, history: null });
+    if (!stopped()) end({ failed: `${file.name} cannot be compared with this run: ${error.message || error}. Choose a file of psyche run export or psyche run archive.`, history: null });
   }
 }
 
-// chooser lets the reader choose the other run. Without a verifier there is none.
+// chooser draws the controls for the second run. They need a verifier.
 export function chooser(verifier, draw) {
   if (!verifier) return null;
   changed = draw;
   return [
-    el("label", { for: "other-file" }, "Lay another run over this one (a file of psyche run export or psyche run archive)", field),
+    el("label", { for: "other-file" }, "Compare with another run (a file of psyche run export or psyche run archive)", field),
     other.busy ? [el("span", { id: "other-busy", role: "status" }, other.busy), el("button", { type: "button", id: "other-stop", onclick: () => end({ history: null }) }, "Stop")] : null,
-    other.history ? el("button", { type: "button", id: "other-remove", onclick: () => end({ history: null }) }, "Take " + other.name + " away") : null,
+    other.history ? el("button", { type: "button", id: "other-remove", onclick: () => end({ history: null }) }, "Remove " + other.name) : null,
     other.failed ? el("p", { class: "problem", role: "alert" }, other.failed) : null,
   ];
 }

@@ -109,8 +109,8 @@ export function call(given) { names = given || {}; }
 // nameOf is the name that the member with a key gives itself.
 export const nameOf = (id) => Object.hasOwn(names, id) ? names[id] : "";
 
-// key is a long key, cut short; its whole text is at hand. Behind it is the name that its owner claims, which others may
-// have too: never alone, and written in a direction of its own.
+// key draws a shortened key with the whole key in its title, and then the name that its owner claims. Other members may
+// claim the same name, so it never stands alone, and its text direction is isolated.
 export function key(id) {
   if (!id) return "";
   const name = nameOf(id), short = el("span", { class: "key", title: id }, id.slice(0, 8) + "…");

@@ -1,22 +1,22 @@
-// What members found of each other: their standing, trials, and what they say of their audits.
+// Draws the status of members, their trials, and their own counts of audits.
 import { bad, el, key, section, table, when, whole } from "./parts.js";
 
 const tone = { member: "good", late: "warn", slow: "warn", dropped: "bad", ejected: "bad" };
 
-// standing is what a member is, since which entry, and why.
+// standing draws the status of a member, the entry that set it, and the reason.
 export function standing(m, epoch) {
   const until = !m.until ? "" : m.until > epoch ? `, until epoch ${m.until}` : `; since epoch ${m.until} it may join again`;
   return el("span", { class: m.why ? "why" : null }, el("span", { class: tone[m.standing] || "muted" }, m.standing),
     m.why ? el("span", { class: "muted" }, `: ${m.why}${until} (entry ${m.entry})`) : null);
 }
 
-// audited reports whether there is anything to tell of audits.
+// audited reports whether the run has audits or trials.
 function audited(data) {
   const h = data.history;
   return data.status.config.verification_percent > 0 || h && h.members.some((m) => m.tried);
 }
 
-// auditColumns are those of the members' table.
+// auditColumns are the columns about audits in the members' table.
 export function auditColumns(data) {
   if (!data.history || !audited(data)) return [];
   return [
@@ -25,11 +25,11 @@ export function auditColumns(data) {
   ];
 }
 
-// claimedColumns are what members say of their own audits.
+// claimedColumns are the columns with the members' own counts of audits.
 export function claimedColumns(data, of) {
   if (!audited(data)) return [];
   const all = (m) => sum(Object.values(of(m).audits || {}));
-  return [{ name: "Audits*", host: true, help: "that it says it made, and how they ended", left: true, value: all,
+  return [{ name: "Audits*", host: true, help: "its own count of its audits, by outcome", left: true, value: all,
     show: (m) => all(m) ? Object.entries(of(m).audits).sort().map(([outcome, n]) => `${whole(n)} ${outcome}`).join(", ") : "–" }];
 }
 
@@ -40,12 +40,12 @@ const votes = (t) => t.jury ? `${t.guilty} guilty, ${t.innocent} innocent, of ${
 const people = [
   { name: "Accused", left: true, value: (t) => t.accused, show: (t) => key(t.accused) },
   { name: "Accuser", left: true, value: (t) => t.accuser, show: (t) => key(t.accuser) },
-  { name: "Of", left: true, help: "what it is accused of", value: (t) => t.fault },
+  { name: "Of", left: true, help: "the fault", value: (t) => t.fault },
   { name: "Step", help: "of the result", value: (t) => t.step, show: (t) => whole(t.step) },
   { name: "Votes", left: true, value: votes },
 ];
 
-// trials are those that are open, and those that are over.
+// trials draws the open trials and the finished trials.
 export function trials(data) {
   const s = data.status, h = data.history;
   if (!s || !audited(data)) return null;
@@ -63,5 +63,5 @@ export function trials(data) {
       ...people,
       { name: "Outcome", left: true, value: (t) => t.outcome, show: (t) => el("span", {}, el("strong", {}, t.outcome), t.ejected ? [": ", key(t.ejected), ` is ejected (entry ${t.end})`] : ` (entry ${t.end})`) },
       entry], past)) : h ? el("p", { class: "muted" }, "None.") : null,
-    el("p", { class: "muted" }, "Members that train nothing in a round audit results of others, and accuse who fails. Eleven twentieths of a jury decide: guilty ejects the accused; innocent ejects the accuser of a wrong result, and is held against who said that somebody opens nothing, as is a trial without a decision, in that epoch alone. Jurors need not vote. Anybody can look at an accusation again, by its entry: psyche run export, then psyche run examine LOG --entry N."));
+    el("p", { class: "muted" }, "Members that do not train in a round audit results of other members, and accuse a member whose result fails. Eleven twentieths of a jury decide. Guilty ejects the accused. Innocent ejects the accuser of a wrong result. An accusation of silence that the jury does not confirm, and a trial without a decision, count as a complaint of the accuser in that epoch. Jurors need not vote. Every reader can check an accusation by its entry: psyche run export, then psyche run examine LOG --entry N."));
 }

@@ -42,24 +42,24 @@ function judged(report, runID) {
   if (!text) return null;
   const verdict = named(text, report, runID);
   if (verdict.good || !report.chain || !isHead(text)) return say(verdict.good, verdict.words);
-  if (!pasted.event) return say(false, "This log never had that head: it is of another log, or the account has gone on since the log was checked.");
-  return say(true, pasted.event === report.chain.event ? `If that is the head of the run's account, this log is the chain's: whole and unchanged, up to event ${whole(pasted.event)}.`
-    : `The log had that head after event ${whole(pasted.event)} of ${whole(report.chain.event)}: if it is that of the run's account, the log is the chain's up to there.`);
+  if (!pasted.event) return say(false, "This log never had that head: the head belongs to another log, or the account has changed since the log was checked.");
+  return say(true, pasted.event === report.chain.event ? `If that is the head of the run's account, this log matches the chain, complete and unchanged, up to event ${whole(pasted.event)}.`
+    : `The log had that head after event ${whole(pasted.event)} of ${whole(report.chain.event)}. If it is the head of the run's account, the log matches the chain up to that event.`);
 }
 
 function found(report, data) {
   const good = report.verified, c = report.chain, was = check.earlier;
   return [
     el("p", { role: "status" }, el("strong", { class: good ? "good" : "bad" }, good ? "Verified by your browser. " : "Not verified. "),
-      good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each done again by the rules. What this page shows from the log is what they lead to.` + (c ? " That they happened on the chain, so and in this order, the head of the log shows, to who compares it with that of the run's account." : "")
-        : [report.problem, `. The ${whole(report.records)} entries before that do verify.`],
+      good ? `${whole(report.records)} entries with ${whole(report.signatures)} signatures, each checked by the rules. The data that this page shows from the log follows from them.` + (c ? " To check that they happened on the chain, in this order, compare the head of the log with the head of the run's account." : "")
+        : [report.problem, `. The ${whole(report.records)} entries before it are valid.`],
       report.torn ? ` ${whole(report.torn)} bytes after them are an unfinished write.` : ""),
     data.behind && !report.broken ? el("p", { class: "host" }, `The host reports ${whole(data.behind)} entries more, which are not shown until they are verified.`) : null,
-    fewer(data.key) ? el("p", { class: "problem host", role: "alert" }, `The host reports fewer entries than the ${whole(report.records)} that it gave to this browser: it has taken entries back.`) : null,
-    good && was ? el("p", { id: "verify-earlier", class: "problem", role: "alert" }, `At ${when(was.at)} what the host reported differed from its log: ${was.problem}.`) : null,
+    fewer(data.key) ? el("p", { class: "problem host", role: "alert" }, `The host reports fewer entries than the ${whole(report.records)} that it gave to this browser: it has withdrawn entries.`) : null,
+    good && was ? el("p", { id: "verify-earlier", class: "problem", role: "alert" }, `At ${when(was.at)} the host's report differed from its log: ${was.problem}.`) : null,
     el("dl", { class: "facts" }, fact(c ? "this run (hash of its program and account)" : "this run (hash of its genesis)", report.run), fact("host", report.host), c ? [fact("account", c.account), fact("program", c.program), fact("began by", c.began)] : null,
-      fact("main authority", report.authority), fact("state", report.state), c ? [fact(`head, after event ${whole(c.event)}`, c.head), fact("chain, as who made the archive says", c.genesis)] : null),
-    el("label", { for: "verify-told", class: "told" }, "Is it the run that you mean? Paste the link or the hash that you were given by somebody else" + (c ? ", or the head that psyche run status tells of its account" : ""),
+      fact("main authority", report.authority), fact("state", report.state), c ? [fact(`head, after event ${whole(c.event)}`, c.head), fact("chain, as the archive's author claims", c.genesis)] : null),
+    el("label", { for: "verify-told", class: "told" }, "Is this the run that you expect? Paste the invite link or the hash that you received from another source" + (c ? ", or the head of its account as psyche run status prints it" : ""),
       el("input", { id: "verify-told", type: "text", value: pasted.text, autocomplete: "off", oninput: (e) => tell(e.target.value, report) })),
     judged(report, data.status ? data.status.run_id : ""),
   ];
@@ -67,7 +67,7 @@ function found(report, data) {
 
 // Source of each section, by the id of its heading.
 const sources = {
-  "h-learning": "claimed", "h-time": "log", "h-curves": "log", "h-members": "log", "h-trials": "log", "h-what-happened": "log", "h-checkpoints": "log",
+  "h-learning": "claimed", "h-time": "log", "h-curves": "log", "h-members": "log", "h-trials": "log", "h-events": "log", "h-checkpoints": "log",
   "h-as-reported-by-members": "said", "h-costs-on-the-chain": "log", "h-configuration": "log", title: "log", "h-take-part": "host",
 };
 
@@ -76,12 +76,12 @@ export function markSources(data) {
   const proven = isVerified(data.key), report = proven && check.report, chain = proven && report.chain, whose = chain && pasted.event !== chain.event;
   const entries = proven && `the first ${whole(report.records)} entries of the log`;
   const words = {
-    log: !proven ? ["muted", data.history ? "From the log, as the host reports it, but for what is marked." : "As the host reports it."]
-      : !report.verified ? ["bad", `Follows from ${entries}, which verify, but for what is marked; see “Believe nothing” for what does not.`]
-        : whose ? ["muted", `Follows from signed actions (${entries}), but for what is marked; that they are the chain's, the head of the log shows.`]
-          : ["good", `Proven in this browser from ${entries}, but for what is marked.`],
+    log: !proven ? ["muted", data.history ? "From the log, as the host reports it, except for marked data." : "As the host reports it."]
+      : !report.verified ? ["bad", `Follows from ${entries}, which are valid, except for marked data; “Believe nothing” lists the invalid data.`]
+        : whose ? ["muted", `Follows from signed actions (${entries}), except for marked data; the head of the log proves that they are on the chain.`]
+          : ["good", `Proven in this browser from ${entries}, except for marked data.`],
     claimed: ["muted", (proven ? "It is proven that members signed these claims" : "Members signed these claims, as the host reports") + ", not that they are true."],
-    said: ["muted", "The word of members, as the host reports it; nobody signed it."],
+    said: ["muted", "Claims of members, as the host reports them; unsigned."],
     host: ["muted", "As the host reports it; no log proves it."],
   };
   for (const [id, source] of Object.entries(sources)) {
@@ -115,10 +115,10 @@ export function verification(host, data, size, last, changed) {
     report ? found(report, data) : null,
     saved || busy || !log ? null : el("p", { class: "host" }, el("button", { type: "button", id: "verify", onclick: go }, report ? "Check it again" : "Check the log in this browser"),
       ` The host reports ${whole(log.records)} entries: ${bytes(log.bytes)} and a verifier of ${bytes(size)} are fetched.`),
-    el("details", { id: "proven" }, el("summary", {}, "What is proven, claimed, and the host's word"), el("p", { class: "muted" }, "Everything on this page comes from the run's log, which anybody can verify, but for three kinds of things. Claims (†, and the loss) were signed by members: that they said so is proven, not that it is true. What is marked with * members say, unsigned, and the host passes it on. ",
-      "What is said to be as the host reports it is the host's word: where the run is and how to take part, the list of runs, that the log has no later entries, and the time now. ",
-      data.costs ? "Nobody signs ticks on a chain: their times and draws, the order of actions, and that none was left out, are proven as far as the head of the log is that of the run's account, which any node of the chain tells (psyche run status; psyche run archive compares). " : "",
-      saved ? "This file verified its own log before it showed anything; whoever made the file could have put another verifier into it. "
-        : "Once this browser has verified the log, it shows what its verifier made of it and nothing that the host made; entries that follow are shown as soon as they are verified. Who serves this page serves its verifier, too. ",
-      "To believe nobody, verify the log with your own copy: psyche run replay LOG.")));
+    el("details", { id: "proven" }, el("summary", {}, "Proven data, claims, and reports of the host"), el("p", { class: "muted" }, "All data on this page comes from the run's log, which every reader can verify, with three exceptions. Members signed the claims (†, and the loss): the signatures are proven, the values are not. Values with * are unsigned claims of members, which the host forwards. ",
+      "Data marked “as the host reports” is unproven: the address of the run and how to take part, the list of runs, the absence of later entries, and the current time. ",
+      data.costs ? "Ticks on a chain are unsigned. Their times and draws, and the order and completeness of the actions, are proven if the head of the log equals the head of the run's account. Any node of the chain reports that head (psyche run status; psyche run archive compares). " : "",
+      saved ? "This file verified its own log before it showed any data. The author of the file could have put a different verifier into it. "
+        : "Once this browser has verified the log, it shows only its verifier's data, not the host's. Later entries appear as soon as they are verified. The server of this page also serves its verifier. ",
+      "To rely on no server, verify the log with your own copy: psyche run replay LOG.")));
 }
