@@ -84,7 +84,7 @@ func TestAuditedAgainstDraws(t *testing.T) {
 // juries is what docs/trust.md shows of juries.
 func juries() string {
 	var b strings.Builder
-	b.WriteString("| members | gang | jury | needed | ejects an honest one | keeps one of its own in | when a tenth of the honest cannot judge |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| members | coalition | jury | needed | ejects an honest member | keeps its own member in | if a tenth of the honest jurors cannot judge |\n|---|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 32, 98, 128, 256} {
 		for _, gang := range liarsOf(members) {
 			j := JuryOf(members, gang)
@@ -97,7 +97,7 @@ func juries() string {
 // audits is what docs/trust.md shows of how soon who cheats is audited.
 func audits() string {
 	var b strings.Builder
-	b.WriteString("| members | `verification_percent` | do not train | of the results are audited, no gang | half of steady cheats are ejected within | 95 % within | audited with the largest gang | half within | 95 % within |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| members | `verification_percent` | do not train | results audited, no coalition | half of steady cheaters ejected within | 95 % within | audited, largest coalition | half within | 95 % within |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 16, 64, 256} {
 		for _, percentage := range []int{10, 20, 30} {
 			verifiers := assign.VerifierCount(members, percentage)
@@ -117,7 +117,7 @@ func audits() string {
 // probations is what docs/trust.md shows of newcomers that cheat from their first step on.
 func probations() string {
 	var b strings.Builder
-	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no gang | 16 | 32 | 64 | 95 % are within |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no coalition | 16 | 32 | 64 | 95 % within |\n|---|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 16, 64, 256} {
 		for _, percentage := range []int{10, 20, 30} {
 			if assign.VerifierCount(members, percentage) == 0 {

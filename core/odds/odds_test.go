@@ -70,7 +70,7 @@ func TestEver(t *testing.T) {
 // table is what docs/trust.md shows.
 func table() string {
 	var b strings.Builder
-	b.WriteString("| members | witnesses | liars | blocks a round | captures a round | ever in 10,000 |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| members | witnesses | coalition | blocks a round | captures a round | ever in 10,000 |\n|---|---|---|---|---|---|\n")
 	for _, members := range []int{4, 16, 64, 256} {
 		for _, witnesses := range []int{1, 3, 8, 32} {
 			if witnesses > members {

@@ -98,7 +98,7 @@ func TestChurn(t *testing.T) {
 		t.Skip("-short: simulates many runs")
 	}
 	var b strings.Builder
-	b.WriteString("| of 24 members vanish in each epoch | epochs | without a checkpoint |\n|---|---|---|\n")
+	b.WriteString("| of 24 members, disappear in each epoch | epochs | without a checkpoint |\n|---|---|---|\n")
 	for _, atOnce := range []bool{false, true} {
 		for _, percent := range []int{0, 10, 30, 50} {
 			if atOnce && percent == 0 {
@@ -111,9 +111,9 @@ func TestChurn(t *testing.T) {
 			how := fmt.Sprintf("%d %%, one by one", percent)
 			switch {
 			case percent == 0:
-				how = "nobody"
+				how = "none"
 			case atOnce:
-				how = fmt.Sprintf("%d %%, in one moment", percent)
+				how = fmt.Sprintf("%d %%, at once", percent)
 			}
 			t.Logf("%d %%: %.1f s an epoch", percent, float64(c.lasted)/float64(second)/float64(c.epochs))
 			fmt.Fprintf(&b, "| %s | %d | %d |\n", how, c.epochs, c.lost)
