@@ -10,7 +10,7 @@ import (
 )
 
 // The tests of this file are named after defects that coordinators of this kind have
-// had. docs/protocol.md lists them with the rule that excludes each.
+// had. README.md lists them with the rule that excludes each.
 
 // step ends the running round: who is elected and healthy proves what is awaited.
 func (r *run) step() {
