@@ -121,7 +121,7 @@ func TestRemovedFile(t *testing.T) {
 	}
 	defer closed(t, next)
 	if IsAt(file, path) || !IsAt(next, path) {
-		t.Error("a file is taken for the other one")
+		t.Error("two files count as one")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestOpenOutlivesRemoval(t *testing.T) {
 		t.Fatalf("the last attempt found it: %v", err)
 	}
 	if !IsAt(file, path) {
-		t.Error("what is locked is not there any more")
+		t.Error("the locked file was removed")
 	}
 	closed(t, file)
 	removals = attempts

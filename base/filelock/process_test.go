@@ -44,7 +44,7 @@ func holder(t *testing.T, path string) (process *exec.Cmd, said string) {
 	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
 	said, err = bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the other process said %q: %v", said, err)
+		t.Fatalf("output of the other process %q: %v", said, err)
 	}
 	return process, said
 }
@@ -58,12 +58,12 @@ func TestProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locked")
 	first, said := holder(t, path)
 	if said != "locked\n" {
-		t.Fatalf("the first said %q", said)
+		t.Fatalf("output of the first process %q", said)
 	}
 	_, err := Open(path, 0o600)
 	says(t, err, ErrHeld, path)
 	if _, said := holder(t, path); said != err.Error()+"\n" {
-		t.Errorf("the third said %q, want %q", said, err)
+		t.Errorf("output of the third process %q, want %q", said, err)
 	}
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -75,6 +75,6 @@ func TestProcesses(t *testing.T) {
 	}
 	defer closed(t, mine)
 	if _, said := holder(t, path); said != explain(path, ErrHeld).Error()+"\n" {
-		t.Errorf("while this process has it, another said %q", said)
+		t.Errorf("output of another process %q while this process holds the lock", said)
 	}
 }

@@ -24,7 +24,7 @@ func TestCompare(t *testing.T) {
 	Compare(t, "kept.golden", []byte("kept\n"))
 	f := failing{TB: t}
 	if Compare(&f, "kept.golden", "changed\n"); f.said == "" {
-		t.Error("another text passes for the one that is kept")
+		t.Error("a different text equals the golden file")
 	}
 	defer func() {
 		if recover() == nil {

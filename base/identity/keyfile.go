@@ -25,7 +25,7 @@ const maxKeyFileSize = 4096
 var ErrKeyFileExists = errors.New("key file exists and is never overwritten")
 
 // ErrKeyFileOpen says that others than its owner may read or write a key file.
-var ErrKeyFileOpen = errors.New("the key file is open to others")
+var ErrKeyFileOpen = errors.New("other users can access the key file")
 
 // LoadKeyFile reads a key from a file in either of the two formats: the JSON array of 64
 // numbers of solana-keygen, or exactly 32 raw seed bytes. A file that others than its owner may
@@ -59,7 +59,7 @@ func checkMode(file *os.File) error {
 		return err
 	}
 	if mode := info.Mode(); runtime.GOOS != "windows" && mode.IsRegular() && mode.Perm()&0o077 != 0 {
-		return fmt.Errorf("%w: its mode is %04o, so others may have the key; chmod 600 %s if you are sure that nobody has, or make a new key",
+		return fmt.Errorf("%w: its mode is %04o; chmod 600 %s if no other user can have read it, or make a new key",
 			ErrKeyFileOpen, mode.Perm(), file.Name())
 	}
 	return nil

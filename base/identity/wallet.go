@@ -54,7 +54,7 @@ func ofVariable(name string, err error) error {
 func ParseKeypair(text string) (Key, error) {
 	// The text is a secret: no message repeats any of it.
 	text = secret.Trim(text)
-	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers; these %d characters are none", ErrInvalidKey, SeedSize+IDSize, len(text))
+	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers (found %d characters)", ErrInvalidKey, SeedSize+IDSize, len(text))
 	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // so many bytes of a file would be a seed
 		key, err := ParseKeyFile([]byte(text))
 		if err != nil {

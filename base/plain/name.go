@@ -23,14 +23,14 @@ func CheckName(text string, size int) error {
 	case len(text) > size:
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), size)
 	case !utf8.ValidString(text):
-		return errors.New("it is no UTF-8")
+		return errors.New("not valid UTF-8")
 	case text[0] == ' ' || text[len(text)-1] == ' ':
 		return errors.New("it begins or ends with a blank")
 	}
 	marks := maxMarks // nothing is there that the first one could belong to
 	for _, r := range text {
 		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == brailleBlank {
-			return fmt.Errorf("it has the character %U, which is not seen, or changes how others are shown", r)
+			return fmt.Errorf("character %U is invisible or changes the display of other characters", r)
 		}
 		if marks++; !unicode.Is(unicode.M, r) {
 			marks = 0

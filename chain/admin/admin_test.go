@@ -145,10 +145,10 @@ func TestTakenProgram(t *testing.T) {
 	ledger.SetAccount(at, &localnet.Account{Owner: transaction.ComputeBudgetProgram, Lamports: LamportsPerSOL})
 	time.Sleep(50 * time.Millisecond)
 	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
-		t.Errorf("an account of somebody else: %v", err)
+		t.Errorf("an account of another owner: %v", err)
 	}
 	if err := c.CheckProgram(t.Context(), at); !errors.Is(err, ErrNoProgram) {
-		t.Errorf("check of what is no program: %v", err)
+		t.Errorf("check of an account without a program: %v", err)
 	}
 }
 

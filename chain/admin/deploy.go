@@ -98,7 +98,7 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 		return errors.Join(err, c.checkProgramData(ctx, d.Program))
 	}
 	if found.Owner != transaction.LoaderProgram || len(found.Data) < transaction.ProgramSize || binary.LittleEndian.Uint32(found.Data) != isProgram {
-		return fmt.Errorf("%w: %s is no program; deploy with another key", ErrTaken, d.Program)
+		return fmt.Errorf("%w: %s is not a program; deploy with another key", ErrTaken, d.Program)
 	}
 	image, authority, err := c.image(ctx, d.Program)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 	case d.done:
 		return nil
 	case authority != c.Payer():
-		return fmt.Errorf("%w: another image is at %s, and the key may not change it: nobody may, or the key %s", ErrTaken, d.Program, authority)
+		return fmt.Errorf("%w: another image is at %s, and this key cannot change it: the authority is %s", ErrTaken, d.Program, authority)
 	case len(image) < len(d.image):
 		return fmt.Errorf("%w: the program's account has room for %d bytes, the new image has %d: deploy it with another key", ErrTaken, len(image), len(d.image))
 	}
@@ -126,7 +126,7 @@ func (c *Chain) checkProgramData(ctx context.Context, program transaction.Public
 	}
 	found, err := c.account(ctx, at, &rpc.Slice{Length: 0}, rpc.Confirmed)
 	if err == nil && found != nil {
-		return fmt.Errorf("%w: somebody sent %d lamports to %s, so that the chain's loader refuses to put the program's image there; deploy with another key", ErrTaken, found.Lamports, at)
+		return fmt.Errorf("%w: %d lamports were sent to %s, so the chain's loader refuses to store the program's image there; deploy with another key", ErrTaken, found.Lamports, at)
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 	if !isUnused(found) {
 		if found.Owner != transaction.LoaderProgram || len(found.Data) != size || binary.LittleEndian.Uint32(found.Data) != isBuffer ||
 			found.Data[4] != 1 || transaction.PublicKey(found.Data[5:]) != c.Payer() {
-			return fmt.Errorf("%w: %s is no buffer of this key for this image", ErrTaken, d.buffer)
+			return fmt.Errorf("%w: %s is not this key's buffer for this image", ErrTaken, d.buffer)
 		}
 		d.begun = true
 	} else if d.rent.buffer = missing(d.rent.buffer, found); d.Upgrade {
@@ -254,7 +254,7 @@ func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s, on %s; name the one that hosts the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
+	return fmt.Errorf("%w: %s, on %s; name the program of the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
 }
 
 // Vouch returns ErrForeign unless the program at an address has the image, and the key that may replace it:

@@ -77,7 +77,7 @@ func (c *Chain) Find(ctx context.Context, program transaction.PublicKey, runID s
 		if err != nil {
 			return transaction.PublicKey{}, err
 		}
-		return transaction.PublicKey{}, fmt.Errorf("%w: %q, of program %s, on %s; psyche run list shows those that are there", ErrNoRun, runID, program, cluster)
+		return transaction.PublicKey{}, fmt.Errorf("%w: %q, of program %s, on %s; psyche run list shows the existing runs", ErrNoRun, runID, program, cluster)
 	case 1:
 		return found[0].Run, nil
 	}

@@ -167,7 +167,7 @@ func TestArchive(t *testing.T) {
 		t.Errorf("open as another run's: %v", err)
 	}
 	if !archive.Is(path) || archive.Is(filepath.Join(t.TempDir(), "none")) {
-		t.Error("archives are not told from other files")
+		t.Error("archives are not distinguished from other files")
 	}
 	tampered(t, path)
 }

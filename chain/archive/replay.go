@@ -127,7 +127,7 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 	kind := in.Data[0]
 	if kind != transaction.RunTick {
 		if len(in.Accounts) < 2 || !in.Accounts[1].Signer {
-			return -1, errors.New("nobody signed it")
+			return -1, errors.New("the signature is missing")
 		}
 		signer = in.Accounts[1].Key
 	}

@@ -139,7 +139,7 @@ func TestDecodeReadsWhatAppendWrites(t *testing.T) {
 		t.Errorf("read %s, wrote %s", read.String(), s.String())
 	}
 	if Version != before[0] {
-		t.Errorf("the account has the fields of version %d, a state those of %d: state.h and this package have to follow", Version, before[0])
+		t.Errorf("the account has the fields of version %d, a state has version %d: update state.h and this package", Version, before[0])
 	}
 }
 

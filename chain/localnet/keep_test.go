@@ -60,7 +60,7 @@ func accountsAt(l *Ledger, slot uint64) map[transaction.PublicKey]Account {
 func sameUntil(t *testing.T, want, got *Ledger, slot uint64) {
 	t.Helper()
 	if !reflect.DeepEqual(accountsAt(got, slot), accountsAt(want, slot)) {
-		t.Errorf("slot %d: the accounts are others", slot)
+		t.Errorf("slot %d: the accounts differ", slot)
 	}
 	a, b := want.slots[:want.index(slot)+1], got.slots[:got.index(slot)+1]
 	if len(a) != len(b) {
@@ -116,7 +116,7 @@ func TestKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := c.open(); now.number <= seen || len(now.records) > 0 {
-			t.Errorf("life %d: it goes on in slot %d after slot %d", life, now.number, seen)
+			t.Errorf("life %d: it continues in slot %d after slot %d", life, now.number, seen)
 		}
 	}
 	if err := c.Sync(); err != nil {
@@ -174,7 +174,7 @@ func TestReplayRefuses(t *testing.T) {
 		"no config":      {[][]byte{{entryBegin, '{'}}, "JSON"},
 		"half a slot":    {[][]byte{begin, {entrySlots, 1}}, "kind 2"},
 		"unknown":        {[][]byte{begin, {99}}, "kind 99"},
-		"another end":    {append(slices.Clone(log.durable[:len(log.durable)-1]), other), "go on with the program that wrote it"},
+		"another end":    {append(slices.Clone(log.durable[:len(log.durable)-1]), other), "continue with the program that wrote it"},
 	} {
 		var r Replay
 		var err error

@@ -166,8 +166,8 @@ func (l *Ledger) index(number uint64) int {
 	return max(i, 0)
 }
 
-// ErrRollback says that slots cannot be taken back.
-var ErrRollback = errors.New("slots cannot be taken back")
+// ErrRollback says that slots cannot be rolled back.
+var ErrRollback = errors.New("slots cannot be rolled back")
 
 // Rollback takes back the newest n slots, the open one among them, and begins a new one, as when a
 // chain goes on with another fork: accounts and transactions are as they were before, what was

@@ -166,7 +166,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%d slots are kept", len(c.slots))
 	}
 	if c.lamports(public(keyOf("receiver"))) != sol {
-		t.Error("the account is gone")
+		t.Error("the account is missing")
 	}
 	v := c.At(Processed, 0)
 	if v.Slot != FirstSlot+5000 || len(c.sysvars(v.Slot).SlotHashes) != 512 {

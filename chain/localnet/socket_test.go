@@ -200,7 +200,7 @@ func TestRollbackEnds(t *testing.T) {
 	before := n.At(Finalized, 0).Slot
 	for _, count := range []int{0, -1, 5, 100} {
 		if err := n.server.Rollback(count, true); err == nil {
-			t.Errorf("%d slots were taken back", count)
+			t.Errorf("%d slots were rolled back", count)
 		}
 	}
 	if err := n.server.Rollback(4, true); err != nil || n.At(Finalized, 0).Slot != before {

@@ -110,8 +110,8 @@ func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
 	return b.fee(int(m.Signers)+verified(m), l.config.FeeSignable), nil
 }
 
-// ErrFaucet says that the faucet gives nothing.
-var ErrFaucet = errors.New("the faucet gives nothing")
+// ErrFaucet says that the faucet is off.
+var ErrFaucet = errors.New("the faucet is off")
 
 // MaxAirdrop is the most lamports that the faucet gives at once: a million SOL.
 const MaxAirdrop = 1_000_000 * 1_000_000_000

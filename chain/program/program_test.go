@@ -40,7 +40,7 @@ func TestSources(t *testing.T) {
 		ELF = made
 	}
 	if !bytes.Equal(made, ELF) {
-		t.Errorf("%s is not what the sources make: make solana-program writes it anew", file)
+		t.Errorf("%s is not what the sources make: make solana-program writes it again", file)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := sumOf(ELF); !bytes.Equal(sum, want) {
-		t.Errorf("%s says %s want %s", sumFile, sum, want)
+		t.Errorf("%s contains %s, want %s", sumFile, sum, want)
 	}
 	if _, err := sbpf.Load(ELF); err != nil {
 		t.Error(err)

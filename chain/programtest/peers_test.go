@@ -66,7 +66,7 @@ func TestRevived(t *testing.T) {
 		clear(left[:8])
 		clear(left[owner : owner+32])
 		if !bytes.Equal(left, make([]byte, len(left))) {
-			t.Errorf("something is left of the account %s", name)
+			t.Errorf("the account %s still has contents", name)
 		}
 	}
 	for _, x := range instructions {

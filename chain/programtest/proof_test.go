@@ -86,7 +86,7 @@ func provenByTheChain(t *testing.T) {
 		t.Fatal(c.err)
 	}
 	if member, ok := c.r.s.Member(liar); !ok || member.State != coordinator.Ejected {
-		t.Errorf("who signed two results is %v", member)
+		t.Errorf("the member with two results is %v", member)
 	}
 }
 

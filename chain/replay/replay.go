@@ -115,7 +115,7 @@ func (r *Run) staged(named []byte) ([]byte, error) {
 	}
 	b := r.stage[:le.Uint32(named)]
 	if sha256.Sum256(b) != [32]byte(named[4:]) {
-		return nil, fmt.Errorf("%w: %d bytes were staged, not those that are named", ErrDiffers, len(b))
+		return nil, fmt.Errorf("%w: the %d staged bytes differ from the named ones", ErrDiffers, len(b))
 	}
 	return b, nil
 }

@@ -127,7 +127,7 @@ func TestDoRefuses(t *testing.T) {
 				t.Errorf("%v, want %v", err, ErrDiffers)
 			}
 			if r.Sequence != before.Sequence || r.Head != before.Head || !bytes.Equal(state, r.State.AppendTo(nil)) {
-				t.Error("what is refused changes the run")
+				t.Error("a refused action changes the run")
 			}
 		})
 	}

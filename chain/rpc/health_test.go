@@ -25,7 +25,7 @@ func TestRest(t *testing.T) {
 		cancelled, cancelNow := context.WithCancel(t.Context())
 		cancelNow()
 		if e.note(cancelled, context.Canceled); e.Resting() {
-			t.Error("what the caller broke off counts as a failure")
+			t.Error("a call cancelled by its caller counts as a failure")
 		}
 	})
 }

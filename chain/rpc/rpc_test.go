@@ -239,7 +239,7 @@ func TestHealth(t *testing.T) {
 	}
 	h.failed(now, 0, gonePause)
 	if got := h.wait(now); got != gonePause {
-		t.Errorf("a node that is gone is left alone for %v", got)
+		t.Errorf("pause of %v for an unreachable node", got)
 	}
 	now = h.again
 	h.failed(now, 30*time.Second, busyPause)
@@ -247,7 +247,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("the node asked for 30 s, got %v", got)
 	}
 	if other := (health{failures: 1}); other.compare(h, now) >= 0 || h.compare(h, now) != 0 {
-		t.Error("who may be asked now comes first")
+		t.Error("the available endpoint comes first")
 	}
 	h.succeeded()
 	if h.wait(now) != 0 {

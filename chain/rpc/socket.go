@@ -220,7 +220,7 @@ func (l *listening) take(content []byte) (notice any, complete bool, err error) 
 	case m.ID != nil:
 		var name uint64
 		if *m.ID == 0 || *m.ID > uint64(len(l.subscriptions)) || json.Unmarshal(m.Result, &name) != nil {
-			return nil, false, fmt.Errorf("%w: %q is no answer to a subscription", ErrBadAnswer, shorten(content))
+			return nil, false, fmt.Errorf("%w: %q is not an answer to a subscription", ErrBadAnswer, shorten(content))
 		}
 		before := len(l.names)
 		l.names[name] = int(*m.ID) - 1

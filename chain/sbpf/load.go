@@ -67,7 +67,7 @@ func Load(file []byte) (*Program, error) {
 	}
 	entry := f.Entry - TextAddress
 	if f.Entry < TextAddress || entry%8 != 0 || entry/8 >= uint64(len(p.text)) {
-		return nil, fmt.Errorf("program: begins at %#x, which is no instruction", f.Entry)
+		return nil, fmt.Errorf("program: the entry point %#x is not an instruction", f.Entry)
 	}
 	p.entry = int(entry / 8)
 	return p, nil

@@ -125,7 +125,7 @@ func TestHalt(t *testing.T) {
 	now := time.Unix(1000, 0)
 	d := &delivery{quorum: 1, heights: make([]uint64, 1)}
 	if d.halt(now, time.Second) != stepLost {
-		t.Error("waits for what was never sent")
+		t.Error("waits for a transaction that was never sent")
 	}
 	d.signed(attempt{lastValid: 100, signed: now})
 	if d.halt(now, time.Second) != stepWait || d.halt(now.Add(time.Second), time.Second) != stepLost {
@@ -152,6 +152,6 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if err := refusal(&rpc.TransactionError{Name: "InstructionError", Detail: "IncorrectAuthority"}, false); err == nil || err.Error() == "" {
-		t.Error("a builtin error is none")
+		t.Error("a builtin error is not recognised")
 	}
 }

@@ -77,7 +77,7 @@ func (w *crew) awaitFault(endpoint int, reason fault) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if found := h.Faults(); len(found) != 1 {
-			w.t.Errorf("others are named as well: %v", found)
+			w.t.Errorf("other endpoints are named as well: %v", found)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (p *proof) do(in loggedInstruction) error {
 	for _, e := range in.events {
 		switch {
 		case e.Now < p.now:
-			return fmt.Errorf("event %d is of a time before the one before it", e.Sequence)
+			return fmt.Errorf("event %d is earlier than the event before it", e.Sequence)
 		case e.Draw != [32]byte{} && !needsDraw(&p.run.State):
 			return fmt.Errorf("event %d has a draw and needs none", e.Sequence)
 		}

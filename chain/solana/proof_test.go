@@ -186,7 +186,7 @@ func testReplay(t *testing.T, beside bool) {
 		t.Errorf("it leads to event %d, want %d", r.run.Sequence, target.sequence)
 	}
 	if string(from.State.AppendTo(nil)) != before {
-		t.Error("what it begins from has changed")
+		t.Error("the start of the proof has changed")
 	}
 	// What the state has is known to be old, whatever else the transaction did.
 	half := newProof(transaction.PublicKey(h.program), h.run, from)

@@ -86,13 +86,13 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 			return err
 		}
 		if p.now > latest {
-			return fmt.Errorf("%w: an event is of a time to come", ErrReplay)
+			return fmt.Errorf("%w: an event has a future time", ErrReplay)
 		}
 		if p.shows(&to) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: they lead to event %d, the state is that of event %d", ErrReplay, p.run.Sequence, to.sequence)
+	return fmt.Errorf("%w: they lead to event %d, the state belongs to event %d", ErrReplay, p.run.Sequence, to.sequence)
 }
 
 // isOld reports whether the state has all that a transaction did: it is of the slot of the newest

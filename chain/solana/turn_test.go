@@ -167,7 +167,7 @@ func TestLookout(t *testing.T) {
 		l.note(&v, rank, false, at(10), time.Second)
 		next := view{claim: claim{sequence: 8}, since: at(11)}
 		if l.since(&next) != at(11) || l.at(&next, at(12)) != at(12) || !l.note(&next, rank, true, at(12), time.Second) {
-			t.Errorf("rank %d: a new state tells that it is back", rank)
+			t.Errorf("rank %d: a new state does not end the absence", rank)
 		}
 	}
 }

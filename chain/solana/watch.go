@@ -213,7 +213,7 @@ func (c *Client) lookAt(ctx context.Context, i int, headOnly bool, commitment rp
 	}
 	s, err := sightingOf(found[0].Data, headOnly)
 	if err != nil {
-		c.logger.Debug("an endpoint shows what is no run", "endpoint", e.Name(), "error", err)
+		c.logger.Debug("an endpoint shows an account that is not a run", "endpoint", e.Name(), "error", err)
 		o.missing = fmt.Errorf("run %s: %w: %w", c.run, backend.ErrWrongRun, err)
 		return o
 	}
@@ -225,7 +225,7 @@ func (c *Client) lookAt(ctx context.Context, i int, headOnly bool, commitment rp
 // checkAccount returns why an account is not that of the run.
 func (c *Client) checkAccount(found *rpc.Account) error {
 	if found == nil {
-		return fmt.Errorf("run %s: %w: there is no such account; check the address and that the endpoints are of the right chain", c.run, backend.ErrWrongRun)
+		return fmt.Errorf("run %s: %w: no such account; check the address and the chain of the endpoints", c.run, backend.ErrWrongRun)
 	}
 	if found.Owner != c.options.Program {
 		return fmt.Errorf("run %s: %w: the account is of program %s, not of %s", c.run, backend.ErrWrongRun, found.Owner, c.options.Program)

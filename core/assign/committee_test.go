@@ -103,7 +103,7 @@ func TestBugVerifiersPanic(t *testing.T) {
 		for percent := -1; percent <= 101; percent++ {
 			trainers := Trainers(7, members, percent)
 			if members > 0 && len(trainers) == 0 {
-				t.Fatalf("nobody of %d trains at %d %%", members, percent)
+				t.Fatalf("none of %d members trains at %d %%", members, percent)
 			}
 		}
 	}

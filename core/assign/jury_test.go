@@ -11,6 +11,6 @@ func TestJuriesAreKept(t *testing.T) {
 		t.Errorf("jury %v, want %v", got, want)
 	}
 	if Jury(7, 0) != nil {
-		t.Error("nobody is called")
+		t.Error("the jury is empty")
 	}
 }

@@ -33,7 +33,7 @@ func TestOpeningsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most := audit.MaxOpeningSize(shapes, len(o.Chunks)); len(b) > most {
-			t.Errorf("%d bytes, MaxOpeningSize says %d", len(b), most)
+			t.Errorf("%d bytes, MaxOpeningSize is %d", len(b), most)
 		}
 		got, err := audit.DecodeOpening(b, shapes)
 		if err != nil {

@@ -10,7 +10,7 @@ const maxElements = 1 << 40
 // k coefficients are sent.
 func Cut(shape []int64, edge, k int) (Shape, error) {
 	if edge < 1 || edge > MaxEdge || k < 1 {
-		return Shape{}, fmt.Errorf("%w: chunks of %d, of which %d coefficients are sent: want 1 to %d, and 1 at least", ErrInvalid, edge, k, MaxEdge)
+		return Shape{}, fmt.Errorf("%w: chunks of %d with %d sent coefficients: want 1 to %d, and at least 1", ErrInvalid, edge, k, MaxEdge)
 	}
 	elements, cols, height := int64(1), int64(1), int64(1)
 	for i, n := range shape {

@@ -20,7 +20,7 @@ func TestHonestStepsPass(t *testing.T) {
 		r.train(step, g)
 		report := r.reference(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all()))
 		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
-			t.Fatalf("step %d: fault %v, error %v, want none and about 0.01", step, report.Fault, report.Error)
+			t.Fatalf("step %d: fault %v, error %v, want no fault and about 0.01", step, report.Fault, report.Error)
 		}
 		if step%3 == 0 {
 			r.rollback()

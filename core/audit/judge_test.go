@@ -27,7 +27,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 		"of one chunk":   report(0, limits.Worst*1.001, 1),
 	} {
 		if jury, accuser := r.Judge(limits), r.Judge(wider(limits)); jury != audit.Strange || accuser != audit.Passed {
-			t.Errorf("%s: %s for the jury, %s for who accuses", name, jury, accuser)
+			t.Errorf("%s: %s for the jury, %s for the accuser", name, jury, accuser)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -93,7 +93,7 @@ func (o Opening) check(shapes Shapes) error {
 	}
 	switch {
 	case o.Previous != 0 && o.Previous >= o.Step:
-		return fmt.Errorf("%w: step %d goes on from step %d", ErrInvalid, o.Step, o.Previous)
+		return fmt.Errorf("%w: step %d continues from step %d", ErrInvalid, o.Step, o.Previous)
 	case len(o.Chunks) < 1 || len(o.Chunks) > MaxChunks:
 		return fmt.Errorf("%w: %d chunks, want 1 to %d", ErrInvalid, len(o.Chunks), MaxChunks)
 	}

@@ -30,7 +30,7 @@ func (s Shapes) Validate() error {
 	for i, t := range s {
 		if t.Chunks < 1 || t.Rows < 1 || t.Rows > MaxEdge || t.Cols < 1 || t.Cols > MaxEdge || t.K < 1 || t.K > t.size() ||
 			t.Chunks > math.MaxInt32-chunks {
-			return fmt.Errorf("%w: tensor %d has %d chunks of %d × %d, of which %d are sent", ErrInvalid, i, t.Chunks, t.Rows, t.Cols, t.K)
+			return fmt.Errorf("%w: tensor %d has %d chunks of %d × %d with %d sent coefficients", ErrInvalid, i, t.Chunks, t.Rows, t.Cols, t.K)
 		}
 		chunks += t.Chunks
 	}

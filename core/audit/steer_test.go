@@ -23,7 +23,7 @@ func TestCoarseValuesSteer(t *testing.T) {
 		sent, left = sent+value, (left-value)*decay
 	}
 	if sent < 1.9 {
-		t.Errorf("%v was sent of 1 that was computed: it is paid back, say so in docs/audit.md", sent)
+		t.Errorf("%v was sent for a computed value of 1: it is paid back, correct docs/audit.md", sent)
 	}
 }
 

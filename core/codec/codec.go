@@ -46,7 +46,7 @@ func (h Header) check() error {
 	case h.BatchStart >= h.BatchEnd:
 		return fmt.Errorf("%w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
 	case h.Previous != 0 && h.Previous >= h.Step:
-		return fmt.Errorf("%w: the momentum of step %d goes on from step %d", ErrInvalid, h.Step, h.Previous)
+		return fmt.Errorf("%w: the momentum of step %d continues from step %d", ErrInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
 		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", ErrInvalid)
 	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):

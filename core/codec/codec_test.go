@@ -84,10 +84,10 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := fullSize(layouts, quantized); full && len(b) != size {
-			t.Fatalf("%d bytes, FullSize says %d", len(b), size)
+			t.Fatalf("%d bytes, FullSize is %d", len(b), size)
 		}
 		if size := MaxSize(layouts, quantized); len(b) > size {
-			t.Fatalf("%d bytes, MaxSize says %d", len(b), size)
+			t.Fatalf("%d bytes, MaxSize is %d", len(b), size)
 		}
 		h, got, err := Decode(b, layouts, quantized)
 		if err != nil {

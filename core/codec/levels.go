@@ -140,7 +140,7 @@ func (f form) check(values []float32) error {
 	most := float32(f.levels())
 	for _, v := range values {
 		if size := max(v, -v); most > 0 && (size > most || size != float32(int(size))) {
-			return fmt.Errorf("%w: %v is no level, want a whole number up to %v", ErrInvalid, v, most)
+			return fmt.Errorf("%w: level %v, want an integer up to %v", ErrInvalid, v, most)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func TestLevelsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := MaxLevelsSize(layouts, levelBits); len(b) > size {
-			t.Fatalf("%d bytes, MaxLevelsSize says %d", len(b), size)
+			t.Fatalf("%d bytes, MaxLevelsSize is %d", len(b), size)
 		}
 		h, got, err := DecodeLevels(b, layouts, levelBits)
 		if err != nil {

@@ -67,7 +67,7 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 func (c *court) client(id ClientID) *Client {
 	client, ok := c.Member(id)
 	if !ok {
-		c.t.Fatalf("%s is no member", nameOf(id))
+		c.t.Fatalf("%s is not a member", nameOf(id))
 	}
 	return client
 }

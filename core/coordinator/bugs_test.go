@@ -260,7 +260,7 @@ func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 				}
 				awaited := slices.ContainsFunc(s.Awaited(), func(a assign.Assignment) bool { return round.Members[a.Member] == clientID("d") })
 				if awaited != (round.Step <= 2 && !noticed) {
-					t.Errorf("step %d: who is gone is awaited: %t", round.Step, awaited)
+					t.Errorf("step %d: the round waits for a departed member: %t", round.Step, awaited)
 				}
 				for _, name := range []string{"a", "b", "c"} {
 					s.must(name, s.witnessOf("d"))
@@ -268,7 +268,7 @@ func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 				s.pass()
 			}
 			if want := map[bool]int{true: 1, false: 3}[noticed]; given != want {
-				t.Errorf("%d batches given to who is gone, want %d", given, want)
+				t.Errorf("%d batches assigned to departed members, want %d", given, want)
 			}
 		})
 	}
@@ -385,7 +385,7 @@ func TestBugWithdrawnClientCannotReturn(t *testing.T) {
 	s.finishEpoch("x")
 	s.startTraining()
 	if _, ok := s.CurrentRound().MemberIndex(clientID("d")); !ok {
-		t.Error("d is no member of the next epoch")
+		t.Error("d is not a member of the next epoch")
 	}
 }
 

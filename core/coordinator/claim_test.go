@@ -31,7 +31,7 @@ func TestFalseClaimMovesNoMedian(t *testing.T) {
 				all := append(slices.Repeat([]uint16{lie}, of.liars), honest...)
 				got := claimed(all...).Losses()
 				if got.Median < least || got.Median > most || got.Spread > most-least {
-					t.Fatalf("%d of %d claim %d beside %v: %+v", of.liars, of.witnesses, lie, honest, got)
+					t.Fatalf("%d of %d claim %d, the others %v: %+v", of.liars, of.witnesses, lie, honest, got)
 				}
 				agreed := append(slices.Repeat([]uint16{lie}, of.liars), slices.Repeat([]uint16{2345}, len(honest))...)
 				far := of.liars
@@ -99,7 +99,7 @@ func TestClaimsChangeNoRule(t *testing.T) {
 		}
 	}
 	if r, ok := silent.Claimed(); ok {
-		t.Errorf("nobody claims: %+v", r)
+		t.Errorf("without claims: %+v", r)
 	}
 	if r, ok := loud.Claimed(); !ok || r.Step != loud.Progress.Step-1 || r.Losses().Median != 1<<16-1 {
 		t.Errorf("got %+v, %t", r, ok)
@@ -110,6 +110,6 @@ func TestClaimsChangeNoRule(t *testing.T) {
 		}
 	}
 	if silent.Hash() != loud.Hash() {
-		t.Error("a claim changed more than what is shown")
+		t.Error("a claim changed more than the displayed values")
 	}
 }

@@ -167,13 +167,13 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 			r.Tick(r.now, r.testDraw(r.now))
 		}
 		if r.RunState != WaitingForMembers {
-			t.Errorf("%d of 8 strangers say that they hold the model, and the run does not wait for those that do:\n%s", liars, r.String())
+			t.Errorf("%d of 8 strangers claim the model, and the run does not wait for holders:\n%s", liars, r.String())
 			continue
 		}
 		r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
 		r.startTraining()
 		if c := r.Model.Checkpoint; c.Step != 2 || !c.FromPeers() {
-			t.Errorf("%d liars: the run goes on from %s", liars, r.String())
+			t.Errorf("%d liars: the run continues from %s", liars, r.String())
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestStrangersLoseNoModel(t *testing.T) {
 			test.ends(r)
 			r.until(Warmup)
 			if c := r.Model.Checkpoint; c.FromPeers() != (test.step > 0) || c.FromPeers() && c.Step != test.step {
-				t.Errorf("the run goes on from %s", r.String())
+				t.Errorf("the run continues from %s", r.String())
 			}
 		})
 	}

@@ -157,7 +157,7 @@ func TestCodeTexts(t *testing.T) {
 	seen := map[string]bool{}
 	for c := Code(1); c.Valid(); c++ {
 		if seen[c.Error()] || c.Error() == "" {
-			t.Errorf("code %d has no text of its own: %q", c, c.Error())
+			t.Errorf("code %d has no text: %q", c, c.Error())
 		}
 		seen[c.Error()] = true
 	}

@@ -176,7 +176,7 @@ func (c *court) wantNoTrace() {
 	c.t.Helper()
 	c.check()
 	if c.trial() != nil || len(c.Authority.Ejections) > 0 {
-		c.t.Errorf("still tried, or somebody was ejected\n%s", c.String())
+		c.t.Errorf("the trial is open, or a member was ejected\n%s", c.String())
 	}
 	c.wantNoJurors()
 }

@@ -17,7 +17,7 @@ type DecodeError struct {
 func (e *DecodeError) Error() string {
 	if e.Version != 0 {
 		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
-			": go on with the program that wrote it, or begin a new run from its checkpoint"
+			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
 	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
 }

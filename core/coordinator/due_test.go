@@ -16,7 +16,7 @@ func checkDue(t *rapid.T, s *State, now uint64) {
 		c := s.Clone()
 		changed := c.Tick(at, s.testDraw(1))
 		if changed == bytes.Equal(before, c.AppendTo(nil)) {
-			t.Fatalf("tick says changed %t", changed)
+			t.Fatalf("tick reports changed %t", changed)
 		}
 		return changed
 	}
@@ -116,7 +116,7 @@ func TestPhaseTime(t *testing.T) {
 	}
 	waiting := State{Config: config}
 	if got := waiting.PhaseTime(); got != 0 {
-		t.Errorf("nobody is there, and that lasts %d at most", got)
+		t.Errorf("without clients the phase lasts at most %d", got)
 	}
 	paused := State{RunState: Paused, Config: config}
 	if got := paused.PhaseTime(); got != 0 {

@@ -305,7 +305,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}
 			if state.Check() == nil {
-				t.Error("Check finds nothing")
+				t.Error("Check finds no error")
 			}
 			var following Decoder
 			good := goldenState(t)

@@ -269,7 +269,7 @@ func TestCountedDoesNotDependOnOrder(t *testing.T) {
 		}
 	}
 	if _, ok := round.Counted([][32]byte{unseen}); ok {
-		t.Error("what no witness holds is counted")
+		t.Error("a result without witnesses counts")
 	}
 	if _, ok := round.Counted(nil); ok {
 		t.Error("nothing is counted")

@@ -29,20 +29,20 @@ func (f *foretold) check(t *rapid.T, s *State) {
 	if !begun {
 		over := before.RunState == RoundWitness && s.RunState == Cooldown
 		if over && f.ok && before.CurrentRound().HasQuorum() {
-			t.Fatalf("step %d was foretold and the epoch is over\n%s", f.round.Step, before.String())
+			t.Fatalf("NextRound predicted step %d and the epoch is over\n%s", f.round.Step, before.String())
 		}
 		return
 	}
 	if !f.ok {
-		t.Fatalf("no round was foretold, and step %d begins\n%s", s.Progress.Step, before.String())
+		t.Fatalf("NextRound predicted no round, and step %d begins\n%s", s.Progress.Step, before.String())
 	}
 	got := *s.CurrentRound()
 	if got.WitnessesElected == 0 || f.round.Seed != 0 || f.round.WitnessesElected != 0 || f.round.WitnessesNeeded != 0 {
-		t.Fatalf("foretold %+v, begun %+v", f.round, got)
+		t.Fatalf("predicted %+v, begun %+v", f.round, got)
 	}
 	got.Seed, got.WitnessesElected, got.WitnessesNeeded = 0, 0, 0
 	if diff := cmp.Diff(f.round, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("foretold (-want +got):\n%s", diff)
+		t.Fatalf("prediction (-want +got):\n%s", diff)
 	}
 }
 
@@ -180,11 +180,11 @@ func TestNoRoundFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newRun(t, testConfig(), "a", "b", "c")
 			if _, ok := s.NextRound(); !ok {
-				t.Fatal("no round is foretold in the first one")
+				t.Fatal("NextRound predicts no round in the first round")
 			}
 			alter(s)
 			if next, ok := s.NextRound(); ok {
-				t.Errorf("step %d is foretold in %s of step %d", next.Step, s.RunState, s.Progress.Step)
+				t.Errorf("NextRound predicts step %d in %s of step %d", next.Step, s.RunState, s.Progress.Step)
 			}
 		})
 	}

@@ -211,7 +211,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 					draw = [32]byte{} // hosts keep no draw that nothing was done with
 				}
 				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
-					t.Fatalf("tick says changed %t\n%s", changed, live.String())
+					t.Fatalf("tick reports changed %t\n%s", changed, live.String())
 				}
 				if err := live.Check(); err != nil {
 					t.Fatalf("%v\n%s", err, live.String())
@@ -251,7 +251,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			}
 			raw := live.AppendTo(nil)
 			if seen, err := mirror.Decode(raw); err != nil || !bytes.Equal(raw, seen.AppendTo(nil)) {
-				t.Fatalf("who follows the run does not see it: %v", err)
+				t.Fatalf("a follower of the run does not see it: %v", err)
 			}
 		}
 		checkReplay(t, &live, &replay)

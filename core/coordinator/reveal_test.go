@@ -185,10 +185,10 @@ func TestRevealsMakeTheSeed(t *testing.T) {
 	}
 	fewer := begin("", "a", "b")
 	if fewer.witness == all.witness || fewer.next == all.next {
-		t.Error("what c reveals makes no difference")
+		t.Error("the reveal of c has no effect")
 	}
 	if fewer.batch != all.batch {
-		t.Error("the first batch seed, which was known before, depends on what is revealed")
+		t.Error("the first batch seed, which was known before, depends on reveals")
 	}
 }
 

@@ -115,7 +115,7 @@ func TestNewcomersAreDrawn(t *testing.T) {
 	}
 	// Binomial: 300 draws, the half of them expected, deviation 8.7.
 	if first < 115 || last < 115 {
-		t.Errorf("of those who came first %d were drawn, of those who came last %d", first, last)
+		t.Errorf("%d of the first arrivals and %d of the last were drawn", first, last)
 	}
 	if slices.Max(drawn[:]) > 22 { // 7.5 expected, deviation 2.6
 		t.Errorf("one was drawn %d times in %d runs: %v", slices.Max(drawn[:]), runs, drawn)
@@ -205,7 +205,7 @@ func TestPermissionedRunsDrawNobody(t *testing.T) {
 		t.Errorf("%d members and %d that wait, want all places taken and the others gone", len(r.Epoch.Clients), len(r.Pending))
 	}
 	if r.CurrentRound().Warming != (MemberSet{}) {
-		t.Error("somebody is on probation")
+		t.Error("a member is on probation")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestFullRunHasAWaitingList(t *testing.T) {
 	}
 	r.startTraining()
 	if members, _ := r.countNamed("n"); members != 1 || len(r.Epoch.Clients) != MaxClients {
-		t.Errorf("%d newcomers of %d members, want one in the place of who left", members, len(r.Epoch.Clients))
+		t.Errorf("%d newcomers of %d members, want one in the place of the departed member", members, len(r.Epoch.Clients))
 	}
 	if err := r.Apply(clientID("late"), 1<<40, Join{Epoch: r.Progress.Epoch}); err != nil {
 		t.Errorf("in a round: %v", err)

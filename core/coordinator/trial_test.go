@@ -35,7 +35,7 @@ func TestJuriesAreDrawnByTheNextRound(t *testing.T) {
 		}
 		for _, id := range want {
 			if juror, voted := c.Juror(id, c.trial().Slot); !juror || voted {
-				t.Errorf("%d members: %s is no juror, or has voted", members, nameOf(id))
+				t.Errorf("%d members: %s is not a juror, or has voted", members, nameOf(id))
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 				}
 				if test.ejected == nil {
 					if len(c.Authority.Ejections) > 0 || c.complaints() != 1 {
-						t.Errorf("somebody was ejected, or %d complaints\n%s", c.complaints(), c.String())
+						t.Errorf("a member was ejected, or %d complaints\n%s", c.complaints(), c.String())
 					}
 					return
 				}
@@ -403,7 +403,7 @@ func TestTrialsOfHaltedRuns(t *testing.T) {
 	paused.until(WaitingForMembers)
 	paused.vote(true, 6)
 	if paused.check(); !paused.isEjected(c.accused) {
-		t.Error("who was tried before the pause was not ejected after it")
+		t.Error("the accused of before the pause was not ejected after it")
 	}
 	c.Config.TotalSteps = c.Progress.Step
 	c.round()

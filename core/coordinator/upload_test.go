@@ -14,7 +14,7 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	genesis.Model.ColdStartWarmupSteps = 2
 	r := newRunOf(t, genesis, "a", "b", "c")
 	if !r.Epoch.ColdStart || r.Epoch.StartStep != 10 || len(r.Lapses) != 0 {
-		t.Errorf("it does not go on cold:\n%s", r.String())
+		t.Errorf("the epoch does not start cold:\n%s", r.String())
 	}
 	if n, d := r.LearningRateScale(11); n != 1 || d != 2 {
 		t.Errorf("learning rate scaled by %d/%d, want 1/2", n, d)
@@ -51,7 +51,7 @@ func TestFullListOfUploads(t *testing.T) {
 	r.startTraining()
 	r.finishEpoch("y")
 	if err := r.CheckUpload(clientID("e"), uploadOf(4, "y", "bucket")); !errors.Is(err, ErrFull) {
-		t.Errorf("got %v for a later checkpoint, want ErrFull: those who reported take part", err)
+		t.Errorf("got %v for a later checkpoint, want ErrFull: the reporters take part", err)
 	}
 	r.must("b", Withdraw{Client: clientID("b")})
 	if err := r.CheckUpload(clientID("e"), uploadOf(2, "x", "bucket")); !errors.Is(err, ErrFull) {
@@ -124,6 +124,6 @@ func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
 	stranger := clientID("stranger")
 	r.mustID(stranger, Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
 	if err := r.CheckUpload(stranger, uploadOf(step, digest, "nowhere")); !errors.Is(err, ErrFull) {
-		t.Errorf("who only says that it holds the model: %v, want ErrFull", err)
+		t.Errorf("a client that only claims the model: %v, want ErrFull", err)
 	}
 }

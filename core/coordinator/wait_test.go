@@ -32,7 +32,7 @@ func TestFailedEpochMakesNoStrangers(t *testing.T) {
 		r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
 		r.startTraining()
 		if c := r.Model.Checkpoint; c.Step != 2 || !c.FromPeers() {
-			t.Errorf("%d failed epochs: the run goes on from %s", failures, r.String())
+			t.Errorf("%d failed epochs: the run continues from %s", failures, r.String())
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestTreeIsTheList(t *testing.T) {
 		}
 		for i := -1; i <= n; i++ {
 			if proof := tree.Prove(i); proof != nil && ProofLength(i, n) != len(proof) {
-				t.Errorf("leaf %d of %d: %d hashes, ProofLength says %d", i, n, len(proof), ProofLength(i, n))
+				t.Errorf("leaf %d of %d: %d hashes, ProofLength is %d", i, n, len(proof), ProofLength(i, n))
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestJuryOf(t *testing.T) {
 	}
 	for members := 4; members <= 98; members++ {
 		if j := JuryOf(members, MostLiars(members)); j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
-			t.Errorf("%d members, all of whom judge: a gang of %d convicts or blocks", members, j.Gang)
+			t.Errorf("%d members, and all of them judge: a coalition of %d convicts or blocks", members, j.Gang)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestAuditedAgainstDraws(t *testing.T) {
 	}
 	h, v := 1-gang/float64(members), percent/100.0
 	if near := 1 - math.Exp(-h*v/(1-v)); math.Abs(near-want) > 0.01 {
-		t.Errorf("%.4f, which is said to be close to %.4f", want, near)
+		t.Errorf("%.4f, want close to %.4f", want, near)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestEjected(t *testing.T) {
 		t.Errorf("%.3f of the cheats are ejected within %d rounds, computed are %.3f", got, rounds, want)
 	}
 	if got := RoundsToEject(members, percentage, 0, want-1e-9); got != rounds {
-		t.Errorf("%d rounds for what %d are enough for", got, rounds)
+		t.Errorf("%d rounds, and %d are enough", got, rounds)
 	}
 	if got := RoundsToEject(8, 10, 0, 0.5); got != 0 {
 		t.Errorf("without verifiers a cheat is ejected after %d rounds", got)

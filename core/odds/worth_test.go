@@ -18,7 +18,7 @@ func TestFreed(t *testing.T) {
 		t.Errorf("%v is freed, want %v", got, want)
 	}
 	if got := Freed(3, 3, 32); got != 0 {
-		t.Errorf("%v is freed where nobody may be missing", got)
+		t.Errorf("%v is freed although no proof may be missing", got)
 	}
 }
 

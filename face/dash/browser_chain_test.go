@@ -43,12 +43,12 @@ func (b *browser) verifiesChain(t *testing.T) {
 	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, chainRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
-	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") || !strings.Contains(said, "compares it with that of the run's account") {
-		t.Errorf("it says %q", said)
+	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") || !strings.Contains(said, "compare the head of the log with the head of the run's account") {
+		t.Errorf("it reports %q", said)
 	}
 	source := `document.querySelector("#h-members").nextElementSibling.textContent`
 	if got := b.text(t, source); !strings.HasPrefix(got, "Follows from signed actions") {
-		t.Errorf("before anybody compared the head the members' table is said to be: %q", got)
+		t.Errorf("source of the members' table before the head was compared: %q", got)
 	}
 	fact := func(name string) string {
 		return b.text(t, `[...document.querySelector("#verify-told").closest("section").querySelectorAll("dt")].find(d => d.textContent.startsWith("`+name+`")).nextElementSibling.textContent`)
@@ -67,9 +67,9 @@ func (b *browser) verifiesChain(t *testing.T) {
 	} {
 		b.paste(t, text, want)
 	}
-	b.paste(t, fact("head, after event"), "If that is the head of the run's account, this log is the chain's: whole and unchanged")
+	b.paste(t, fact("head, after event"), "If that is the head of the run's account, this log matches the chain, complete and unchanged")
 	if got := b.text(t, source); !strings.HasPrefix(got, "Proven in this browser") {
-		t.Errorf("with the account's head the members' table is said to be: %q", got)
+		t.Errorf("source of the members' table with the account's head: %q", got)
 	}
 	b.axe(t)
 	if *pictures != "" {
@@ -85,6 +85,6 @@ func (b *browser) paste(t *testing.T, text, want string) {
 	said := `document.querySelector("#verify-told").closest("section").querySelector("label ~ p[role=status]")?.textContent || ""`
 	got := b.text(t, `(async () => { const end = Date.now() + 5000, want = "`+want+`"; let said = ""; while (Date.now() < end && !(said = `+said+`).startsWith(want)) await new Promise((go) => setTimeout(go, 20)); return said; })()`)
 	if !strings.HasPrefix(got, want) {
-		t.Errorf("of %s it says %q, want %q", text, got, want)
+		t.Errorf("for %s: %q, want %q", text, got, want)
 	}
 }

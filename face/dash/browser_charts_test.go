@@ -92,7 +92,7 @@ func (b *browser) savesPicture(t *testing.T) {
 	}
 	for subject, colour := range map[string][3]uint32{"paper": {0xff, 0xff, 0xff}, "median": {0x1a, 0x5f, 0xc4}, "spread": {0xa3, 0x42, 0x0b}, "grid": {0xcf, 0xd5, 0xde}, "text": {0x16, 0x19, 0x1f}} {
 		if found[colour] < 20 {
-			t.Errorf("%d pixels are of the colour of the %s", found[colour], subject)
+			t.Errorf("%d pixels have the colour of the %s", found[colour], subject)
 		}
 	}
 	if *pictures != "" {
@@ -121,11 +121,11 @@ func (b *browser) zooms(t *testing.T) {
 	b.mouse(t, input.DispatchMouseEventTypeMouseMoved, left+0.6*width, y)
 	b.mouse(t, input.DispatchMouseEventTypeMouseMoved, left+0.75*width, y)
 	if got := b.text(t, `document.querySelector("`+lossChart+` .chosen").getAttribute("visibility")`); got != "visible" {
-		t.Errorf("what is dragged over is %s", got)
+		t.Errorf("the selected range is %s", got)
 	}
 	b.mouse(t, input.DispatchMouseEventTypeMouseReleased, left+0.75*width, y)
 	if got := b.label(t); got == whole {
-		t.Errorf("after dragging the chart still says %q", got)
+		t.Errorf("after dragging the chart still reports %q", got)
 	}
 	if got := b.text(t, back); got != "true" {
 		t.Error("there is no visible way back")
@@ -136,7 +136,7 @@ func (b *browser) zooms(t *testing.T) {
 		t.Errorf("the whole range is %q, was %q", got, whole)
 	}
 	if got := b.text(t, `document.activeElement === document.querySelector("`+lossChart+` svg")`); got != "true" {
-		t.Error("whoever went back lost the focus")
+		t.Error("the focus is lost after zooming out")
 	}
 	b.do(t, chromedp.KeyEvent("+"))
 	near := b.label(t)
@@ -156,7 +156,7 @@ func (b *browser) zooms(t *testing.T) {
 	}
 	b.text(t, `document.querySelector("#axes-x").value = "hours", document.querySelector("#axes-x").dispatchEvent(new Event("change")), ""`)
 	if got := b.text(t, back); got != "false" {
-		t.Error("a range of steps is taken for one of hours")
+		t.Error("a range of steps counts as a range of hours")
 	}
 }
 
@@ -205,7 +205,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 		t.Errorf("the loss is of %q", got)
 	}
 	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {
-		t.Errorf("meanwhile it said %q", got)
+		t.Errorf("meanwhile it reported %q", got)
 	}
 	if got := b.label(t); got == alone {
 		t.Errorf("the chart is as wide as without the longer run: %q", got)
@@ -242,7 +242,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	for name, content := range map[string][]byte{"forged": log, "page": []byte("<!doctype html>"), "empty": nil, "text": []byte("hello")} {
 		b.choose(t, name, content)
 		if got := b.text(t, `document.querySelector("#h-curves").closest("section").querySelector("[role=alert]").textContent`); !strings.HasPrefix(got, name+" cannot be compared with this run: ") || !strings.HasSuffix(got, "psyche run archive.") {
-			t.Errorf("%s: it says %q", name, got)
+			t.Errorf("%s: it reports %q", name, got)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestReadingShown(t *testing.T) {
 	  ? new Response(JSON.stringify({ key: "tiny-llama", status: null, history: null, locations: [], join: "", reading: { bytes: 3145728, size: 8388608 } })) : real(path, o); return ""; })()`)
 	time.Sleep(3 * time.Second)
 	if got := b.text(t, `document.querySelector("#run section").textContent`); !strings.Contains(got, "The host reads and verifies its log: 37 % of 8 MiB") {
-		t.Errorf("it says %q", got)
+		t.Errorf("it reports %q", got)
 	}
 	b.axe(t)
 }

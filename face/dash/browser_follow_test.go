@@ -26,9 +26,9 @@ func TestFollowsLog(t *testing.T) {
 		t.Errorf("the command to take part is shown as %q", got)
 	}
 	g.about(setting(map[string]any{"status.step": 999, "status.state_hash": strings.Repeat("00", 32), "log.records": at + 50, "log.head": strings.Repeat("00", 32)})...)
-	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is cut: it ends after %d entries", at))
+	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is truncated: it ends after %d entries", at))
 	g.lie(nil)
-	b.stays(t, step, "an honest answer after that", "Verified by your browser. ", "what the host reported differed from its log: the log is cut")
+	b.stays(t, step, "an honest answer after that", "Verified by your browser. ", "the host's report differed from its log: the log is truncated")
 
 	g.about(setting(map[string]any{"log.bytes": g.written + 1000})...)
 	b.stays(t, step, "bytes that are not there", "Newer entries could not be fetched from the host")
@@ -36,7 +36,7 @@ func TestFollowsLog(t *testing.T) {
 	for range 2 {
 		b.stays(t, step, "fewer entries, for a moment")
 	}
-	b.stays(t, step, "fewer entries", "it has taken entries back")
+	b.stays(t, step, "fewer entries", "it has withdrawn entries")
 	g.lie(nil)
 	b.refresh(t)
 	b.badJournal(t, g, at)
@@ -53,7 +53,7 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 		return body
 	})
 	g.to(t, at+10)
-	b.stays(t, step, "a log that is held back", "The host reports 10 entries more", "the log is cut")
+	b.stays(t, step, "a log that is held back", "The host reports 10 entries more", "the log is truncated")
 	g.lie(nil)
 	b.follows(t, g, at+10)
 	at, step = at+30, b.step(t)

@@ -89,7 +89,7 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
-		t.Fatalf("%v; the browser said: %v", err, b.said())
+		t.Fatalf("%v; the browser reported: %v", err, b.said())
 	}
 }
 
@@ -166,7 +166,7 @@ func TestBrowser(t *testing.T) {
 		log := b.text(t, `document.querySelector("#s-log").textContent`)
 		for _, want := range []string{"was ejected until epoch 2: the main authority ejected it", "was dropped: witnesses denied its results of two rounds", "reported another model", "entry "} {
 			if !strings.Contains(log, want) {
-				t.Errorf("what happened does not say %q", want)
+				t.Errorf("the events do not contain %q", want)
 			}
 		}
 		if got := b.text(t, `document.querySelector('a[href="https://huggingface.co/example/tiny-llama/tree/main"]').rel`); got != "noreferrer noopener" {
@@ -195,7 +195,7 @@ func TestBrowser(t *testing.T) {
 		}
 		boasts := dashtest.Key(shownRun.Boast).ID().String()
 		if got := b.text(t, `document.querySelector("#h-learning").closest("section").querySelector(":scope > p .key").title`); got != boasts {
-			t.Errorf("far from the others is %q, want %s", got, boasts)
+			t.Errorf("far from the median: %q, want %s", got, boasts)
 		}
 	})
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
@@ -255,15 +255,15 @@ func (b *browser) trials(t *testing.T, address string) {
 	row := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].find(r => r.querySelector(".key").title === "`+cheat+`").textContent`)
 	for _, want := range []string{"ejected: a jury found it guilty (wrong result)", "epoch 4", "(entry "} {
 		if !strings.Contains(row, want) {
-			t.Errorf("the row of who cheated does not say %q: %q", want, row)
+			t.Errorf("the cheater's row does not contain %q: %q", want, row)
 		}
 	}
 	if got := b.text(t, `document.querySelector("#s-members").textContent`); !strings.Contains(got, "2 passed, 1 unclear") {
-		t.Errorf("the members' table does not say what one of them claims: %q", got)
+		t.Errorf("the members' table has no claims: %q", got)
 	}
 	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
 	if got := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].map(r => r.cells[1].textContent.split(":")[0]).join(" ")`); got != "ejected ejected" {
-		t.Errorf("of those that are ejected the table shows %q", got)
+		t.Errorf("ejected members in the table: %q", got)
 	}
 	b.do(t, chromedp.Click(chromedp.CSS("#find-ejected")))
 	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
@@ -275,7 +275,7 @@ func (b *browser) trials(t *testing.T, address string) {
 	log := b.text(t, `document.querySelector("#s-log").textContent`)
 	for _, want := range []string{"was ejected until epoch 4: a jury found it guilty (wrong result)", "A jury votes.", "is over: guilty, "} {
 		if !strings.Contains(log, want) {
-			t.Errorf("what happened does not say %q", want)
+			t.Errorf("the events do not contain %q", want)
 		}
 	}
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Tried"]`)), chromedp.KeyEvent(kb.Enter))
@@ -322,7 +322,7 @@ func (b *browser) progress(t *testing.T) {
 	defer b.do(t, chromedp.Navigate("about:blank")) // a page without its server complains
 	b.show(t, web.URL, g.Runs()[0].Key, "light", 1440, 900)
 	if got := b.text(t, `document.querySelector("#title").closest("section").textContent`); !strings.Contains(got, ", silent") || !strings.Contains(got, "The log has no new entries since 2025-10-09") || strings.Contains(got, "Time left") {
-		t.Errorf("of a log that nobody writes it says %q", got)
+		t.Errorf("for a log without new entries the page shows %q", got)
 	}
 	for subject, below := range map[string]string{"the loss": `.tiles dd`, "the alarm": `[role="alert"]`} {
 		if got := b.text(t, `document.querySelector('`+below+`').getBoundingClientRect().bottom < innerHeight`); got != "true" {
@@ -336,8 +336,8 @@ func (b *browser) progress(t *testing.T) {
 	}
 	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
-	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory12 GiBat least, and what a batch takesDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
-		t.Errorf("of what taking part takes it says %q", got)
+	if got := b.text(t, `document.querySelector("#needs").textContent`); got != "Memory12 GiBat least, plus a batchDisk20 GiBfor three checkpointsModel4 GiBto get firstIn a roundabout 3.25 MiBto and from each other trainer" {
+		t.Errorf("needs of taking part: %q", got)
 	}
 	if *pictures != "" {
 		b.text(t, `document.querySelector("#needs").closest("section").scrollIntoView(), ""`)
@@ -347,11 +347,11 @@ func (b *browser) progress(t *testing.T) {
 	  const data = { status: { run_state: "RoundTrain", step: 41, total_steps: 100 }, history: { rounds: Array.from({ length: 40 }, (_, i) => ({ n: 1, w: w(1000 + 50 * (i % 5)) })) } };
 	  return JSON.stringify(m.left(data)); })()`
 	if got := b.text(t, left); got != `{"likely":66000,"least":63000,"most":69000}` { // 60 steps of 1.05 to 1.15 s
-		t.Errorf("what is left: %s", got)
+		t.Errorf("remaining: %s", got)
 	}
 	waits := `(async () => (await import("/progress.js")).waits({ status: { run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 3 } } }).textContent)()`
-	if got := b.text(t, waits); got != "It waits for members: 1 of the 3 that an epoch needs are there." {
-		t.Errorf("it says %q", got)
+	if got := b.text(t, waits); got != "The run waits for members: 1 of the 3 that an epoch needs have joined." {
+		t.Errorf("it reports %q", got)
 	}
 	b.text(t, `document.querySelector("#axes-x").value = "tokens", document.querySelector("#axes-x").dispatchEvent(new Event("change")), document.querySelector("#axes-log").click(), ""`)
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
@@ -359,7 +359,7 @@ func (b *browser) progress(t *testing.T) {
 	first := b.text(t, readout)
 	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // which draws all of it anew
 	if again := b.text(t, readout); !strings.HasPrefix(first, "Tokens ") || again != first {
-		t.Errorf("the cursor reads %q, and drawn anew %q", first, again)
+		t.Errorf("the cursor reads %q, and after a redraw %q", first, again)
 	}
 	b.axe(t)
 	if *pictures != "" {
@@ -384,7 +384,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") {
-		t.Errorf("it says %q", said)
+		t.Errorf("it reports %q", said)
 	}
 	b.names(t)
 	b.axe(t)
@@ -432,7 +432,7 @@ func (b *browser) saved(t *testing.T) {
 		}
 		b.do(t, chromedp.Navigate("file://"+file), chromedp.WaitVisible(chromedp.CSS("#title")))
 		if said := b.verified(t); !strings.HasPrefix(said, test.says) {
-			t.Errorf("%s: it says %q", name, said)
+			t.Errorf("%s: it reports %q", name, said)
 		}
 		if name == "forged" {
 			continue

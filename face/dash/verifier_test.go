@@ -187,7 +187,7 @@ func TestFilesArePacked(t *testing.T) {
 			t.Errorf("%s: packed it is something else: %v, %v", path, err, sent.header)
 		}
 		if again := ask(t, web.URL+path, http.Header{"If-None-Match": {as.header.Get("ETag")}}); again.status != http.StatusNotModified || again.body != "" {
-			t.Errorf("%s: who has it gets %d and %d bytes", path, again.status, len(again.body))
+			t.Errorf("%s: a browser with the file gets %d and %d bytes", path, again.status, len(again.body))
 		}
 		plain, packed = plain+len(as.body), packed+len(sent.body)
 	}

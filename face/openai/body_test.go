@@ -114,7 +114,7 @@ func TestSlowBodiesHoldNoPlace(t *testing.T) {
 		began := time.Now()
 		for range 20 {
 			if status := <-slow; status != http.StatusRequestTimeout {
-				t.Errorf("a slow one gets %d", status)
+				t.Errorf("a slow request gets %d", status)
 			}
 		}
 		if took := time.Since(began); took > readTimeout+time.Second {
@@ -155,7 +155,7 @@ func TestBodiesOfOneAddress(t *testing.T) {
 			statuses[<-slow]++
 		}
 		if statuses[http.StatusOK] == 0 || statuses[http.StatusOK]+statuses[http.StatusTooManyRequests] != maxBodies {
-			t.Errorf("statuses of those that were there: %v", statuses)
+			t.Errorf("statuses of the earlier requests: %v", statuses)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestAnswerNeedsNoPlace(t *testing.T) {
 	v := &visitor{Conn: far, limiter: d.limiter}
 	v.place = d.limiter.Enter(far.RemoteAddr(), v.evict)
 	answered := v.answering()
-	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer one gives way") }) == nil {
+	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer connection is evicted") }) == nil {
 		t.Error("no place is free while the only connection is being answered")
 	}
 	answered()

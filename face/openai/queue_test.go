@@ -53,7 +53,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	}
 	release <- struct{}{}
 	if status := <-many[0]; status != "200" {
-		t.Errorf("what was being written got %s", status)
+		t.Errorf("the running request got %s", status)
 	}
 	<-began
 	release <- struct{}{}
@@ -63,7 +63,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	close(release)
 	for _, answered := range many[1:4] {
 		if status := <-answered; status != "200" {
-			t.Errorf("one that waited got %s", status)
+			t.Errorf("a waiting request got %s", status)
 		}
 	}
 	inTheQueue(t, url, 0, 0)
@@ -92,16 +92,16 @@ func TestLargeRequests(t *testing.T) {
 	}()
 	inTheQueue(t, web.URL, 0, 1)
 	if r := ask(t, "POST", web.URL+"/v1/chat/completions", `{`+hello+`}`); r.StatusCode != http.StatusOK {
-		t.Errorf("a small one got %d", r.StatusCode)
+		t.Errorf("a small request got %d", r.StatusCode)
 	}
 	select {
 	case status := <-large:
-		t.Fatalf("a large one did not wait, and got %d", status)
+		t.Fatalf("a large request did not wait, and got %d", status)
 	default:
 	}
 	<-s.large
 	if status := <-large; status != http.StatusOK {
-		t.Errorf("a large one got %d", status)
+		t.Errorf("a large request got %d", status)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		}
 		i := slices.IndexFunc(others, func(t *turn) bool { return t.runs })
 		if i < 0 {
-			t.Fatal("nobody has a turn")
+			t.Fatal("no request has a turn")
 		}
 		q.leave(others[i])
 		others[i] = enter(byte(2 + i))
@@ -152,7 +152,7 @@ func TestQueueShares(t *testing.T) {
 				gone := slices.IndexFunc(here, func(t *turn) bool { return !slices.Contains(q.all, t) })
 				if gone >= 0 {
 					if v := here[gone]; v.runs || mine == nil || q.count(v.from) <= had {
-						r.Fatalf("%+v gave way to an address with %d", v, had)
+						r.Fatalf("%+v was evicted for an address with %d", v, had)
 					}
 					here, given = slices.Delete(here, gone, gone+1), given+1
 				}

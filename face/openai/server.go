@@ -65,7 +65,7 @@ const (
 
 // Reasons why a request ends early.
 var (
-	errGaveWay = errors.New("others have fewer requests")
+	errGaveWay = errors.New("other clients have fewer requests")
 	errTime    = errors.New("the time of a request is over")
 	errClosing = errors.New("the server is ending")
 )

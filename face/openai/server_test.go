@@ -471,7 +471,7 @@ func testEnd(t *testing.T, cut bool) {
 	inTheQueue(t, url, 1, 1)
 	cancel()
 	if refused := <-waiting; refused.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("who waited got %d", refused.StatusCode)
+		t.Errorf("the waiting request got %d", refused.StatusCode)
 	}
 	last := "data: [DONE]\n\n"
 	if cut {

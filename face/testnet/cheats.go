@@ -27,7 +27,7 @@ type Cheat struct {
 
 // ErrCheats says that a run with cheats did not end as it should: one was not ejected, or somebody honest
 // was accused or ejected.
-var ErrCheats = errors.New("the cheats were not told from the honest")
+var ErrCheats = errors.New("cheating clients were not ejected, or an honest one was accused")
 
 // checkCheats looks whether a run could find those that cheat in it.
 func checkCheats(options Options, run config.Run) error {
@@ -44,7 +44,7 @@ func checkCheats(options Options, run config.Run) error {
 		return flagError("--cheat: verification_percent in %s is 0, so nobody would look: take a run that audits, as configs/cheats", state)
 	}
 	if _, err := os.Stat(options.CheatBinary); err != nil {
-		return fmt.Errorf("%s is not there: it is no part of the product; build it with: make cheat", options.CheatBinary)
+		return fmt.Errorf("%s is missing; the product does not include it; build it with: make cheat", options.CheatBinary)
 	}
 	named := make(map[int]bool)
 	for _, c := range options.Cheats {
@@ -307,7 +307,7 @@ func (s Summary) cheats(i int) bool {
 
 // print writes who cheated, what became of it, and how to look at its case again.
 func (t *Trials) print(w io.Writer) {
-	fmt.Fprintf(w, "  cheats             as the log has it, %d accusations\n", t.Accusations)
+	fmt.Fprintf(w, "  cheats             from the log, %d accusations\n", t.Accusations)
 	for _, c := range t.Cheats {
 		fmt.Fprintf(w, "    %s %s  ", c.Client, c.Attack)
 		if c.Ejected == 0 {

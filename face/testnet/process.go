@@ -77,7 +77,7 @@ func (p *process) endsBefore(ctx context.Context) error {
 	case <-p.exited():
 		err, _ := p.result()
 		if err == nil {
-			err = errors.New("nobody asked it to")
+			err = errors.New("unexpected exit")
 		}
 		return fmt.Errorf("%s ended: %w: %s", p.name, err, p.logTail(3))
 	case <-ctx.Done():

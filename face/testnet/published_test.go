@@ -38,7 +38,7 @@ func TestExtrasBecomeFlags(t *testing.T) {
 	}
 	n.options.Extras = Extras{}
 	if n.eventsDir(1) != n.clientDir(1) || len(n.options.clientFlags(0))+len(n.options.clientEnv())+len(n.options.serverFlags()) != 0 {
-		t.Error("nothing was asked for")
+		t.Error("nothing was requested")
 	}
 }
 
@@ -54,7 +54,7 @@ func TestUsualPort(t *testing.T) {
 		return
 	}
 	if got, err := port(0); got == usualPort || got == 0 || err != nil {
-		t.Errorf("the port that somebody has: got %d, %v", got, err)
+		t.Errorf("a port in use: got %d, %v", got, err)
 	}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)

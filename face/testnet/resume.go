@@ -39,7 +39,7 @@ func reopen(options Options) (*network, error) {
 func (n *network) claim() error {
 	folder, err := os.Open(n.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("there is no such folder: name one that psyche testnet start made")
+		return errors.New("no such folder; name a folder of psyche testnet start")
 	}
 	if err != nil {
 		return err

@@ -188,7 +188,7 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 	}
 	dir := dirs[0]
 	if !errors.Is(err, interrupt) || !strings.Contains(err.Error(), "psyche testnet start --resume "+dir) {
-		t.Errorf("error = %v, want the interrupt and how to go on", err)
+		t.Errorf("error = %v, want the interrupt and how to continue", err)
 	}
 	s := readSummary(t, dir)
 	if s.Finished || s.RunID != options.RunID || s.TotalRounds != 24 || s.Rounds != 2 || s.LossFirst != 3 || s.HeldOutLossFirst != 2.5 || len(s.Clients) != 3 {
@@ -225,7 +225,7 @@ func TestFailedRunLeavesASummary(t *testing.T) {
 	options.RunID, options.Display = brokenRun, &watcher{}
 	_, err := Run(t.Context(), options)
 	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "--resume") {
-		t.Errorf("error = %v, want what the client said, and how to go on", err)
+		t.Errorf("error = %v, want the client's error, and how to continue", err)
 	}
 	dirs, _ := filepath.Glob(filepath.Join(options.RunDir, brokenRun+"-*"))
 	if len(dirs) != 1 {
@@ -256,7 +256,7 @@ func TestResumeWaitsForTheOldOne(t *testing.T) {
 		return err
 	}
 	if err := resume(); filelock.Supported && (err == nil || !strings.Contains(err.Error(), "a testnet runs there")) {
-		t.Errorf("resumed beside another: %v, want to be told that it runs", err)
+		t.Errorf("resumed while it runs: %v, want that it runs", err)
 	}
 	n.release()
 	for range 2 { // a refusal keeps nothing

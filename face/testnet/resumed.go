@@ -61,7 +61,7 @@ func (s *resumedRun) check(acceptLoss bool) error {
 		beside = "there is: " + strings.Join(s.others, ", ")
 	}
 	return fmt.Errorf("the newest model that the run recorded is of step %d, and no client's folder has it (%s): "+
-		"the run would go on with an older one; put its folder %s-step%d back, or accept that with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
+		"the run would continue with an older one; restore its folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
 }
 
 // String says where the run goes on.

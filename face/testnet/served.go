@@ -54,7 +54,7 @@ func checkServed(path string, run config.Run, chain Chain) error {
 		return ConfigError{fmt.Errorf("clients would look for the data of %s at %s, but a testnet serves it on 127.0.0.1: name that in data_location", path, at.Addr)}
 	}
 	if number, err := strconv.Atoi(port); err != nil || number == 0 || !isFree(number) {
-		return ConfigError{fmt.Errorf("the data of %s is to be served on port %s, which is no port or taken: end what has it, or name another in data_location", path, port)}
+		return ConfigError{fmt.Errorf("port %[2]s for the data of %[1]s is invalid or in use; stop the program that uses it, or name another port in data_location", path, port)}
 	}
 	if at.Key != "" && chain.Used {
 		return ConfigError{fmt.Errorf("clients want the data server to have the key %s, a testnet's has a fresh one: leave the key out of data_location", at.Key)}
@@ -127,7 +127,7 @@ func (n *network) keptDataConfig() (string, error) {
 		}
 		path = strings.TrimSpace(string(text))
 		if _, gone := os.Stat(path); err == nil && gone != nil {
-			err = fmt.Errorf("the run's data was served from a file that is gone: %w", gone)
+			err = fmt.Errorf("the file with the run's data is missing: %w", gone)
 		}
 	}
 	return path, err

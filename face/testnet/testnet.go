@@ -127,7 +127,7 @@ func (n *network) explain(err error) error {
 	if n.options.HeldOut != heldOutBeside(n.options.ConfigPath, n.run) {
 		command += " --held-out " + n.options.HeldOut
 	}
-	return fmt.Errorf("%w; summary.json and logs are in %s; go on with: %s", err, n.dir, command)
+	return fmt.Errorf("%w; summary.json and logs are in %s; continue with: %s", err, n.dir, command)
 }
 
 // prepare checks everything a run needs before anything is started, and makes its folder.
@@ -515,7 +515,7 @@ func (n *network) superviseServer(ctx context.Context) error {
 		err, killed := n.server.result()
 		if !killed {
 			if err == nil {
-				err = errors.New("nobody asked it to")
+				err = errors.New("unexpected exit")
 			}
 			return fmt.Errorf("server ended: %w: %s", err, n.server.logTail(3))
 		}

@@ -295,7 +295,7 @@ func TestServerThatEndsIsAnError(t *testing.T) {
 	if err := n.server.start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.superviseServer(t.Context()); err == nil || err.Error() != "server ended: nobody asked it to: bye" {
+	if err := n.superviseServer(t.Context()); err == nil || err.Error() != "server ended: unexpected exit: bye" {
 		t.Errorf("error: %v", err)
 	}
 }

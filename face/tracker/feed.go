@@ -21,7 +21,7 @@ type Sink interface {
 }
 
 // ErrGivenUp is of a sink that will never take rows.
-var ErrGivenUp = errors.New("it will take nothing any more")
+var ErrGivenUp = errors.New("the tracker accepts no more rows")
 
 // Bounds of a feed.
 const (
@@ -113,9 +113,9 @@ func (f *Feed) run() {
 			return
 		case errors.Is(err, ErrGivenUp):
 			usable = false
-			f.logger.Error("a tracker gets nothing any more", "tracker", f.name, "err", err)
+			f.logger.Error("tracker given up", "tracker", f.name, "err", err)
 		default:
-			f.logger.Warn("a tracker takes nothing: trying again", "tracker", f.name, "in", pause, "err", err)
+			f.logger.Warn("tracker unavailable; retrying", "tracker", f.name, "in", pause, "err", err)
 			f.sleep(pause)
 			pause = min(2*pause, maxPause)
 		}

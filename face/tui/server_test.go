@@ -123,16 +123,16 @@ func TestPauseAsksFirst(t *testing.T) {
 		return m.(serverModel).answer
 	}
 	if got := press("p", "n"); len(did) != 0 || got != "nothing was changed" {
-		t.Errorf("did %v, said %q", did, got)
+		t.Errorf("did %v, reported %q", did, got)
 	}
 	if got := press("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" || !strings.Contains(got, "pauses as soon") {
-		t.Errorf("did %v, said %q", did, got)
+		t.Errorf("did %v, reported %q", did, got)
 	}
 	if got := press("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" || !strings.Contains(got, "no right") {
-		t.Errorf("did %v, said %q", did, got)
+		t.Errorf("did %v, reported %q", did, got)
 	}
 	if got := press("down", "down", "p", "y", "ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" || !strings.Contains(got, "goes on") {
-		t.Errorf("did %v, said %q", did, got)
+		t.Errorf("did %v, reported %q", did, got)
 	}
 	m, _ = m.Update(tickMsg(begun))
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrDraws says that a host does not have the draws that its run commits it to.
-var ErrDraws = errors.New("not the draws that the run was begun with")
+var ErrDraws = errors.New("not the original draws of the run")
 
 // Now is the time as a host sees it.
 type Now struct {
@@ -242,7 +242,7 @@ func (h *Host) tick(now Now) {
 func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	_, left, ok := draws.Opening(s.DrawCommitment)
 	if !ok {
-		return fmt.Errorf("run %s: %w: its commitment is none of theirs", s.RunID, ErrDraws)
+		return fmt.Errorf("run %s: %w: they do not contain the run's commitment", s.RunID, ErrDraws)
 	}
 	begun := s.Progress.Step - 1
 	if s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness {
@@ -277,7 +277,7 @@ func (h *Host) note(r follow.Record) {
 // mustBeIdle keeps what Advance publishes from being more than what Ready gave out.
 func (h *Host) mustBeIdle() {
 	if h.taken {
-		panic("core: the host went on between Ready and Advance")
+		panic("core: the host changed between Ready and Advance")
 	}
 }
 

@@ -169,7 +169,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("answers %v", r.errors)
 	}
 	if len(r.shown[len(r.shown)-1].Pending) != 2 {
-		t.Error("what was answered was not published")
+		t.Error("an answered action was not published")
 	}
 }
 
@@ -185,7 +185,7 @@ func TestContractIsEnforced(t *testing.T) {
 			r := newRig(t, Times{}, nil)
 			defer func() {
 				if recover() == nil {
-					t.Error("the host went on")
+					t.Error("the host continued")
 				}
 			}()
 			misuse(r)
@@ -258,7 +258,7 @@ func TestWithdrawal(t *testing.T) {
 				t.Errorf("it is there: %v, want %v", there, test.there)
 			}
 			if !r.state().IsPending(coordinator.ClientID(key(2).ID())) {
-				t.Error("who is connected was withdrawn")
+				t.Error("a connected client was withdrawn")
 			}
 		})
 	}
@@ -334,7 +334,7 @@ func TestSeatsOfANetwork(t *testing.T) {
 	}
 	delete(r.live, key(0).ID())
 	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) {
-		t.Errorf("the seat of who left for a while was given away: %v", err)
+		t.Errorf("the seat of an absent member was given away: %v", err)
 	}
 }
 
@@ -348,16 +348,16 @@ func TestKnown(t *testing.T) {
 	s.Authority.Main, s.Authority.Join = coordinator.ClientID{4}, coordinator.ClientID{5}
 	s.Authority.Authorizations = []coordinator.Authorization{{Grantee: coordinator.ClientID{6}, Delegates: []coordinator.ClientID{{7}}}}
 	if found := r.host.Participants(); len(found) != 0 {
-		t.Errorf("participants %v, everybody left", found)
+		t.Errorf("participants %v, want none", found)
 	}
 	s.Pending = []coordinator.Client{{ID: coordinator.ClientID{3}}}
 	for n := range byte(7) {
 		if !r.host.Known()[identity.ID{n + 1}] {
-			t.Errorf("key %d finds no place", n+1)
+			t.Errorf("no place for key %d", n+1)
 		}
 	}
 	if !r.host.Known()[key(hostKey).ID()] {
-		t.Error("the host finds no place")
+		t.Error("no place for the host")
 	}
 	s.RunState = coordinator.Finished
 	if found := r.host.Participants(); len(found) != 0 {
@@ -403,7 +403,7 @@ func TestDraws(t *testing.T) {
 	r.state().DrawCommitment[0] ^= 1
 	r.host.Tick(r.now)
 	if _, err := r.host.Ready(); !errors.Is(err, ErrDraws) {
-		t.Errorf("a host without its draws goes on: %v", err)
+		t.Errorf("a host without its draws continues: %v", err)
 	}
 }
 

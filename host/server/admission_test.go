@@ -62,7 +62,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 			synctest.Wait()
 			for key, gone := range ended {
 				if gone != slices.Contains(want, byte(key)) {
-					t.Fatalf("by key, the connections that ended are %v, want those of %v", ended, want)
+					t.Fatalf("closed connections by key: %v, want %v", ended, want)
 				}
 			}
 		}
@@ -158,7 +158,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 		}
 		p := connect()
 		if _, _, err := p.reader.Next(frame.MaxHello); err == nil {
-			t.Fatal("one more was let in at once")
+			t.Fatal("one more client was admitted at once")
 		}
 		time.Sleep(admission.Grace)
 		works(t, connect)

@@ -156,7 +156,7 @@ var errCerts = errors.New("certificates cannot be used")
 // decodeCerts reads the content of a file.
 func decodeCerts(content []byte) (links []link, base []byte, err error) {
 	if len(content) < len(certsMagic)+4+sha256.Size || !bytes.HasPrefix(content, []byte(certsMagic)) {
-		return nil, nil, fmt.Errorf("%w: the file is none of this version", errCerts)
+		return nil, nil, fmt.Errorf("%w: the file has another version", errCerts)
 	}
 	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
 	if got := sha256.Sum256(body); !bytes.Equal(got[:], hash) {

@@ -42,7 +42,7 @@ func (h *host) commit(ctx context.Context) error {
 	}
 	if err == nil {
 		h.trouble.Store(nil)
-		h.logger.Info("there is room for the journal again, the run goes on")
+		h.logger.Info("the disk has space for the journal again; the run continues")
 	}
 	return err
 }

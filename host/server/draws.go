@@ -86,7 +86,7 @@ func openDraws(path string, r replayer, d *draws) (*draws, error) {
 func loadDraws(path string) (*draws, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is missing; put the file back that was beside the journal: without it no round can begin", ErrDraws, path)
+		return nil, fmt.Errorf("%w: %s is missing; restore the file from the journal's folder: without it no round can begin", ErrDraws, path)
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func loadDraws(path string) (*draws, error) {
 	if info, err := file.Stat(); err != nil {
 		return nil, err
 	} else if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s can be read by others, who could foresee the run's witnesses: chmod 600 it", path)
+		return nil, fmt.Errorf("other users can read %s and so predict the run's witnesses; chmod 600 it", path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, 128))
 	if err != nil {
@@ -107,7 +107,7 @@ func loadDraws(path string) (*draws, error) {
 		err = fmt.Errorf("%d links of a secret of %s bytes", links, hex.EncodeToString(secret[:min(len(secret), 1)]))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; put the file back that was beside the journal", ErrDraws, path, err)
+		return nil, fmt.Errorf("%w: %s: %w; restore the file from the journal's folder", ErrDraws, path, err)
 	}
 	return makeDraws([32]byte(secret), links), nil
 }

@@ -97,7 +97,7 @@ func TestDrawsOfAnotherRunAreRefused(t *testing.T) {
 		"readable": {func(path string) error { return os.Chmod(path, 0o640) }, "chmod 600 it"},
 		"another": {func(path string) error {
 			return os.WriteFile(path, []byte("psychedraws/1 65536 "+strings.Repeat("ab", 32)+"\n"), 0o600)
-		}, "its commitment is none of theirs"},
+		}, "they do not contain the run's commitment"},
 		"cut": {func(path string) error { return os.Truncate(path, 30) }, "put the file back"},
 		"of no draw": {func(path string) error {
 			return os.WriteFile(path, []byte("psychedraws/1 0 "+strings.Repeat("ab", 32)+"\n"), 0o600)
@@ -123,7 +123,7 @@ func TestMoreRoundsThanDraws(t *testing.T) {
 	o := options("")
 	o.Runs = []server.Genesis{quick(1<<24 + 1)}
 	if err := server.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a run of its own: %v", err)
+		t.Errorf("a separate run: %v", err)
 	}
 	o.Runs, o.Create.Keys = []server.Genesis{by(9, func(host coordinator.ClientID) (coordinator.State, error) {
 		s, err := quick(8)(host)

@@ -71,7 +71,7 @@ func TestFullDiskHoldsUpOneRun(t *testing.T) {
 		}
 	}
 	if health := health(t, host.web); !strings.Contains(health, "no room") || !strings.Contains(health, runID) {
-		t.Errorf("/healthz says %q", health)
+		t.Errorf("/healthz answers %q", health)
 	}
 	other, err := tcp.Dial(t.Context(), tcp.Options{Addr: host.address, RunID: otherRun, Key: backendtest.Key(2)})
 	if err != nil {
@@ -89,10 +89,10 @@ func TestFullDiskHoldsUpOneRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-waiting; err != nil {
-		t.Fatalf("what waited for room: %v", err)
+		t.Fatalf("the waiting action: %v", err)
 	}
 	if health := health(t, host.web); health != "ok\n" {
-		t.Errorf("/healthz says %q", health)
+		t.Errorf("/healthz answers %q", health)
 	}
 	host.end()
 	_, summary, err := server.Replay(server.JournalPath(dir, runID), nil)

@@ -42,7 +42,7 @@ func TestJournalGrowsSlowly(t *testing.T) {
 		asked := time.Now()
 		other.submit(coordinator.Join{})
 		if took := time.Since(asked); took > 2*time.Second {
-			t.Errorf("somebody of another address joined after %v", took)
+			t.Errorf("a client from another address joined after %v", took)
 		}
 		go other.alive()
 		time.Sleep(time.Minute - time.Second)

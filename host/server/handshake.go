@@ -14,7 +14,7 @@ import (
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
 // errGaveWay ends a connection that gives way to another one among the strangers.
-var errGaveWay = errors.New("it is not part of a run, and gave way to a client of an address that has fewer connections")
+var errGaveWay = errors.New("no part in a run; evicted for a client from an address with fewer connections")
 
 // errCreated ends a connection whose only purpose was to begin a run.
 var errCreated = errors.New("the run has begun")

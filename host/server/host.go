@@ -67,7 +67,7 @@ func newHost(server *server, s store) (*host, error) {
 		requests: make(chan request),
 	}
 	if identity.ID(h.state.Authority.Main) == h.server.key.ID() && h.state.RunState != coordinator.Finished {
-		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.server.key.ID())
+		h.logger.Warn("the host's own key is the run's main authority: a reader of host-key.json can pause the run and replace its model, data and rules; begin runs with --main-authority and a key on another machine", "key", h.server.key.ID())
 	}
 	h.openCerts()
 	h.core = core.New(s.log, h.now(), h.coreOptions())
@@ -226,7 +226,7 @@ func (h *host) acted(a wire.SignedAction, err error) {
 		event.Code, _ = errors.AsType[coordinator.Code](err)
 		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
 	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.server.key.ID() {
-		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.server.options.WithdrawGrace)
+		h.logger.Info("withdrew a disconnected client", "client", identity.ID(w.Client), "grace", h.server.options.WithdrawGrace)
 	} else {
 		values := []any{"action", event.Action, "client", a.From, "step", h.state.Progress.Step}
 		if join, ok := a.Action.(coordinator.Join); ok && wire.NameOf(join) != "" {

@@ -166,7 +166,7 @@ func (h *history) keyOf(id coordinator.ClientID) identity.Key {
 			return k
 		}
 	}
-	h.t.Fatal("a member that nobody is")
+	h.t.Fatal("an unknown member")
 	return identity.Key{}
 }
 

@@ -181,7 +181,7 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("the run did not finish; it was in %s", watch.last)
 	}
 	if got := figures[`psyche_server_run_claimed_loss{of="median",run="test"}`]; got != 2.345 {
-		t.Errorf("the server says that the median of the claimed losses is %v", got)
+		t.Errorf("the server reports %v as the median of the claimed losses", got)
 	}
 	perClientRound := func(bytes float64) float64 { return bytes / float64(clients) / float64(rounds) / 1024 }
 	t.Logf("%d clients, %d rounds in %v, %d kills", clients, rounds, elapsed.Round(time.Millisecond), killed)

@@ -47,7 +47,7 @@ func TestNamesOfClients(t *testing.T) {
 				continue // it has not said yet where it is
 			}
 			if u.Peers[i].Name != "Ada" || u.Peers[1-i].Name != "" {
-				t.Errorf("an observer is told %+v", u.Peers)
+				t.Errorf("an observer receives %+v", u.Peers)
 			}
 			break
 		}
@@ -60,7 +60,7 @@ func TestNamesOfClients(t *testing.T) {
 			t.Errorf("the status names %q", run.Names)
 		}
 		if names := told.Load(); names == nil || len(*names) != 1 || (*names)[backendtest.Key(1).ID()] != "Ada" {
-			t.Errorf("the server's owner is told %v", names)
+			t.Errorf("the server's owner receives %v", names)
 		}
 	}
 

@@ -206,10 +206,10 @@ func TestReadLog(t *testing.T) {
 		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
 	}
 	if here != whole || whole != uint64(len(want)) {
-		t.Errorf("it says that %d of %d bytes are here, the journal has %d", here, whole, len(want))
+		t.Errorf("it reports %d of %d bytes, the journal has %d", here, whole, len(want))
 	}
 	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil || log.Len() != len(want) {
-		t.Fatalf("what is new of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
+		t.Fatalf("new part of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
 	}
 	submit(t, a, coordinator.Join{})
 	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil {
@@ -245,7 +245,7 @@ func TestReadModel(t *testing.T) {
 		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
 	}
 	if len(told) != 8 || told[6] != uint64(len(want)) || told[7] != uint64(len(want)) {
-		t.Errorf("told %d", told)
+		t.Errorf("notified %d", told)
 	}
 	nothing := func(uint64, uint64) {}
 	if err := tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing); err == nil || !strings.Contains(err.Error(), "at most") {

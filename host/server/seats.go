@@ -42,7 +42,7 @@ func (h *host) warnOfOneAddress(from net.Addr) {
 		}
 	}
 	h.oneAddress = true
-	h.logger.Warn("all clients come from one address: if a proxy, a NAT or a tunnel is there, strangers come from it too, and nothing bounds what one of them takes; --max-seats-per-private-network bounds seats also of private networks",
+	h.logger.Warn("all clients come from one address, perhaps of a proxy, a NAT or a tunnel; then nothing limits the seats of one stranger; set --max-seats-per-private-network",
 		"address", joins.IP, "clients", len(others)+1)
 }
 

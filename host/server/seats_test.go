@@ -69,7 +69,7 @@ func TestPrivateNetworks(t *testing.T) {
 			}
 		})
 		if n := strings.Count(log.text(), "all clients come from one address"); n != 1 {
-			t.Errorf("at most %d: that all come from one address was said %d times", most, n)
+			t.Errorf("at most %d: %d warnings about a common address", most, n)
 		}
 	}
 }

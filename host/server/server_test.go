@@ -127,7 +127,7 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	retry(t, a, coordinator.Join{})
 	after := await(t, a, "the same state", func(*coordinator.State) bool { return true }).State
 	if !bytes.Equal(before, after.AppendTo(nil)) {
-		t.Fatal("the state after the restart is another one")
+		t.Fatal("the state differs after the restart")
 	}
 	c := dial(t, second.Address, 3)
 	submit(t, c, coordinator.Join{})
@@ -294,7 +294,7 @@ func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 	back := dial(t, second.Address, 1)
 	u := await(t, back, "the withdrawal", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
 	if got := identity.ID(u.State.Pending[0].ID); got != backendtest.Key(1).ID() {
-		t.Fatalf("%s is left, want the one that came back", got)
+		t.Fatalf("%s remains, want the returned client", got)
 	}
 	if took := time.Since(began); took < o.RestartGrace/2 {
 		t.Fatalf("withdrawn after %v, the grace is %v", took, o.RestartGrace)

@@ -77,7 +77,7 @@ func (s snapshot) appendTo(b []byte) []byte {
 func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	if len(content) < snapshotHead+sha256.Size || len(content) > maxSnapshotSize ||
 		!bytes.HasPrefix(content, []byte(snapshotMagic)) && !bytes.HasPrefix(content, []byte(namedMagic)) {
-		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is no snapshot of this version", errSnapshot)
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: not a snapshot of this version", errSnapshot)
 	}
 	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
 	if got := sha256.Sum256(body); !bytes.Equal(got[:], hash) {

@@ -88,7 +88,7 @@ func TestSnapshotThatIsOfNoUse(t *testing.T) {
 				t.Fatalf("another state, %v", err)
 			}
 			if !strings.Contains(log, "the snapshot is of no use") || !strings.Contains(log, "replayed=27") {
-				t.Fatalf("the log does not say so:\n%s", log)
+				t.Fatalf("the log does not report it:\n%s", log)
 			}
 		})
 	}

@@ -247,7 +247,7 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 	var r replayer
 	summary, err := s.openFrom(journal.Position{}, &r)
 	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, ErrReplay) {
-		err = fmt.Errorf("%w; restore the file from a copy, see with psyche server repair what is damaged, or move it away to start the run anew", err)
+		err = fmt.Errorf("%w; restore the file from a copy, inspect the damage with psyche server repair, or move the file away to start the run again", err)
 	}
 	return r, summary, err
 }

@@ -44,7 +44,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 				t.Fatalf("%d pending before, nonce of the main authority %d and then %d", len(before.Pending), before.Authority.MainNonce, after.Authority.MainNonce)
 			}
 			if len(after.Pending) != 0 {
-				t.Fatal("a participant whose connection is gone was not withdrawn")
+				t.Fatal("a disconnected participant was not withdrawn")
 			}
 		}
 	})
@@ -86,7 +86,7 @@ func TestRestartWaitsForClients(t *testing.T) {
 		go back.alive()
 		time.Sleep(2 * time.Second)
 		if n := pending(); n != 1 {
-			t.Fatalf("%d clients are left, want the one that came back", n)
+			t.Fatalf("%d clients remain, want the returned client", n)
 		}
 		_ = back.socket.Close()
 		time.Sleep(DefaultWithdrawGrace + time.Second)

@@ -26,7 +26,7 @@ func ParseRun(text string) (run [32]byte, err error) {
 		return run, fmt.Errorf("%q is not the hash of a run: want 64 hexadecimal digits, as psyche run status prints them", text)
 	}
 	if run = [32]byte(raw); run == [32]byte{} {
-		return run, fmt.Errorf("%q is the hash of no run: give the one that psyche run status prints, or none to take the run that the server shows", text)
+		return run, fmt.Errorf("%q is not the hash of a run; pass the hash that psyche run status prints, or omit it to accept the server's run", text)
 	}
 	return run, nil
 }

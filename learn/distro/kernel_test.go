@@ -384,7 +384,7 @@ func TestMomentumEnds(t *testing.T) {
 		}
 		for _, count := range got.Counts {
 			if count != 0 {
-				t.Fatalf("%s: sends %d coefficients of what is left after 110 halvings", kernel.ISA(), count)
+				t.Fatalf("%s: sends %d coefficients of the remainder after 110 halvings", kernel.ISA(), count)
 			}
 		}
 		for i, v := range delta {
@@ -427,7 +427,7 @@ func TestSmallMomentumIsFlushed(t *testing.T) {
 		for _, i := range []int{0, 66} {
 			grad[i] = float32(math.NaN())
 			if _, err := kernel.Encode(l, delta, grad, EncodeParams{LR: 1, TopK: 1}); !errors.Is(err, ErrNotFinite) {
-				t.Fatalf("%s: element %d is no number: %v", kernel.ISA(), i, err)
+				t.Fatalf("%s: element %d is not a number: %v", kernel.ISA(), i, err)
 			}
 			grad[i] = 0
 		}

@@ -86,7 +86,7 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 	}
 	for i, l := range likely {
 		if math.IsNaN(l) {
-			return Answer{}, fmt.Errorf("the likelihood of choice %d is not a number: are the weights those of a trained model?", i)
+			return Answer{}, fmt.Errorf("the likelihood of choice %d is not a number; check that the weights come from a trained model", i)
 		}
 	}
 	normed := make([]float64, len(likely))
@@ -108,7 +108,7 @@ func (r Reader) encode(text, continuation string) (before, after []int32, err er
 			return nil, nil, err
 		}
 		if r.Begin == nil {
-			return nil, nil, fmt.Errorf("%w: the prompt is empty, and the model's config.json names no bos_token_id or eos_token_id to begin with", ErrDocument)
+			return nil, nil, fmt.Errorf("%w: the prompt is empty, and the model's config.json has no bos_token_id or eos_token_id", ErrDocument)
 		}
 		return []int32{*r.Begin}, after, nil
 	}

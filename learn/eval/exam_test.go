@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"", "arc", "piqa,piqa", "piqa,"} {
 		if _, err := Parse(bad); err == nil {
-			t.Errorf("%q is no error", bad)
+			t.Errorf("%q is not an error", bad)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestWhatIsSentIsTakenOut(t *testing.T) {
 			sums[i] = back - far[i]
 		}
 		if off := norm(sums); off > 1e-5*norm(far) {
-			t.Fatalf("what is there again is off by %v of %v", off, norm(far))
+			t.Fatalf("the restored value is off by %v of %v", off, norm(far))
 		}
 	})
 }

@@ -101,10 +101,10 @@ func (info Info) check(d Device) error {
 	case info.CUDA > 1:
 		return fmt.Errorf("torch: %w: %s: libtorch sees cuda:0 to cuda:%d", ErrNoDevice, d, info.CUDA-1)
 	case info.ForCUDA:
-		return fmt.Errorf("torch: %w: %s: libtorch %s is made for CUDA but sees no device; look at the driver (nvidia-smi) and at CUDA_VISIBLE_DEVICES",
+		return fmt.Errorf("torch: %w: %s: libtorch %s supports CUDA but finds no device; check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES",
 			ErrNoDevice, d, info.Version)
 	default:
-		return fmt.Errorf("torch: %w: %s: libtorch %s, which the shim %s was built against, is for the CPU only; get one that is made for CUDA and build another shim: LIBTORCH=/path/to/libtorch make shim",
+		return fmt.Errorf("torch: %w: %s: libtorch %s of the shim %s supports the CPU only; get a libtorch for CUDA and build the shim again: LIBTORCH=/path/to/libtorch make shim",
 			ErrNoDevice, d, info.Version, info.Library)
 	}
 }

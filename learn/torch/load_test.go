@@ -87,7 +87,7 @@ func setting(t *testing.T, info torch.Info, name string) torch.Setting {
 	t.Helper()
 	i := slices.IndexFunc(info.Settings, func(s torch.Setting) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("nothing is said about %s", name)
+		t.Fatalf("no report about %s", name)
 	}
 	return info.Settings[i]
 }
@@ -140,7 +140,7 @@ func TestLoadWithoutShim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r = loadInAProcess(t, "keep", empty, "PSYCHE_TORCH_SHIM="+broken); !strings.Contains(r.Error, "broken.so") {
-		t.Errorf("shim is no library: %+v", r)
+		t.Errorf("shim is not a library: %+v", r)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestConversions(t *testing.T) {
 		for _, dtype := range []torch.DType{torch.F32, torch.BF16, torch.F16, torch.F64, torch.I64, torch.I32} {
 			x := s.FromFloat32s(values, 2, 2).To(dtype)
 			if x.DType() != dtype || x.Numel() != 4 || x.Dim(-1) != 2 || x.Device() != torch.CPU {
-				t.Errorf("%s is not what was asked for", x)
+				t.Errorf("%s was not requested", x)
 			}
 			if got := len(x.Bytes()); got != 4*dtype.Size() {
 				t.Errorf("%s has %d bytes", x, got)

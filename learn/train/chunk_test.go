@@ -25,7 +25,7 @@ func TestChunkOfConfig(t *testing.T) {
 			_, err = config.DecodeModel(encoded)
 		}
 		if (layoutErr == nil) != good || (err == nil) != good {
-			t.Errorf("chunk %d: the optimizer says %v, the configuration %v", chunk, layoutErr, err)
+			t.Errorf("chunk %d: the optimizer reports %v, the configuration %v", chunk, layoutErr, err)
 		}
 		if err != nil && (!errors.Is(err, config.ErrInvalidModel) || !strings.Contains(err.Error(), "compression_chunk") || !strings.Contains(err.Error(), "want 1 to 128")) {
 			t.Errorf("chunk %d: %v", chunk, err)

@@ -55,7 +55,7 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, ok := verified.decoded.get(payload); !ok {
-			t.Error("what was verified is not kept")
+			t.Error("verified results are not kept")
 		}
 		bad := append([]byte(nil), payload...)
 		bad[len(bad)-1] ^= 1
@@ -68,7 +68,7 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 			}
 		}
 		if verified.decoded.used != 0 {
-			t.Errorf("%d bytes are kept of applied steps", verified.decoded.used)
+			t.Errorf("%d bytes remain for applied steps", verified.decoded.used)
 		}
 	}
 	for i, w := range verified.weights() {

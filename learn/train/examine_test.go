@@ -373,7 +373,7 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		if opening.Previous != previous {
-			t.Errorf("step %d goes on from step %d, want %d", step, opening.Previous, previous)
+			t.Errorf("step %d continues from step %d, want %d", step, opening.Previous, previous)
 		}
 		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) != audit.Passed {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
@@ -404,7 +404,7 @@ func TestRollback(t *testing.T) {
 					return context.Canceled
 				})
 				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.optimizer.deltas) {
-					t.Errorf("lag %d, step %d: error %v, or the momentum is another one", lag, step, err)
+					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
 				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, ErrStep) {
 					t.Errorf("lag %d, step %d: what went before is opened: error %v", lag, step, err)
@@ -418,7 +418,7 @@ func TestRollback(t *testing.T) {
 			a.settle()
 			twin.apply(step + 1 - lag)
 			if !sameBits(a.trainer.optimizer.deltas, twin.trainer.optimizer.deltas) {
-				t.Fatalf("lag %d, step %d: the momentum is not that of who trained what was held alone", lag, step)
+				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
 		if err := a.trainer.Settle(6, false); !errors.Is(err, ErrStep) {

@@ -54,7 +54,7 @@ func (f *foresight) fulfilled() error {
 	}
 	if !of.confirmed {
 		f.mu.Unlock()
-		return fmt.Errorf("%w: the results of step %d that this goes on from were not confirmed", ErrStep, of.step)
+		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", ErrStep, of.step)
 	}
 	f.of = nil
 	f.mu.Unlock()
@@ -72,20 +72,20 @@ func (m *member) Foresee(ctx context.Context, step uint32, payloads [][]byte, ow
 	}
 	results, err := m.by.decodeAll(step, payloads)
 	if err != nil {
-		return false, fmt.Errorf("foresee step %d: %w", step, err)
+		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	if err := m.lock(ctx); err != nil {
-		return false, fmt.Errorf("foresee step %d: %w", step, err)
+		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	defer m.unlock()
 	err = m.checkNext(step)
 	if err != nil {
-		return false, fmt.Errorf("foresee step %d: %w", step, err)
+		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	back := m.keepWeights()
 	if err := m.by.move(ctx, step, results); err != nil {
 		back()
-		return false, fmt.Errorf("foresee step %d: %w", step, err)
+		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	m.foresight.mu.Lock()
 	defer m.foresight.mu.Unlock()

@@ -43,7 +43,7 @@ func TestForeseenComesTrue(t *testing.T) {
 				}
 				ahead, _, err := trainer.Train(t.Context(), 2*step, toyBatch(8, 10), func(context.Context) error {
 					if !trainer.Confirm(2*step - 1) {
-						t.Error("what is foreseen cannot be confirmed")
+						t.Error("the speculation cannot be confirmed")
 					}
 					return nil
 				})
@@ -105,7 +105,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 				t.Error("the weights have changed")
 			}
 			if trainer.Confirm(1) {
-				t.Error("it is confirmed after it was taken back")
+				t.Error("a withdrawn speculation is confirmed")
 			}
 			for _, each := range []*Trainer{trainer, other} {
 				if err := each.Apply(t.Context(), 1, nil, false); err != nil {
@@ -113,7 +113,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 				}
 			}
 			if digest(t, trainer) != digest(t, other) {
-				t.Error("what came instead makes another model")
+				t.Error("the real results lead to another model")
 			}
 			compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
 		})
@@ -141,9 +141,9 @@ func TestForeseenIsApplied(t *testing.T) {
 		t.Error("the weights differ")
 	}
 	if _, err := trainer.Foresee(t.Context(), 3, nil, false); !errors.Is(err, ErrStep) {
-		t.Errorf("a step is foreseen that was applied: %v", err)
+		t.Errorf("speculation about an applied step: %v", err)
 	}
 	if done, err := newTestTrainer(t, lookingAhead).Foresee(t.Context(), 1, nil, false); done || err != nil {
-		t.Errorf("an optimizer that looks ahead foresees: %v, %v", done, err)
+		t.Errorf("an optimizer with look-ahead speculates: %v, %v", done, err)
 	}
 }

@@ -128,7 +128,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 		t.Error("the member without a batch has other weights")
 	}
 	if len(idle.optimizer.sent) != 0 || !sameBits(left, idle.optimizer.deltas) {
-		t.Error("what was sent is still waiting, or was removed twice")
+		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
 	apply(3) // nobody trained
@@ -188,7 +188,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !slices.Equal(results[i].Indices, taken[i].Indices) {
-					t.Error("what is removed is not what is sent")
+					t.Error("the removed coefficients differ from the sent ones")
 				}
 			}
 			if step >= lag {

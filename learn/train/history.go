@@ -124,7 +124,7 @@ func (h *history) rollback(step uint32) (took bool, err error) {
 	case step > newest:
 		return false, nil
 	case step < newest || h.stale:
-		return false, fmt.Errorf("roll back step %d: %w: the momentum goes on from step %d", step, ErrStep, newest)
+		return false, fmt.Errorf("roll back step %d: %w: the momentum continues from step %d", step, ErrStep, newest)
 	}
 	h.restore()
 	h.steps = h.steps[:len(h.steps)-1]

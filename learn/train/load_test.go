@@ -89,7 +89,7 @@ func TestLoadTakesWhatNewTakes(t *testing.T) {
 			}
 			want := digest(t, made)
 			if digest(t, trainer) != want {
-				t.Error("other weights than those of a trainer made of the folder")
+				t.Error("the weights differ from a trainer made from the folder")
 			}
 			folder.Tensors[0].Shape = []int64{1}
 			if err := trainer.Load(t.Context(), folder); !errors.Is(err, ErrModel) {

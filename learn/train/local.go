@@ -52,9 +52,9 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	case c == nil:
 		return nil, fmt.Errorf("trainer of local steps: %w: the optimizer must be LocalSteps", ErrUnsupported)
 	case o.Audited && c.OuterMomentum > 0:
-		return nil, fmt.Errorf("trainer of local steps: %w: outer_momentum %v in a run with audits: nobody else has that momentum; set it to 0", ErrUnsupported, c.OuterMomentum)
+		return nil, fmt.Errorf("trainer of local steps: %w: outer_momentum %v in a run with audits: no other member has that momentum; set it to 0", ErrUnsupported, c.OuterMomentum)
 	case o.Audited && c.ErrorDecay >= 1:
-		return nil, fmt.Errorf("trainer of local steps: %w: error_decay %v in a run with audits: one false result would be sent for ever; set it below 1, for instance to 0.95", ErrUnsupported, c.ErrorDecay)
+		return nil, fmt.Errorf("trainer of local steps: %w: error_decay %v in a run with audits: one false result would be sent forever; set it below 1, for instance to 0.95", ErrUnsupported, c.ErrorDecay)
 	case c.InnerSteps < 1 || c.CompressionTopK < 1 || c.CompressionChunk < 1 || c.ValueBits < 1 || c.ValueBits > codec.MaxLevelBits ||
 		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) ||
 		!(c.OuterMomentum >= 0 && c.OuterMomentum < 1) || c.ApplyLag > config.MaxApplyLag:

@@ -67,7 +67,7 @@ func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*Local
 			}
 		}
 		if len(payload) > member.MaxResultSize() {
-			t.Errorf("%d bytes, MaxResultSize says %d", len(payload), member.MaxResultSize())
+			t.Errorf("%d bytes, MaxResultSize is %d", len(payload), member.MaxResultSize())
 		}
 		payloads, loss = append(payloads, payload), loss+mean/float64(len(members))
 	}
@@ -177,7 +177,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 		t.Fatal(err)
 	}
 	if mean := goes.inner.all()[0]; unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&mean[0]) {
-		t.Error("what is lent is a copy")
+		t.Error("the shared state is a copy")
 	}
 	if err := goes.Close(); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	}
 	want, err := os.ReadFile(copied)
 	if got, failed := os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(got, want) {
-		t.Errorf("what is lent is another state than the copy: %v, %v", err, failed)
+		t.Errorf("the shared state differs from the copy: %v, %v", err, failed)
 	}
 	again := newLocalTrainer(t, inner, momentum, func(o *Options) { o.Model = snapshot })
 	if state, err = ReadOptimizerState(path); err != nil {
@@ -202,7 +202,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	}
 	got, _, err := again.Train(t.Context(), 4, toyBatch(0, 8), nil)
 	if err != nil || string(got) != string(want) {
-		t.Errorf("it goes on with another result, error %v", err)
+		t.Errorf("it continues with another result, error %v", err)
 	}
 	if _, err := again.OptimizerState(t.Context()); !errors.Is(err, ErrStep) {
 		t.Errorf("saved with a result that waits: error %v", err)
@@ -289,7 +289,7 @@ func TestLocalStepsGoOnFromTheirOwn(t *testing.T) {
 	own, without := apart(lead(2, false), together), apart(lead(2, true), lead(1, true))
 	t.Logf("%g apart with the own result, %g without", own, without)
 	if own > 1e-5 || without < 1e-3 {
-		t.Errorf("lag 2 leads %g from lag 1, %g without the own result", own, without)
+		t.Errorf("lag 2 leads %g from lag 1, %g without its own result", own, without)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestALoneSpeakerHasALoneVote(t *testing.T) {
 	t.Logf("%d of %d weights moved as the attacker wants, by %.3f of the way on average, %d by more than a quarter of it",
 		wanted, len(before), moved/reach, far)
 	if far > 0 || moved > reach/members*1.001 || math.IsNaN(moved) {
-		t.Errorf("weights moved by %.3f of what a rate for each step comes to, want at most %.3f", moved/reach, 1.0/members)
+		t.Errorf("weights moved by %.3f of the full rate, want at most %.3f", moved/reach, 1.0/members)
 	}
 	if wanted < len(before)/2 {
 		t.Errorf("only %d of %d weights moved: the attack is not what it should be", wanted, len(before))

@@ -80,14 +80,14 @@ func TestLookBackToTheBit(t *testing.T) {
 					t.Errorf("step %d: %v", step, err)
 				}
 				if !sameWords(a.bits(), before) {
-					t.Fatalf("step %d: weights are others after an audit", step)
+					t.Fatalf("step %d: weights differ after an audit", step)
 				}
 				breakOff := &endsLater{Context: t.Context(), ended: ended, calls: int(step)}
 				if _, err := a.verifier.Recompute(breakOff, x, batch); step <= 2 && !errors.Is(err, context.Canceled) {
 					t.Errorf("step %d: it was not broken off: %v", step, err)
 				}
 				if !sameWords(a.bits(), before) {
-					t.Fatalf("step %d: weights are others after an audit that was broken off", step)
+					t.Fatalf("step %d: weights differ after an audit that was broken off", step)
 				}
 			}
 		})
@@ -148,11 +148,11 @@ func TestAuditsBetweenSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(own1, own2) {
-				t.Fatalf("lag %d, step %d: who audits trains another result", lag, step)
+				t.Fatalf("lag %d, step %d: the auditor trains another result", lag, step)
 			}
 		}
 		if digest(t, a.verifier) != digest(t, never) {
-			t.Errorf("lag %d: who audits has another model", lag)
+			t.Errorf("lag %d: the auditor has another model", lag)
 		}
 	}
 }

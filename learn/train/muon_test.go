@@ -147,7 +147,7 @@ func TestMuonMovesNoFurther(t *testing.T) {
 		}
 	}
 	if !(furthest > 0.05 && furthest <= 1) {
-		t.Errorf("chunks came %v of what is allowed", furthest)
+		t.Errorf("chunks moved %v of the limit", furthest)
 	}
 }
 

@@ -77,10 +77,10 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 // commit makes results commit to the momentum from now on.
 func (o *optimizer) commit() error {
 	if o.config.Lookahead {
-		return fmt.Errorf("%w: lookahead in a run with audits: nobody else has the momentum that it looks ahead with; set one of them off", ErrUnsupported)
+		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off one of them", ErrUnsupported)
 	}
 	if o.config.ClipGradNorm <= 0 {
-		return fmt.Errorf("%w: clip_grad_norm of 0 in a run with audits: nothing bounds what a result adds to a momentum; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
+		return fmt.Errorf("%w: clip_grad_norm of 0 in a run with audits: it bounds the addition to a momentum; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
 	}
 	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
 	return nil

@@ -99,7 +99,7 @@ func TestCancelledRecomputationsLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got.Updates, want.Updates) {
-			t.Fatalf("after a reference that was cancelled at look %d another one finds other gradients", looks)
+			t.Fatalf("after a reference cancelled at look %d the next one has other gradients", looks)
 		}
 	}
 	if cancelled < 3 {

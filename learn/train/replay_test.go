@@ -68,7 +68,7 @@ func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat fun
 		a.t.Fatal(err)
 	}
 	if header.Previous != a.newest || header.Precision != audit.F32.Code() {
-		a.t.Errorf("step %d: header %+v, want it to go on from %d", step, header, a.newest)
+		a.t.Errorf("step %d: header %+v, want it to continue from %d", step, header, a.newest)
 	}
 	if opening, err = a.trainer.Open(step, a.opened()); err != nil {
 		a.t.Fatal(err)
@@ -464,7 +464,7 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Error("it went on from the steps of another batch")
+		t.Error("it continued from the steps of another batch")
 	}
 }
 
@@ -487,7 +487,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 		t.Error("a result that was applied is kept with it")
 	}
 	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.paused != nil {
-		t.Errorf("it did not go on: %v", err)
+		t.Errorf("it did not continue: %v", err)
 	}
 }
 

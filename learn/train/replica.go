@@ -237,7 +237,7 @@ func (r *replica) snapshot(ctx context.Context, export func(context.Context, mod
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	mine, _ := named(r.files).File(checkpoint.ConfigFile)
 	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
-		return fmt.Errorf("%w: its %s is another one", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: its %s differs", ErrModel, checkpoint.ConfigFile)
 	}
 	r.changed() // first: whatever an error leaves, copies follow
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {

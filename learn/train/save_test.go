@@ -47,10 +47,10 @@ func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 		err = lent.Write(path)
 	}
 	if saved, failed = os.ReadFile(path); err != nil || failed != nil || !bytes.Equal(saved, expected) {
-		t.Errorf("what was lent is another momentum: %v, %v", err, failed)
+		t.Errorf("the shared momentum differs: %v, %v", err, failed)
 	}
 	if memory := unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)); memory != unsafe.Pointer(&trainer.optimizer.deltas[0][0]) {
-		t.Error("what was lent is a copy")
+		t.Error("the shared momentum is a copy")
 	}
 	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {
 		t.Fatal(err)

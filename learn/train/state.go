@@ -247,7 +247,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	}
 	t.optimizer.reset()
 	if t.optimizer.history != nil {
-		t.log.Info("the momentum begins afresh: in a run with audits it has to go on from a result of this process")
+		t.log.Info("momentum reset: with audits it must continue from a result of this process")
 		return nil
 	}
 	for i := range values {
@@ -328,7 +328,7 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	}
 	if t.history != nil {
 		t.forget()
-		t.log.Info("what was not sent is forgotten: in a run with audits it has to go on from a result of this process")
+		t.log.Info("residual reset: with audits it must continue from a result of this process")
 		return nil
 	}
 	if err := t.inner.setMeans(state); err != nil {

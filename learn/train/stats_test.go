@@ -20,16 +20,16 @@ func TestOptimStats(t *testing.T) {
 	}
 	r.tell(4, 0.25, 3, gradients, nil)
 	if len(told) != 3 || told[0].Tensors != nil || told[0].LR != 0.25 || told[0].Norm != 3 {
-		t.Fatalf("told %+v", told)
+		t.Fatalf("notified %+v", told)
 	}
 	if want := (TensorStats{"a", 3, 4}); told[1].Step != 2 || told[1].Tensors[0] != want {
-		t.Errorf("told %+v", told[1])
+		t.Errorf("notified %+v", told[1])
 	}
 	if want := (TensorStats{"b", 0.5, 16}); told[1].Tensors[1] != want {
-		t.Errorf("told %+v", told[1])
+		t.Errorf("notified %+v", told[1])
 	}
 	if want := (TensorStats{"b", 0.5, 0}); told[2].Tensors[1] != want {
-		t.Errorf("told %+v", told[2])
+		t.Errorf("notified %+v", told[2])
 	}
 	(&replica{}).tell(2, 0, 0, gradients, deltas)
 }

@@ -57,7 +57,7 @@ func TestLabelsAndPositionsAreChecked(t *testing.T) {
 	}
 	same, err := lossOf(t, trainer, data.Batch{Sequences: sequences, Labels: sequences, Positions: [][]int32{counting}})
 	if err != nil || same != plain {
-		t.Errorf("labels and positions that say nothing new: %v, %v, want %v", same, err, plain)
+		t.Errorf("redundant labels and positions: %v, %v, want %v", same, err, plain)
 	}
 	again := slices.Clone(counting)
 	again[8] = 7

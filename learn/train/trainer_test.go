@@ -458,7 +458,7 @@ func TestResetOptimizerForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != string(want) {
-		t.Error("the result shows what was trained before the reset")
+		t.Error("the result depends on training before the reset")
 	}
 }
 

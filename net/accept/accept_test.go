@@ -112,7 +112,7 @@ func TestConn(t *testing.T) {
 					}
 					if _, err := c.Write(frame.Append(nil, 1, make([]byte, 64<<10))); err != nil {
 						if c.Whole() {
-							return errors.New("a frame was cut short, and another one may follow")
+							return errors.New("a truncated frame, and another frame may follow")
 						}
 						return err
 					}
@@ -212,7 +212,7 @@ func TestNoFarewellWithoutTLS(t *testing.T) {
 	}
 	c.Close(errRefused)
 	if said, _ := io.ReadAll(near); strings.Contains(string(said), "refused") {
-		t.Errorf("said %q", said)
+		t.Errorf("logged %q", said)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestAcceptor(t *testing.T) {
 		listener.sockets <- nil
 		visit()
 		if paused := time.Since(begun); paused != pauseAfterError || !strings.Contains(log.String(), errNoDescriptor.Error()) {
-			t.Errorf("after an error it paused %v and said %q", paused, log.String())
+			t.Errorf("after an error it paused %v and logged %q", paused, log.String())
 		}
 		cancel()
 		accepting.Wait()

@@ -15,7 +15,7 @@ import (
 )
 
 // errEvicted ends a connection that gives its place to another one.
-var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
+var errEvicted = errors.New("evicted for a newer connection before its handshake")
 
 // pauseAfterError is the time until the next attempt to accept a connection, for instance when
 // the process has no file descriptor left.
@@ -67,7 +67,7 @@ func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket ne
 		_ = socket.Close()
 		a.TurnedAway()
 		if a.Noise.Allow() {
-			a.Logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
+			a.Logger.Warn("refused a connection: too many without a handshake", "remote", socket.RemoteAddr().String())
 		}
 		return
 	}

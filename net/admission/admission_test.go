@@ -59,11 +59,11 @@ func TestSilentGiveWayFirst(t *testing.T) {
 			}
 			time.Sleep(test.grace - time.Nanosecond)
 			if l.Enter(from(MaxWaiting), func() {}) != nil {
-				t.Errorf("one gave way before %v", test.grace)
+				t.Errorf("a connection was evicted before %v", test.grace)
 			}
 			time.Sleep(time.Nanosecond)
 			if l.Enter(from(MaxWaiting), func() {}) == nil {
-				t.Errorf("none gave way after %v", test.grace)
+				t.Errorf("no connection was evicted after %v", test.grace)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func TestLastingLimiterIsFair(t *testing.T) {
 			t.Fatalf("%d are there", l.total)
 		}
 		if enter(4) == nil || l.total != places+1 {
-			t.Fatalf("%d are there, want one more than the places: one gives way for each that comes", l.total)
+			t.Fatalf("%d connections, want one more than the slots: each new one evicts one", l.total)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func TestReaderAllocatesWhatArrives(t *testing.T) {
 		}
 	})
 	if got := result.AllocedBytesPerOp(); got > 8<<10 {
-		t.Fatalf("%d bytes allocated for a frame of which 6 bytes came", got)
+		t.Fatalf("%d bytes allocated for a frame after 6 bytes of it", got)
 	}
 }
 

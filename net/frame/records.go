@@ -37,7 +37,7 @@ func DecodeFollow(payload []byte) (Follow, error) {
 	d := decoder{rest: payload}
 	f := Follow{Index: d.uint64()}
 	if d.err == nil && f.Index == 0 {
-		d.err = fmt.Errorf("%w: nobody has fewer records than the genesis", ErrMalformed)
+		d.err = fmt.Errorf("%w: fewer records than the genesis", ErrMalformed)
 	}
 	return f, d.end("follow")
 }

@@ -67,7 +67,7 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 		case d.err != nil:
 			return nil, 0, d.err
 		case r.RunID == "" || closed > 1:
-			return nil, 0, fmt.Errorf("%w: a run that is none is named", ErrMalformed)
+			return nil, 0, fmt.Errorf("%w: invalid name of a run", ErrMalformed)
 		}
 		runs = append(runs, r)
 	}

@@ -128,7 +128,7 @@ func TestBulkRefusesStrangers(t *testing.T) {
 		t.Error("a stranger has a bulk connection")
 	}
 	if err := p2p.DialBulk(testContext(t), b, a.ID(), "/psyche/test/other/1", a.Addrs()); err == nil {
-		t.Error("a protocol nobody serves has a bulk connection")
+		t.Error("an unserved protocol has a bulk connection")
 	}
 	for range 3 {
 		silent := p2p.DialTLSPort(t, a.Addrs())

@@ -85,7 +85,7 @@ func TestRequest(t *testing.T) {
 		t.Errorf("handler saw %v, want %v", got, a.ID())
 	}
 	if _, err := a.Request(testContext(t), nodes[2].ID(), echo, nil, 1); err == nil {
-		t.Error("a protocol nobody serves answered")
+		t.Error("an unserved protocol answered")
 	}
 	sent, received := a.Bytes()
 	if sent < 1<<20 || received < 1<<20 {
@@ -348,7 +348,7 @@ func TestEveryAddressIsListenedOn(t *testing.T) {
 			_ = n.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), taken) {
-			t.Errorf("%v: error %v, want one that names %s", listen, err, taken)
+			t.Errorf("%v: error %v, want an error that names %s", listen, err, taken)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestPlacesAreShared(t *testing.T) {
 			all += n.Load()
 		}
 		if all != 64 {
-			t.Errorf("%d are served before the evicted ones are gone", all)
+			t.Errorf("%d are served before the evicted streams end", all)
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()

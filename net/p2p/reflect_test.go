@@ -54,7 +54,7 @@ func TestMembersAreNoWeapon(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	t.Logf("%d bytes", bytes.Load())
 	if sent := bytes.Load(); sent == 0 || sent > most {
-		t.Errorf("somebody who is no member got %d bytes, want some and at most %d", sent, most)
+		t.Errorf("a non-member got %d bytes, want some and at most %d", sent, most)
 	}
 }
 

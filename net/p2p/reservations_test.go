@@ -43,17 +43,17 @@ func TestPlacesOfARelayAreShared(t *testing.T) {
 				t.Fatalf("%d of 200 got a place, want %d", got, test.want)
 			}
 			if !take(0, now) {
-				t.Error("who has a place cannot renew it")
+				t.Error("a member cannot renew its reservation")
 			}
 			if test.want == 200 {
 				return
 			}
 			if !table.take("member", at("/ip4/192.0.2.%d/tcp/1", 1), false, there, now) {
-				t.Error("a member of another network gets none")
+				t.Error("a member of another network gets no reservation")
 			}
 			gone[peer.ID("1")] = true
 			if !take(201, now) || take(202, now) {
-				t.Error("the place of one that is gone is not one place")
+				t.Error("the reservation of a departed member is not free")
 			}
 			if !take(203, now.Add(reservationTTL+time.Second)) {
 				t.Error("places that are over are taken")

@@ -23,7 +23,7 @@ func TestStallsEndWithTheConnection(t *testing.T) {
 		s.connected(honest)
 		add(honest, FaultStall, 3)
 		if s.connected(honest); s.points(honest) != 0 {
-			t.Errorf("%v points are left of stalls", s.points(honest))
+			t.Errorf("%v points remain for stalls", s.points(honest))
 		}
 		add(honest, FaultStall, 2)
 		if s.connected(honest); s.points(honest) != 20 {
@@ -36,13 +36,13 @@ func TestStallsEndWithTheConnection(t *testing.T) {
 		add(liar, FaultWrongBytes, 20)
 		add(liar, FaultStall, 50)
 		if s.connected(liar); s.points(liar) != maxPenalty {
-			t.Errorf("who sent wrong bytes has %v points", s.points(liar))
+			t.Errorf("the sender of wrong bytes has %v points", s.points(liar))
 		}
 		add(honest, FaultFlood, 1)
 		add(honest, FaultStall, 40)
 		time.Sleep(forgiveness)
 		if grave := s.gravePoints(honest); s.points(honest) < avoidedFrom || grave != FaultFlood.points()/2 {
-			t.Errorf("%v points but for stalls are left of %v", grave, FaultFlood.points())
+			t.Errorf("%v points without stalls remain of %v", grave, FaultFlood.points())
 		}
 	})
 }

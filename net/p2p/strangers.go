@@ -182,7 +182,7 @@ func (l *boundedListener) acceptAll() {
 func (l *boundedListener) pass(c *strangeConn) {
 	if err := c.hear(); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-			l.node.logger.Debug("p2p: a connection says nothing", "from", c.RemoteAddr(), "err", err)
+			l.node.logger.Debug("p2p: silent connection", "from", c.RemoteAddr(), "err", err)
 		}
 		_ = c.Close()
 		return

@@ -24,7 +24,7 @@ func TestTrafficOfPeers(t *testing.T) {
 		seen++
 		switch many := traffic.Sent >= size && traffic.Received >= 3*size; {
 		case traffic.ID == b.ID() && (!many || traffic.Relayed):
-			t.Errorf("to the one that was asked: %+v", traffic)
+			t.Errorf("to the requested peer: %+v", traffic)
 		case traffic.ID == c.ID() && (traffic.Sent >= size || traffic.Received >= size):
 			t.Errorf("to the other: %+v", traffic)
 		}

@@ -103,7 +103,7 @@ func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
 	if err != nil || line == 0 || want == found {
 		return line > 0, err
 	}
-	return false, fmt.Errorf("%w: %s had %s (line %d of %s) and now has %s; if its operator says that this is right, remove the line, otherwise somebody is between you and the server",
+	return false, fmt.Errorf("%w: %s had %s (line %d of %s) and now has %s; remove the line if the operator confirms the new key; otherwise another machine may be intercepting the connection",
 		ErrServerChanged, address, want, line, k.Path, found)
 }
 
@@ -171,7 +171,7 @@ func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 // add appends a line, in one write.
 func (k *KnownServers) add(address string, key identity.ID) error {
 	if address == "" || strings.ContainsAny(address, " \t\r\n#") {
-		return fmt.Errorf("known servers: %q is no address", address)
+		return fmt.Errorf("known servers: invalid address %q", address)
 	}
 	file, err := os.OpenFile(k.Path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

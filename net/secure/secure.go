@@ -21,7 +21,7 @@ const protocolName = "psyche"
 // Errors of this package. No further attempt cures them.
 var (
 	// ErrWrongServer says that the host proved another id than the one that was pinned.
-	ErrWrongServer = errors.New("the server has another key than the one that was asked for")
+	ErrWrongServer = errors.New("the server has another key than expected")
 	// ErrServerChanged says that the host of a known address has another id than before.
 	ErrServerChanged = errors.New("the key of the server has changed")
 )
@@ -72,7 +72,7 @@ func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 // hostID returns the id that the other side of a handshake has proved.
 func hostID(state tls.ConnectionState) (identity.ID, error) {
 	if state.NegotiatedProtocol != protocolName || len(state.PeerCertificates) != 1 {
-		return identity.ID{}, errors.New("the other side is no server of runs")
+		return identity.ID{}, errors.New("the other side is not a server of runs")
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != identity.IDSize {

@@ -48,10 +48,10 @@ func TestReview(t *testing.T) {
 			switch {
 			case c.outcome == "":
 				if len(r.told) != 0 || r.engine.trainer.recomputations != 0 {
-					t.Errorf("%d recomputations, told %+v", r.engine.trainer.recomputations, r.told)
+					t.Errorf("%d recomputations, notified %+v", r.engine.trainer.recomputations, r.told)
 				}
 			case len(r.told) == 0 || r.told[0].Outcome != c.outcome || r.told[0].Trainer != identity.ID(r.other).String():
-				t.Errorf("told %+v, want %s", r.told, c.outcome)
+				t.Errorf("notified %+v, want %s", r.told, c.outcome)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestReviewOfASilentTrainer(t *testing.T) {
 			}
 			r.run(10 * time.Second)
 			if a, accused := r.submitted["accuse"].(coordinator.Accuse); accused == away || accused && (a.Fault != coordinator.FaultSilent || a.Client != r.other) {
-				t.Errorf("after seven rounds: %+v, told %+v", r.submitted, r.told)
+				t.Errorf("after seven rounds: %+v, notified %+v", r.submitted, r.told)
 			}
 		})
 	}
@@ -230,20 +230,20 @@ func TestOwnResultsGoOn(t *testing.T) {
 	r.round()
 	r.tallies[newest-1] = r.tallies[newest]
 	if r.MayTrain(newest) || len(r.submitted) > 0 {
-		t.Error("it goes on from a result whose round is not over")
+		t.Error("it continues from a result whose round is not over")
 	}
 	delete(r.tallies, newest-1)
 	if r.MayTrain(newest+1) || r.engine.resets != 1 {
-		t.Errorf("it goes on from what nobody knows; %d resets", r.engine.resets)
+		t.Errorf("it continues from an unknown result; %d resets", r.engine.resets)
 	}
 	if r.MayTrain(newest+1) || r.submitted["withdraw"] == nil {
-		t.Errorf("the run does not know that the momentum began anew: %+v", r.submitted)
+		t.Errorf("the run does not know that the momentum began again: %+v", r.submitted)
 	}
 	s := r.state.Clone()
 	s.Epoch.Clients[0].OptimizerSince = newest + 1
 	r.state = &s
 	if !r.MayTrain(newest + 1) {
-		t.Error("it does not begin anew")
+		t.Error("it does not begin again")
 	}
 }
 
@@ -351,7 +351,7 @@ func TestPartsAreKept(t *testing.T) {
 	r.withheld = 0
 	r.run(3 * time.Second)
 	if len(r.told) == 0 || r.told[0].Outcome != "passed" {
-		t.Errorf("told %+v", r.told)
+		t.Errorf("notified %+v", r.told)
 	}
 }
 
@@ -384,7 +384,7 @@ func TestOnlyAskingCounts(t *testing.T) {
 			r.withheld = 0
 			r.run(5 * time.Second)
 			if len(r.told) == 0 || r.told[0].Outcome != "passed" {
-				t.Errorf("told %+v", r.told)
+				t.Errorf("notified %+v", r.told)
 			}
 		})
 	}

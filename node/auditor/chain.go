@@ -97,7 +97,7 @@ func (c *Chain) open() {
 	}
 	if err := c.show(l); err != nil {
 		l.opening = cannotOpen
-		c.of.Log.Error("open the own result for its auditor", "step", l.step, "err", err)
+		c.of.Log.Error("cannot open own result for auditor", "step", l.step, "err", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *Chain) Finish() error {
 		return nil
 	}
 	if err := c.trainer.Settle(l.step, l.fate == wasHeld); err != nil {
-		return fmt.Errorf("settle the own result of step %d: %w", l.step, err)
+		return fmt.Errorf("finalize own result of step %d: %w", l.step, err)
 	}
 	l.settled = true
 	return nil
@@ -232,7 +232,7 @@ func (a *Auditor) restart(step uint32) {
 	if !a.Engine.Idle() {
 		return
 	}
-	a.Log.Warn("it is not known what became of the own result: the momentum begins anew", "step", step)
+	a.Log.Warn("outcome of own result unknown; resetting the momentum", "step", step)
 	now := a.Client.State().Progress.Step
 	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
 }
@@ -271,7 +271,7 @@ func (a *Auditor) MayBegin() bool {
 		return false
 	}
 	a.Submit("withdraw", a.Client.State().Progress.Step, coordinator.Withdraw{Client: a.me}, func() {
-		a.Log.Info("the momentum begins anew: leaving for a moment, so that the run knows it")
+		a.Log.Info("momentum reset; leaving briefly to announce it")
 	})
 	return false
 }

@@ -31,7 +31,7 @@ func (a *Auditor) exhibit(q *auditCase) {
 		}
 		return func() {
 			if err != nil {
-				a.Log.Warn("keep what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
+				a.Log.Warn("cannot store the evidence file", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
 				return
 			}
 			a.Log.Info("kept what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)

@@ -108,10 +108,10 @@ func TestResultsThatWereNotHeardOf(t *testing.T) {
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
 	r, other := held(2, 23, 21), held(3, 23, 21)
 	if _, got := p.Previous(&r); got != lineageUnknown {
-		t.Errorf("from a result that others hold: %v", got)
+		t.Errorf("from a result that other members hold: %v", got)
 	}
 	if _, got := p.Previous(&other); got != lineageBroken {
-		t.Errorf("from a result that nobody holds: %v", got)
+		t.Errorf("from a result that no member holds: %v", got)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestDiceArePrivate(t *testing.T) {
 	}
 	// Of 16 results three are of the newest two rounds.
 	if share := float64(fresh) / throws; share < 0.55 || share > 0.64 {
-		t.Errorf("%.2f of the throws are of the newest two rounds", share)
+		t.Errorf("%.2f of the draws select the newest two rounds", share)
 	}
 	if share := float64(same) / throws; share > 0.2 {
 		t.Errorf("%.2f of the throws of two members are the same", share)

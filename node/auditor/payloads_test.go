@@ -43,7 +43,7 @@ func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	}
 	d.Drop(hash(9), hash(8), hash(0))
 	if _, err := d.Get(hash(9)); err != nil {
-		t.Errorf("the other round's is gone: %v", err)
+		t.Errorf("the other round's is missing: %v", err)
 	}
 	if _, err := d.Get(hash(8)); !errors.Is(err, errNotKept) {
 		t.Errorf("dropped: %v", err)
@@ -62,7 +62,7 @@ func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 		t.Errorf("%d files of a killed process are left: %v", files(), err)
 	}
 	if _, err := left.Get(hash(1)); !errors.Is(err, errNotKept) {
-		t.Errorf("its file is gone: %v", err)
+		t.Errorf("its file is missing: %v", err)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestOldOpeningsGo(t *testing.T) {
 	now = start.Add(openTime)
 	without.Prune(100, 200)
 	if without.Parts(of(1)) == nil {
-		t.Error("what is in memory only went too early")
+		t.Error("a payload in memory was removed too early")
 	}
 	now = now.Add(1)
 	without.Prune(100, 200)
 	if without.Parts(of(1)) != nil {
-		t.Error("what is in memory only stays")
+		t.Error("a payload in memory stays")
 	}
 }

@@ -251,7 +251,7 @@ func (a *Auditor) auditItself(free bool) {
 		a.soundness = sound
 	case q.outcome.guilty():
 		a.soundness = unsound
-		a.Log.Error("this client's own result does not pass its own audit: it accuses nobody", "step", q.Step, "why", q.reason)
+		a.Log.Error("this client's own result fails its audit; accusing no member", "step", q.Step, "why", q.reason)
 		a.tell(q)
 	}
 }

@@ -76,7 +76,7 @@ func TestNextRoundIsTrainedAhead(t *testing.T) {
 			for i := range noted {
 				begun := noted[i].of(step)
 				if replica > 0 && begun[0].weights != noted[0].after[replica] {
-					t.Errorf("client %d trained step %d on other weights than those after step %d", i, step, replica)
+					t.Errorf("client %d did not train step %d on the weights after step %d", i, step, replica)
 				}
 				if len(begun) != 1 || first && begun[0].ahead {
 					t.Errorf("client %d began step %d: %+v", i, step, begun)
@@ -182,7 +182,7 @@ func TestForetoldBatchIsNobodys(t *testing.T) {
 	node.engine.op = &operation{name: opTrain, step: clienttest.Round().Step, tell: func() {}, cancel: func() { cancelled = true }}
 	node.train(newRoundState(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))
 	if !cancelled {
-		t.Error("the trainer goes on waiting for a round in which it has nothing to do")
+		t.Error("the trainer continues waiting for a round in which it has nothing to do")
 	}
 }
 

@@ -255,6 +255,6 @@ func checkVotes(t *testing.T, honest []*member) {
 		}
 	}
 	if len(votes) == 0 {
-		t.Error("nobody voted")
+		t.Error("no member voted")
 	}
 }

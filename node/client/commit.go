@@ -136,7 +136,7 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			c.busy = false
 			switch {
 			case err != nil:
-				c.report.log.Error("this commit point is left out, training goes on", "step", step, "err", err)
+				c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", err)
 				return
 			case life != c.life:
 				return

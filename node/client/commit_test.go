@@ -31,11 +31,11 @@ func TestCommitPointsAreDue(t *testing.T) {
 		t.Errorf("due after %v", got)
 	}
 	if !c.isDue(s, 22) {
-		t.Error("a slower member takes none where others agreed already")
+		t.Error("a slower member still copies after the agreement")
 	}
 	c.busy = true
 	if c.isDue(s, 46) {
-		t.Error("a second one is taken while one is hashed")
+		t.Error("a second copy is taken while the first is hashed")
 	}
 }
 
@@ -151,7 +151,7 @@ func allDie(t *testing.T, test death, p promise) {
 	}
 	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 	if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
-		t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+		t.Errorf("the run continued from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
 	}
 	finishEqual(w, members...)
 	checkNobodyAccused(t, w, members)

@@ -97,7 +97,7 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 		if w.lent {
 			became = "is left out"
 		}
-		c.report.log.Error("the disk does not answer: the commit point "+became+", training goes on", "step", w.point.Step, "dir", c.folder.Dir)
+		c.report.log.Error("the disk does not answer: the intermediate checkpoint "+became+"; training continues", "step", w.point.Step, "dir", c.folder.Dir)
 		c.settle(w)
 	}
 	if c.folder.Dir == "" || c.busy || !d.free(now) {
@@ -159,7 +159,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	switch {
 	case err != nil:
 		d.later(now)
-		c.report.log.Error("the commit point is kept in memory only, training goes on", "step", w.point.Step, "again in", d.pause, "err", err)
+		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "again in", d.pause, "err", err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
 		if uint64(c.size) > c.large {

@@ -76,10 +76,10 @@ func TestHungDisk(t *testing.T) {
 		time.Sleep(diskTimeout + 10*time.Second)
 		s := w.host.State()
 		if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || reportOf(&s, hung)+6 < s.Progress.Step {
-			t.Errorf("in step %d the newest model that the client with the hung disk said to hold is of step %d", s.Progress.Step, reportOf(&s, hung))
+			t.Errorf("in step %d the client with the hung disk reported the model of step %d", s.Progress.Step, reportOf(&s, hung))
 		}
 		if d.has(6) || len(d.lines("the disk does not answer")) == 0 {
-			t.Error("it is not said that the disk does not answer")
+			t.Error("the hung disk is not reported")
 		}
 		close(answers)
 		w.reach(s.Progress.Step+4, coordinator.RoundTrain)
@@ -112,7 +112,7 @@ func TestDiskThatWasFull(t *testing.T) {
 		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
 		time.Sleep(5 * time.Second)
 		if d.has(50) || len(d.lines("in memory only")) == 0 {
-			t.Error("a full disk is not said")
+			t.Error("a full disk is not reported")
 		}
 		mu.Lock()
 		full = false
@@ -149,7 +149,7 @@ func TestPanicBesideTheTraining(t *testing.T) {
 			members := []*member{w.launch(0, grow(d.change)), w.launch(1, grow(nil)), w.launch(2, grow(nil))}
 			w.reach(9, coordinator.RoundTrain)
 			if len(d.lines("panic: on purpose")) == 0 || !d.has(6) {
-				t.Errorf("%d bytes: the panic is not said, or later commit points are left out", bulk)
+				t.Errorf("%d bytes: the panic is not reported, or later commit points are missing", bulk)
 			}
 			finishEqual(w, members...)
 		})

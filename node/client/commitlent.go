@@ -76,7 +76,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 			switch {
 			case errors.Is(err, keep.ErrNotTaken), life != c.life:
 			case err != nil:
-				c.report.log.Error("this commit point is left out, training goes on", "step", step, "err", err)
+				c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", err)
 			default:
 				point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: facts}
 				_, _ = hex.Decode(point.Digest[:], []byte(facts.Digest))

@@ -41,7 +41,7 @@ func TestLentCommitPoints(t *testing.T) {
 			})
 			s := w.host.State()
 			if reportOf(&s, lends) < 6 {
-				t.Errorf("in step %d the newest that it said to hold is of step %d", s.Progress.Step, reportOf(&s, lends))
+				t.Errorf("in step %d its newest report is about step %d", s.Progress.Step, reportOf(&s, lends))
 			}
 			wrote, copied, leftOut := len(log.lines("wrote a commit point")), len(log.lines("took a commit point")), len(log.lines("commit point is left out"))
 			if bad != (copied > 0) || bad != (leftOut > 0) || bad == (wrote > 0) {

@@ -83,7 +83,7 @@ func TestAllDesynchronise(t *testing.T) {
 		})
 		after := w.host.State() // they go on from what they reported in the round before
 		if c := after.Model.Checkpoint; c.Step != before.Step+1 || len(after.Lapses) != 1 || after.Lapses[0].First != c.Step+1 {
-			t.Errorf("the run went on from %+v with lapses %+v, before was %+v", c, after.Lapses, before)
+			t.Errorf("the run continued from %+v with lapses %+v, before was %+v", c, after.Lapses, before)
 		}
 		for _, m := range members {
 			if ready := all[event.Ready](m); len(ready) != 3 || ready[2].Source != "held" || ready[2].Digest != hexOf(after.Model.Checkpoint.Digest) {

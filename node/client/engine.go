@@ -337,7 +337,7 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 		return
 	}
 	if err != nil {
-		log.Warn("it is not known what this client signed: it leaves out the round that runs", "err", err)
+		log.Warn("signing record unknown; omitting the running round", "err", err)
 	}
 	s.newest = state.Progress.Step - 1
 	if state.RunState != coordinator.RoundTrain && state.RunState != coordinator.RoundWitness {

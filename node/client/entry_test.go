@@ -122,17 +122,17 @@ func TestWaitingIsSaid(t *testing.T) {
 		a := w.launch(0, first.keeps)
 		time.Sleep(time.Minute)
 		if said := first.lines("level=INFO", "waiting for members", "have=1", "want=2"); len(said) != 1 {
-			t.Errorf("in a minute it said %q", said)
+			t.Errorf("in a minute it reported %q", said)
 		}
 		if said := first.lines("level=INFO"); len(said) != 2 || !strings.Contains(said[0], "joined") {
-			t.Errorf("said %q, want first that it joined", said)
+			t.Errorf("logged %q, want first that it joined", said)
 		}
 		b := w.launch(1, nil)
 		w.until("first round", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 		c := w.launch(2, late.keeps)
 		finishEqual(w, a, b, c)
 		if said := late.lines("waiting for the next epoch"); len(said) != 1 {
-			t.Errorf("who came later said %q", said)
+			t.Errorf("the late client logged %q", said)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestLastMemberSaysWhatIsLost(t *testing.T) {
 				m.wait()
 				said := log.lines("level=WARN", "this was the last member")
 				if (len(said) == 1) != (test.want != "") || len(said) == 1 && !strings.Contains(said[0], test.want) {
-					t.Errorf("said %q, want %q", said, test.want)
+					t.Errorf("reported %q, want %q", said, test.want)
 				}
 			})
 		})
@@ -217,7 +217,7 @@ func TestOtherInitialModels(t *testing.T) {
 				for i, others := range []int{1, 1, 2} {
 					said := logs[i].lines("level=WARN", "other members began from another model", "--model-path", "results=3", fmt.Sprintf(`"of another model"=%d`, others))
 					if len(said) != 1 {
-						t.Errorf("client %d said %q; it logged %q", i, said, logs[i].lines("another"))
+						t.Errorf("client %d reported %q; it logged %q", i, said, logs[i].lines("another"))
 					}
 				}
 			})
@@ -245,10 +245,10 @@ func TestFinishedRunWithoutItsModel(t *testing.T) {
 			}
 		}
 		if said := there.lines("level=WARN", "the run is finished", digest, "--checkpoint-dir"); len(said) != 1 {
-			t.Errorf("said %q", said)
+			t.Errorf("reported %q", said)
 		}
 		if said := here.lines("level=INFO", "the run is finished", "step=9", "digest="+digest); len(said) != 1 { // from its disk
-			t.Errorf("said %q", here.lines("finished"))
+			t.Errorf("reported %q", here.lines("finished"))
 		}
 	})
 }
@@ -268,6 +268,6 @@ func TestNameIsTold(t *testing.T) {
 				return
 			}
 		}
-		t.Error("nobody is told the name")
+		t.Error("no member receives the name")
 	})
 }

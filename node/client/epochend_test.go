@@ -119,7 +119,7 @@ func dieWithTheirReports(t *testing.T, epoch uint32, p promise, written bool) {
 	s = w.host.State()
 	t.Logf("the run recorded the model of step %d, and goes on from that of step %d, %v after its members came back", step, s.Model.Checkpoint.Step, time.Since(back))
 	if from := s.Model.Checkpoint.Step; from > step || from+most < step {
-		t.Errorf("the run goes on from the model of step %d, it recorded that of step %d", from, step)
+		t.Errorf("the run continues from the model of step %d, it recorded step %d", from, step)
 	}
 	finishEqual(w, members...)
 	checkNobodyAccused(t, w, members)

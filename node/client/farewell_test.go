@@ -95,7 +95,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				default:
 				}
 				if len(log.lines("its last checkpoint is not on the disk yet")) != 1 {
-					t.Error("it does not say what it waits for")
+					t.Error("it does not report the reason for the wait")
 				}
 				hung.cancel()
 				begun := time.Now()
@@ -108,10 +108,10 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				}
 				said := log.lines("this client ends without waiting for it")
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
-					t.Errorf("the disk hangs: %v, said %q", hangs, said)
+					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
 				}
 				if test.answers == 0 && (!strings.Contains(said[0], "not saved\"=[9]") || !strings.Contains(said[0], "newest that this client saved\"=6")) {
-					t.Errorf("said %q", said)
+					t.Errorf("reported %q", said)
 				}
 				if test.answers == 0 {
 					close(answer)

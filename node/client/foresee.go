@@ -115,7 +115,7 @@ func (a *applier) foresee(l *roundState) bool {
 				if len(unread) > 0 && a.rounds.replica == f.replica {
 					a.fetcher.Unread(l.Tally, unread, err)
 				} else if err != nil {
-					a.report.log.Debug("foresee", "step", step, "err", err)
+					a.report.log.Debug("speculation failed", "step", step, "err", err)
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, la
 
 // mistaken gives up what was foreseen.
 func (a *applier) mistaken(f *foresight) {
-	a.report.log.Debug("a round ended otherwise than foreseen", "step", f.step)
+	a.report.log.Debug("a round ended with another outcome than expected", "step", f.step)
 	a.engine.foresight = nil
 	a.engine.outlook.erred(f.step)
 	a.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })

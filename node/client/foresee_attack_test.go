@@ -79,7 +79,7 @@ func TestWrongForesightCostsNoSeat(t *testing.T) {
 				finishEqual(w, members...)
 				for _, a := range all[event.Applied](members[0]) {
 					if !a.OwnCounted || a.Counted != 7 && a.Step != 4 {
-						t.Errorf("step %d: %d results count, the own one among them: %v", a.Step, a.Counted, a.OwnCounted)
+						t.Errorf("step %d: %d results count, including its own: %v", a.Step, a.Counted, a.OwnCounted)
 					}
 				}
 				if m := members[0].node.engine.outlook.mistakes; m != test.mistakes {

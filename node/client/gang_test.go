@@ -141,7 +141,7 @@ func (g *gang) end(good, everybody []*member) {
 		<-m.done
 	}
 	if s.Model.Checkpoint.Digest == falseModel {
-		g.w.t.Error("the run goes on from the gang's model")
+		g.w.t.Error("the run continues from the gang's model")
 	}
 	dropped := 0
 	for _, c := range s.Epoch.Exited {

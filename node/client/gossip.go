@@ -34,7 +34,7 @@ var (
 	errTooLate  = fmt.Errorf("%w: its round is long over", env.ErrUnasked)
 	errUnsigned = fmt.Errorf("%w: no head of a round that the host of this run signed", env.ErrUnasked)
 	errHead     = errors.New("the host did not sign the head that it names")
-	errNotIts   = errors.New("it is no result of the member that brings it, or another than announced")
+	errNotIts   = errors.New("not a result of the sending member, or not the announced one")
 	errPushes   = errors.New("too many results of one member in one round")
 )
 

@@ -79,10 +79,10 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 					t.Errorf("it began with %+v, want the model of step %d", ready, want)
 				}
 				if said := log.lines("level=WARN", "--accept-loss"); (len(said) > 0) == test.accept {
-					t.Errorf("said %q", said)
+					t.Errorf("reported %q", said)
 				}
 				if said := log.lines("level=WARN", "is not in it"); len(said) == 0 && test.holder == 0 {
-					t.Errorf("of what is lost it said %q", said)
+					t.Errorf("it logged %q about the loss", said)
 				}
 				for _, m := range members {
 					m.cancel()
@@ -116,13 +116,13 @@ func TestNewcomersWaitForAMember(t *testing.T) {
 					t.Fatalf("alone it began with %+v", ready)
 				}
 				if said := log.lines("waiting for somebody who was a member before"); len(said) == 0 {
-					t.Error("it did not say what it waits for")
+					t.Error("it did not report the reason for the wait")
 				}
 				again := w.launch(index, kept)
 				w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
 				synctest.Wait()
 				if ready := all[event.Ready](again)[0]; ready.Step != newest {
-					t.Errorf("the run goes on from %+v, want the model of step %d", ready, newest)
+					t.Errorf("the run continues from %+v, want the model of step %d", ready, newest)
 				}
 				for _, m := range []*member{again, b} {
 					m.cancel()

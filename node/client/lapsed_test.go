@@ -123,7 +123,7 @@ func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
 			t.Errorf("the members waited for %v", took)
 		}
 		if s := w.host.State(); s.Model.Checkpoint.Step < 5 {
-			t.Errorf("the run went on from the model of step %d", s.Model.Checkpoint.Step)
+			t.Errorf("the run continued from the model of step %d", s.Model.Checkpoint.Step)
 		}
 		finishEqual(w, c.members...)
 		checkNobodyAccused(t, w, c.members)

@@ -91,7 +91,7 @@ func (l *leaving) worthWaiting() bool {
 	}
 	if l.said == 0 || passed-l.said >= leaveReminder {
 		l.said = passed
-		l.report.log.Info("leaving: the model is still copied, hashed or written, so that others can go on from it; a second Ctrl-C ends this client at once",
+		l.report.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
 			"bytes", points.size, "for", passed.Round(time.Second), "at most", limit)
 	}
 	return true

@@ -172,7 +172,7 @@ func TestLeaverIsAnswered(t *testing.T) {
 				left := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
 				said := left[slices.IndexFunc(left, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(members[0].id) })].Report
 				if said.Step <= 6 {
-					t.Fatalf("the one that left reported %+v", said)
+					t.Fatalf("the leaving client reported %+v", said)
 				}
 				w.reach(s.Progress.Step+2, coordinator.RoundTrain)
 				for _, m := range members[1:] {
@@ -182,7 +182,7 @@ func TestLeaverIsAnswered(t *testing.T) {
 				s = w.host.State()
 				t.Logf("left after step %d; %d rounds lost: the model is of step %d, the next one is %d", said.Step, lost(&s), s.Model.Checkpoint.Step, s.Progress.Step)
 				if s.Model.Checkpoint.Step < said.Step {
-					t.Errorf("the model is of step %d, the one that left reported that of step %d", s.Model.Checkpoint.Step, said.Step)
+					t.Errorf("the model has step %d, the leaving client reported step %d", s.Model.Checkpoint.Step, said.Step)
 				}
 				for i := range members {
 					members[i] = w.launch(i, saving(i))
@@ -240,7 +240,7 @@ func allLeave(t *testing.T, leave moment, p promise) {
 	}
 	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 	if got := w.host.State(); got.Model.Checkpoint.Step != recorded {
-		t.Errorf("the run went on from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
+		t.Errorf("the run continued from the model of step %d, recorded was %d", got.Model.Checkpoint.Step, recorded)
 	}
 	finishEqual(w, members...)
 	checkNobodyAccused(t, w, members)
@@ -275,10 +275,10 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			known := slices.Concat(s.Epoch.Clients, s.Epoch.Exited)
 			said := known[slices.IndexFunc(known, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(leaver.id) })].Report
 			if said.Step < 4 == says || took > longestLeave+2*time.Second {
-				t.Errorf("copies take %v: it left after %v, and said that it holds the model of step %d", copying, took, said.Step)
+				t.Errorf("copies take %v: it left after %v, and reported step %d", copying, took, said.Step)
 			}
 			if len(log.lines("still copied", "a second Ctrl-C")) == 0 {
-				t.Error("it does not say that it needs longer")
+				t.Error("it does not report that it needs longer")
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func TestSilentTrainer(t *testing.T) {
 			t.Fatalf("applied %+v", applied)
 		}
 		if len(all[event.HealthCheckSent](a))+len(all[event.HealthCheckSent](b)) == 0 {
-			t.Error("nobody accused the silent trainer")
+			t.Error("no member accused the silent trainer")
 		}
 		if len(all[event.Desynchronised](c)) != 0 || len(all[event.Rejoined](c)) != 1 {
 			t.Errorf("the silent trainer did not take its seat back: %+v", all[event.Rejoined](c))
@@ -139,7 +139,7 @@ func TestEquivocatingTrainer(t *testing.T) {
 			}
 		}
 		if equivocations == 0 {
-			t.Error("nobody noticed")
+			t.Error("no member noticed")
 		}
 	})
 }

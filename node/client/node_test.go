@@ -148,7 +148,7 @@ func TestCrashAndReturn(t *testing.T) {
 		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 && s.RunState == coordinator.RoundTrain })
 		c.crash()
 		if c.err == nil {
-			t.Error("a client without a host went on")
+			t.Error("a client without a host continued")
 		}
 		w.until("the end of the epoch", func(s *coordinator.State) bool { return s.Progress.Step == 4 })
 		asked := &firstHolders{counts: map[identity.ID]int{}}
@@ -191,7 +191,7 @@ func TestInterruptWithdraws(t *testing.T) {
 		// Alone it is no quorum, so its epoch may be over already: then it waits for the next.
 		_, isMember := s.Member(coordinator.ClientID(a.id))
 		if !isMember && !s.IsPending(coordinator.ClientID(a.id)) || s.Config.MinClients != 1 {
-			t.Error("the other client is gone")
+			t.Error("the other client is missing")
 		}
 	})
 }

@@ -122,7 +122,7 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 				b.cancel()
 				b.wait()
 				if hangs == test.waits {
-					t.Errorf("the disk is said to hang: %v", hangs)
+					t.Errorf("hung disk reported: %v", hangs)
 				}
 				files, err := filepath.Glob(filepath.Join(dir, ".optimizer", "*"+".safetensors"))
 				if err != nil || len(files) > 0 != test.waits {
@@ -149,7 +149,7 @@ func TestColdStartForgetsTheKeptMomentum(t *testing.T) {
 		again := w.launch(0, keep)
 		w.until("it is ready", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
 		if s := w.host.State(); !s.Epoch.ColdStart {
-			t.Error("nobody's optimizer is old, and the epoch is not cold")
+			t.Error("all optimizers are young, and the epoch is not cold")
 		}
 		if got := again.trainer.Momentum(); got != 0 {
 			t.Errorf("momentum %d in a cold start", got)

@@ -61,7 +61,7 @@ func began(genesis []byte) (origin, bool) {
 }
 
 func replaced(before, now origin, s *coordinator.State) error {
-	return fmt.Errorf("%w: %s, before step %d, by %s; what was trained since is given up, and what replaces it may do anything: ask whoever runs it, and if you want to train it, start with --follow-updates",
+	return fmt.Errorf("%w: %s, before step %d, by %s; the later training is discarded, and the new model is unknown: ask the host, and start with --follow-updates to train it",
 		ErrReplaced, before.name(), s.OriginStep, now.name())
 }
 

@@ -55,7 +55,7 @@ func TestOneMemberDoesNotSetThePace(t *testing.T) {
 	}
 	t.Logf("9 rounds in 3 epochs took %v, with one that dawdles %v", took[false], took[true])
 	if most := took[false] + 3*(2*(leastWitnessWait+time.Second)+2*time.Second); took[true] > most {
-		t.Errorf("with one that dawdles 9 rounds took %v, want at most %v", took[true], most)
+		t.Errorf("with a slow member 9 rounds took %v, want at most %v", took[true], most)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 	v := &view{me: identity.ID(id(1)), state: s, peers: []backend.Peer{{ID: identity.ID(id(3))}, {ID: identity.ID(id(4))}}}
 	p := &parting{back: make(map[coordinator.ClientID]bool)}
 	if away, here := p.awaited(v); away != 1 || here != 1 {
-		t.Errorf("%d are away and %d here that are waited for, want the withdrawn and the dropped one", away, here)
+		t.Errorf("waiting for %d absent and %d present members, want the withdrawn and the dropped one", away, here)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestLargeModels(t *testing.T) {
 				finishEqual(w, a, b, c, late)
 				checkNobodyAccused(t, w, []*member{a, b, c, late})
 				if ready := all[event.Ready](late); len(ready) == 0 || ready[0].Source != "peers" {
-					t.Errorf("who came late has the model from %+v", ready)
+					t.Errorf("the late client has the model from %+v", ready)
 				}
 				time.Sleep(time.Second)
 			})

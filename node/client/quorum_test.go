@@ -199,7 +199,7 @@ func TestSupersededCommitPointStays(t *testing.T) {
 		members[3] = w.launch(3, change)
 		finishEqual(w, members...)
 		if failed := log.lines("is not to be had", "fetch part"); len(failed) > 0 {
-			t.Errorf("said %q", failed)
+			t.Errorf("reported %q", failed)
 		}
 		if ready := all[event.Ready](members[4]); len(ready) == 0 || ready[0].Source != "peers" || ready[0].Step < 6 || ready[0].Step > 11 {
 			t.Errorf("ready: %+v", ready)

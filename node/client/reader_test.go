@@ -100,7 +100,7 @@ func TestReaderForgets(t *testing.T) {
 	d.answer = func(assign.BatchID) error { return tokens.ErrTokenRange }
 	d.work()
 	if d.failed != nil {
-		t.Errorf("failed for a batch that nobody wants: %v", d.failed)
+		t.Errorf("failed for a batch that no member wants: %v", d.failed)
 	}
 	if len(d.batches) != 1 || d.read(batch(0, 4), time.Second) == nil {
 		t.Errorf("%d batches are left", len(d.batches))
@@ -179,7 +179,7 @@ func TestTokensAreReadAhead(t *testing.T) {
 		// The first round of an epoch may begin in the moment in which its tokens are asked for.
 		late = slices.DeleteFunc(late, func(step uint32) bool { return step%3 == 1 })
 		if early < 6 || len(late) != 0 {
-			t.Errorf("%d batches were read before their rounds; in them those of steps %d", early, late)
+			t.Errorf("%d batches were read before their rounds; within them the batches of steps %d", early, late)
 		}
 	})
 }

@@ -218,7 +218,7 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 		if r.tries++; r.tries%2 == 1 { // those that were asked make it ready; another one is asked for at once
 			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
-		r.report.log.Info("the commit point of the running epoch is not to be had", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
 	default:
 		points.add(m)
 	}
@@ -306,7 +306,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 			r.store.Remember(round)
 		}
 		if len(got.Rounds) > 0 {
-			r.report.log.Info("applied what was counted in the running epoch; the optimizer begins afresh", "step", until, "bytes", got.Fetched)
+			r.report.log.Info("applied the counted results of the running epoch; optimizer reset", "step", until, "bytes", got.Fetched)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func TestResultsThatDoNotArriveLeaveTimeForTheModel(t *testing.T) {
 					t.Errorf("ready after %v: %+v", time.Since(begun), ready)
 				}
 				if network.tries == 0 {
-					t.Error("results were not asked for")
+					t.Error("results were not requested")
 				}
 			})
 		})

@@ -59,7 +59,7 @@ func TestValuesOfAChain(t *testing.T) {
 		t.Error("the next chain reveals nothing")
 	}
 	if next := r.commitment(5, now); next == ready.Next {
-		t.Error("the same commitment twice, although others know the values")
+		t.Error("the same commitment twice, although other members know the values")
 	}
 }
 

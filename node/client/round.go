@@ -179,7 +179,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			case err == nil:
 				n.trained(batch.ID, payload, report)
 			case cancelled:
-				n.report.log.Info("training stopped: the round is over, or is another than foretold", "step", step)
+				n.report.log.Info("training stopped: the round is over, or differs from the expected one", "step", step)
 			default:
 				n.report.log.Error("train", "step", step, "batch", batch.ID, "err", err)
 			}

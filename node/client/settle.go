@@ -61,7 +61,7 @@ func (n *Node) settle(want uint32) bool {
 		return n.rounds.replica.step >= want
 	}
 	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsureTimeout && l.wellAnswered() {
-		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
+		n.report.log.Warn("witnesses claim unknown results", "step", step, "results", outcome.Missing)
 		n.apply(l, outcome)
 		return false
 	}

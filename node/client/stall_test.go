@@ -55,7 +55,7 @@ func TestStallingPeers(t *testing.T) {
 			}
 			for _, a := range applied {
 				if a.Counted != honest {
-					t.Errorf("step %d: %d results counted, want those of the %d others", a.Step, a.Counted, honest)
+					t.Errorf("step %d: %d results counted, want the results of %d members", a.Step, a.Counted, honest)
 				}
 			}
 		}
@@ -142,7 +142,7 @@ func TestNoRoom(t *testing.T) {
 					t.Errorf("ended with %v", c.err)
 				}
 				if failed := all[event.Failed](c); len(failed) != 1 {
-					t.Errorf("said so %d times", len(failed))
+					t.Errorf("reported %d times", len(failed))
 				}
 				finishEqual(w, a, b, d)
 			})

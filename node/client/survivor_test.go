@@ -89,7 +89,7 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				}
 				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
 				if s = w.host.State(); s.Model.Checkpoint.Step != rounds {
-					t.Errorf("the run goes on from step %d, %v; want %d", s.Model.Checkpoint.Step, s.Model.Checkpoint.Kind, rounds)
+					t.Errorf("the run continues from step %d, %v; want %d", s.Model.Checkpoint.Step, s.Model.Checkpoint.Kind, rounds)
 				}
 				w.until("rounds", func(s *coordinator.State) bool { return s.RunState != coordinator.Warmup })
 				if s = w.host.State(); len(s.Epoch.Ready) != 1 {

@@ -38,7 +38,7 @@ func TestModelsOfEpochsArePutDown(t *testing.T) {
 				return s.Progress.Epoch >= 2 && err == nil
 			})
 			if put, copied := len(log.lines("put the model of the epoch down")), len(log.lines("the model of the epoch is copied")); bad != (copied == 1) || bad == (put > 1) {
-				t.Errorf("bad disk: %v; %d were put down, %d times it is said that they are copied", bad, put, copied)
+				t.Errorf("bad disk: %v; %d models written, %d reports of copies", bad, put, copied)
 			}
 			finishEqual(w, append(others, lends)...)
 			checkNobodyAccused(t, w, append(others, lends))

@@ -18,7 +18,7 @@ import (
 func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
 	return func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 		if at == (coordinator.Place{}) {
-			return checkpoint.Snapshot{}, errors.New("nothing of its own")
+			return checkpoint.Snapshot{}, errors.New("no snapshot")
 		}
 		if at.Repo == "lie" {
 			return clienttest.Model(), nil
@@ -121,7 +121,7 @@ func TestUploadsThatTakeEpochs(t *testing.T) {
 			}
 			finishEqual(w, a)
 			if said := log.lines("level=WARN", "took longer than the run remembers"); len(said) != map[bool]int{false: 2}[known] {
-				t.Errorf("uploads of %d epochs: it said %q", epochs, said)
+				t.Errorf("uploads of %d epochs: it reported %q", epochs, said)
 			}
 		})
 	}

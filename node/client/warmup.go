@@ -142,7 +142,7 @@ func (n *Node) obtainModel() {
 	s := n.run.state
 	redefined := n.engine.redefined(n.run.definition())
 	if redefined {
-		n.report.log.Info("the run was configured anew: building the trainer again", "epoch", s.Progress.Epoch)
+		n.report.log.Info("new configuration of the run; rebuilding the trainer", "epoch", s.Progress.Epoch)
 		n.engine.trainer = nil
 	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the epoch before
 		n.desynchronise("the run recorded another checkpoint than the one held here")

@@ -104,7 +104,7 @@ func (w *world) launch(n int, change func(o *options)) *member {
 	m.trainer = o.trainer
 	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, d env.Definition) (env.Trainer, error) {
 		if c := d.Checkpoint; c.Kind != coordinator.CheckpointDummy && c.Origin != coordinator.CheckpointDummy {
-			w.t.Errorf("a trainer is to be made of %v, which does not say with which kind of model the run began", c)
+			w.t.Errorf("%v does not name the first model of the run", c)
 		}
 		if o.audited != nil {
 			return o.audited, o.audited.Load(ctx, s)

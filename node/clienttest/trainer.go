@@ -195,7 +195,7 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	}
 	if f.foreseen != nil {
 		if momentum += f.pending[f.foreseen.step]; !f.foreseen.confirmed {
-			panic("a training went on from what was not confirmed")
+			panic("training continued from an unconfirmed speculation")
 		}
 		f.decide()
 	}

@@ -147,6 +147,6 @@ func TestHistorySinceACommitPoint(t *testing.T) {
 	h.Committed(0) // another epoch
 	h.Push(testApplied(22, 22, 10))
 	if len(h.rounds) != 2 {
-		t.Errorf("%d rounds are kept of two epochs", len(h.rounds))
+		t.Errorf("%d rounds remain for two epochs", len(h.rounds))
 	}
 }

@@ -102,15 +102,15 @@ func TestShelfOffersAModel(t *testing.T) {
 		t.Errorf("nothing is offered, and wanted: %v", err)
 	}
 	if s.Offer(offered) {
-		t.Error("wanted before anybody asked")
+		t.Error("wanted before any member asked")
 	}
 	if err := ask(other); !errors.Is(err, ErrNotHeld) || s.Offer(offered) {
-		t.Errorf("wanted when a peer asked for another one: %v", err)
+		t.Errorf("wanted when a peer asked for a different one: %v", err)
 	}
 	if err := ask(offered); !errors.Is(err, ErrNotHeld) || !s.Offer(offered) {
 		t.Errorf("not wanted when a peer asked for it: %v", err)
 	}
 	if s.Offer(other) || s.Offer(offered) {
-		t.Error("wanted still when another one was offered since")
+		t.Error("wanted still when a different one was offered since")
 	}
 }

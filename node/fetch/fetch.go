@@ -239,7 +239,7 @@ func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
 	}
 	f.warned = now
 	least := uint64(len(b.Slots)) * uint64(c.Size) * uint64(lag+2)
-	f.Log.Warn("no memory for a result of another member: rounds wait for it, and batches are lost, until there is",
+	f.Log.Warn("no memory for a result of another member; rounds wait for it and lose batches until memory is free",
 		"step", b.Round.Step, "result_bytes", c.Size, "results", len(b.Slots),
 		"remedy", fmt.Sprintf("a --max-blob-memory of %d MiB at least, or a --blob-dir, which takes what the memory cannot", least>>20+1))
 }

@@ -55,7 +55,7 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 		}
 	}
 	if r.tally.Unfetched() != announced {
-		t.Errorf("%d results are said to be unfetched, %d are", r.tally.Unfetched(), announced)
+		t.Errorf("%d results are reported to be unfetched, %d are", r.tally.Unfetched(), announced)
 	}
 	// The fetch ends, one way or the other.
 	r.arrives(r.slot, away, nil, context.Canceled, nil)
@@ -97,7 +97,7 @@ func TestUselessBlobsAreDropped(t *testing.T) {
 		t.Errorf("dropped %x", r.store.dropped)
 	}
 	if !slices.Equal(r.owner.held, []tally.Commitment{counted.Commitment, second.Commitment}) || len(r.owner.rejected) != 2 {
-		t.Errorf("told of %x, and that %q", r.owner.held, r.owner.rejected)
+		t.Errorf("notified of %x, and that %q", r.owner.held, r.owner.rejected)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 			r.clock.finish()
 			got := told{len(r.owner.held), len(r.owner.rejected), r.owner.noRoom, len(r.store.dropped), len(r.store.asked), r.stalls[identity.ID(r.slot.Owner)]}
 			if c.State != test.state || got != test.told || r.flying != 0 {
-				t.Errorf("state %d, told %+v, want state %d and %+v; %d on their way", c.State, got, test.state, test.told, r.flying)
+				t.Errorf("state %d, notified %+v, want state %d and %+v; %d on their way", c.State, got, test.state, test.told, r.flying)
 			}
 			if retry := max(c.RetryAt.Sub(r.clock.now), 0); retry != test.retry {
 				t.Errorf("again after %v, want %v", retry, test.retry)
@@ -244,7 +244,7 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	}
 	r.clock.now = r.clock.now.Add(1)
 	if r.begin(); !r.flights[all[0]].stopped || r.stalls[identity.ID(r.tally.Slots[0].Owner)] != 1 {
-		t.Fatal("what is overdue goes on")
+		t.Fatal("an overdue fetch continues")
 	}
 	r.clock.finish()
 	for _, want := range []string{"1", "2"} {
@@ -257,11 +257,11 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	r.begin()
 	r.clock.now = r.clock.now.Add(settle + time.Second)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
-		t.Error("it gave way to nothing")
+		t.Error("it was evicted to nothing")
 	}
 	r.StopRound(r.tally)
 	if !r.flights[all[0]].stopped {
-		t.Error("it goes on after the round was given up")
+		t.Error("it continues after the round was given up")
 	}
 	r.clock.finish()
 }
@@ -292,7 +292,7 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 		t.Errorf("state %d, stalls %v, asked %+v", c.State, r.stalls, r.store.asked)
 	}
 	if last := r.store.asked[1].holders; last[len(last)-1] != identity.ID(r.slot.Owner) {
-		t.Error("who lied is asked first")
+		t.Error("a dishonest holder is asked first")
 	}
 }
 

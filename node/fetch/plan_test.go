@@ -23,7 +23,7 @@ func TestTimeout(t *testing.T) {
 	}
 	p.measure(1<<20, time.Second)
 	if got := p.timeout(2<<20, 0, settle); got != minTimeout+2*slowFactor*time.Second {
-		t.Errorf("twice the size of what took 1 s: %v", got)
+		t.Errorf("twice the size of a transfer of 1 s: %v", got)
 	}
 	if got := p.timeout(1<<40, 0, settle); got != minTimeout+settle/2 {
 		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)

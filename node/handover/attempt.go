@@ -220,12 +220,12 @@ func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	}
 	switch {
 	case err != nil:
-		a.Log.Warn("the optimizer begins afresh: its saved state cannot be used", "step", c.Step, "err", err)
+		a.Log.Warn("optimizer reset: its saved state cannot be used", "step", c.Step, "err", err)
 	case found:
 		a.Model.Fresh = false
-		a.Log.Info("the optimizer goes on where it was", "step", c.Step)
+		a.Log.Info("optimizer state restored", "step", c.Step)
 	case a.Folder.Trained():
-		a.Log.Info("the optimizer begins afresh", "step", c.Step, "because", why)
+		a.Log.Info("optimizer reset", "step", c.Step, "because", why)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 	}
 	c.request.Definition.Checkpoint.Digest = digestOf(c.wrong)
 	if _, err := c.obtain(); err == nil || kept() {
-		t.Errorf("after %v the part of a model that nobody wants is here", err)
+		t.Errorf("after %v the part of a model that no member wants is here", err)
 	}
 }
 
@@ -113,13 +113,13 @@ func TestModelBeforeStays(t *testing.T) {
 	s.Model.Checkpoint = recorded
 	c.models.Renew(s)
 	if _, err := c.obtain(); err == nil {
-		t.Fatal("somebody has the model")
+		t.Fatal("a member has the model")
 	}
 	if c.models.Shared(before.Digest) == nil {
-		t.Error("the model before is gone")
+		t.Error("the model before is missing")
 	}
 	if c.models.Shared(last.Digest) != nil {
-		t.Error("what the run did not record stays")
+		t.Error("an unrecorded model stays")
 	}
 	c.modelAt()
 	a, err := c.obtain()

@@ -26,10 +26,10 @@ func TestLossOfTheOptimizerIsSaid(t *testing.T) {
 		want   string
 		fresh  bool
 	}{
-		"it is there":                       {before: []func(*rig){of(lastStep)}, want: "level=INFO msg=\"the optimizer goes on where it was\"", fresh: false},
-		"killed before it was written":      {before: nil, want: "level=INFO msg=\"the optimizer begins afresh\" step=0 because=\"no state of it was saved with this model\"", fresh: true},
+		"it is there":                       {before: []func(*rig){of(lastStep)}, want: "level=INFO msg=\"optimizer state restored\"", fresh: false},
+		"killed before it was written":      {before: nil, want: "level=INFO msg=\"optimizer reset\" step=0 because=\"no state of it was saved with this model\"", fresh: true},
 		"an older one":                      {before: []func(*rig){of(lastStep - 1)}, want: "because=\"no state of it was saved with this model\"", fresh: true},
-		"torn":                              {before: []func(*rig){of(lastStep), torn}, want: "level=WARN msg=\"the optimizer begins afresh: its saved state cannot be used\"", fresh: true},
+		"torn":                              {before: []func(*rig){of(lastStep), torn}, want: "level=WARN msg=\"optimizer reset: its saved state cannot be used\"", fresh: true},
 		"in a run with audits":              {before: []func(*rig){of(lastStep), func(c *rig) { c.request.Definition.Audited = true }}, want: "because=\"in a run with audits its state is not kept for a restart\"", fresh: true},
 		"a client that has not trained yet": {first: true, want: "", fresh: true},
 	} {
@@ -48,7 +48,7 @@ func TestLossOfTheOptimizerIsSaid(t *testing.T) {
 			c.must(err)
 			want := strings.Replace(test.want, "step=0", fmt.Sprintf("step=%d", lastStep), 1)
 			if said := log.String(); !strings.Contains(said, want) || test.want == "" && strings.Contains(said, "optimizer") {
-				t.Errorf("said %q, want %q", said, want)
+				t.Errorf("reported %q, want %q", said, want)
 			}
 			if a.Model.Fresh != test.fresh {
 				t.Errorf("fresh: %v, want %v", a.Model.Fresh, test.fresh)

@@ -142,7 +142,7 @@ func TestFileBehindOurBack(t *testing.T) {
 						t.Error("it is handed out still")
 					}
 					if said := strings.Count(log.String(), "not handed out any more"); said != 1 {
-						t.Errorf("that is said %d times", said)
+						t.Errorf("that is reported %d times", said)
 					}
 				}
 				c.modelAt()
@@ -154,7 +154,7 @@ func TestFileBehindOurBack(t *testing.T) {
 				c.models.PutDown(a.Model, a.Model.Dir)
 				c.renew()
 				if shared := c.models.Shared(m.Digest); shared == nil || len(shared.Snapshot.Tensors) > 0 || c.given() != clienttest.Width {
-					t.Error("what came from peers is not handed out, or in memory twice")
+					t.Error("a model from peers is not served, or in memory twice")
 				}
 			})
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoReplay says that no peer told, or had, the results that lead on.
-var ErrNoReplay = errors.New("the counted results of the running epoch cannot be had")
+var ErrNoReplay = errors.New("the counted results of the running epoch are unavailable")
 
 // ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
 type ReplayPlan struct {
@@ -76,7 +76,7 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 		return said, err == nil && p.Wanted(said.Hash), err
 	})
 	if len(accounts) == 0 {
-		return nil, fmt.Errorf("%w: %d members were asked for steps %d to %d", ErrNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
+		return nil, fmt.Errorf("%w: requested steps %[3]d to %[4]d from %[2]d members", ErrNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
 	}
 	return accounts, nil
 }

@@ -120,7 +120,7 @@ func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.
 		return said, true, err
 	})
 	if len(accounts) == 0 {
-		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", min(len(a.Peers), maxAsked), from.step)
+		return nil, nil, fmt.Errorf("none of %d members has the results since step %d", min(len(a.Peers), maxAsked), from.step)
 	}
 	return accounts[0].Rounds, accounts[0].holders, nil
 }

@@ -89,11 +89,11 @@ func (c *rig) checkTold(a *Attempt, source string) {
 	}
 	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != subject })
 	if len(told) < 2 || len(told) > progressParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
-		c.t.Errorf("told %+v", told)
+		c.t.Errorf("notified %+v", told)
 		return
 	}
 	if last := told[len(told)-1]; last.Step != lastStep || last.Total != a.Model.Fetched {
-		c.t.Errorf("told %+v of %d bytes", last, a.Model.Fetched)
+		c.t.Errorf("notified %+v of %d bytes", last, a.Model.Fetched)
 	}
 }
 

@@ -136,7 +136,7 @@ func (f Folder) names(dir string, step uint32) bool {
 }
 
 func notAsNoted(dir string) error {
-	return fmt.Errorf("%w: %s is not what %s says", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
+	return fmt.Errorf("%w: %s does not match %s", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
 }
 
 // parseDigest reads the hexadecimal digits of a digest.

@@ -56,7 +56,7 @@ func TestSavedIsFoundAgain(t *testing.T) {
 		t.Errorf("read step %d, %v", s.Step, err)
 	}
 	if _, err := f.Read(6, digest); !errors.Is(err, checkpoint.ErrInvalid) {
-		t.Errorf("another model than was asked for: %v", err)
+		t.Errorf("another model than was requested: %v", err)
 	}
 	for step, change := range map[uint32]func(*checkpoint.Facts){
 		12: func(f *checkpoint.Facts) { f.RunID = "another" },

@@ -134,7 +134,7 @@ func (f Folder) place(step uint32, digest [32]byte) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint)
 	}
-	return fmt.Errorf("the model that was put there is gone: %s", f.pending(step))
+	return fmt.Errorf("the stored model is missing: %s", f.pending(step))
 }
 
 // clean removes pending checkpoints up to a step. A later one may be the next epoch's, which is nowhere else.

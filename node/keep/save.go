@@ -81,7 +81,7 @@ func (k *Saver) save(a *attempt) {
 func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
-	k.Log.Error("the checkpoint is not saved: a restart would begin from an older one, training goes on", "dir", dir, "newest in the folder", older, "again in", a.pause, "err", err)
+	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest in the folder", older, "again in", a.pause, "err", err)
 	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}
@@ -138,7 +138,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)
 		}
-		k.Log.Warn("the folder had another model of this step, of a future that the run's host forgot or of another run of this name: it stays beside the run's own", "dir", dir+forgottenSuffix)
+		k.Log.Warn("the folder had another model of this step, from steps that the host forgot or from another run of this name; it was moved", "dir", dir+forgottenSuffix)
 		err = put()
 	}
 	dropCommits := func() error { // what was taken while epochs ran is not needed any more

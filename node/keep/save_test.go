@@ -31,7 +31,7 @@ func TestHungDiskBounds(t *testing.T) {
 		t.Errorf("%d models are on their way to a disk that does not answer", len(b.queue))
 	}
 	if said := strings.Count(b.log.String(), "level=WARN"); said != 1 {
-		t.Errorf("said %d times: %s", said, b.log.String())
+		t.Errorf("reported %d times: %s", said, b.log.String())
 	}
 	b.work()
 	b.SaveAgreed(stateAfter(30, recorded(modelOf(30))))
@@ -171,7 +171,7 @@ func TestNewestRecordedModelStays(t *testing.T) {
 	commit.Facts.Digest = hex.EncodeToString(commit.Digest[:])
 	saves(commit, s)
 	if !newBench(b.Folder.Dir, 0).Holds(recorded(commit)) {
-		t.Errorf("the model that the run goes on from was removed when it was saved: %v, %v", b.Err(), &b.log)
+		t.Errorf("the model that the run continues from was removed when it was saved: %v, %v", b.Err(), &b.log)
 	}
 	next := modelOf(36)
 	saves(next, stateAfter(36, recorded(next)))
@@ -202,7 +202,7 @@ func TestForgottenFuture(t *testing.T) {
 			t.Errorf("step %d is not saved: %v", step, b.Err())
 		}
 		if step == 9 && !newBench(b.Folder.Dir, 0).Holds(recorded(modelOf(6))) {
-			t.Error("checkpoints of the forgotten future count among those that stay")
+			t.Error("checkpoints of forgotten steps count for the limit")
 		}
 	}
 	entries, err := os.ReadDir(b.Folder.Dir)

@@ -190,7 +190,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 			return // it goes when it is there
 		}
 		k.unsaved = nil
-		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
+		k.Log.Warn("checkpoint not saved: the run recorded a different one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
 		if k.pending != nil && k.pending.step == m.Step {
 			k.Tasks.Spawn(func(context.Context) func() {
 				_ = k.Tasks.AtDisk(func() error { k.clean(m.Step); return nil })
@@ -202,7 +202,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	if ahead == nil && len(k.writing) >= maxSaves {
 		if !k.hung {
 			k.hung = true
-			k.Log.Warn("the disk does not answer: checkpoints wait, and those that a later one overtakes are not saved", "dir", k.Folder.Dir, "step", m.Step)
+			k.Log.Warn("the disk does not answer: checkpoints wait, and only the newest waiting one is saved", "dir", k.Folder.Dir, "step", m.Step)
 		}
 		return
 	}

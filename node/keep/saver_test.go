@@ -108,7 +108,7 @@ func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
 	}
 	facts, err := checkpoint.ReadFacts(dir)
 	if err != nil || facts.DataIndex != 36 || facts.RunID != clienttest.RunID || len(b.saved) != 1 || b.saved[0] != facts {
-		t.Errorf("facts %+v, told %+v, %v", facts, b.saved, err)
+		t.Errorf("facts %+v, notified %+v, %v", facts, b.saved, err)
 	}
 	fresh := newBench(b.Folder.Dir, 0) // what was looked for is remembered
 	if !fresh.Holds(recorded(m)) || !strings.Contains(fresh.WhereLies(s), dir) {
@@ -149,7 +149,7 @@ func TestOnlyTheNewestStay(t *testing.T) {
 	}
 	for _, step := range []uint32{6, 9} {
 		if !newBench(b.Folder.Dir, 0).Holds(recorded(modelOf(step))) {
-			t.Errorf("step %d is gone", step)
+			t.Errorf("step %d is missing", step)
 		}
 	}
 	m := modelOf(12)
@@ -158,7 +158,7 @@ func TestOnlyTheNewestStay(t *testing.T) {
 	b.SaveAgreed(s)
 	b.work()
 	if len(b.saved) != 3 || b.Err() != nil {
-		t.Errorf("told of %+v, %v: nobody knows where the last one stands", b.saved, b.Err())
+		t.Errorf("notified of %+v, %v: no member knows where the last one stands", b.saved, b.Err())
 	}
 	s.Epoch.Rounds = []coordinator.Round{{Step: 13, DataIndex: 24}, {Step: 14, DataIndex: 36}}
 	if f, known := factsOf(&m, s); !known || f.DataIndex != 24 {
@@ -187,7 +187,7 @@ func TestCheckpointThatCannotBeSaved(t *testing.T) {
 		t.Errorf("errors %v", errs)
 	}
 	if len(b.events) != 2 || b.events[0].Dir != "" || b.events[1].Dir == "" || len(b.saved) != 1 {
-		t.Errorf("events %+v, told of %+v", b.events, b.saved)
+		t.Errorf("events %+v, notified of %+v", b.events, b.saved)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 			test.change(s)
 			report, told := u.Next(s, me, slog.New(slog.DiscardHandler))
 			if told != test.told || told && (report.Place != place || report.Step != test.facts.Step) {
-				t.Errorf("told %v of %+v", told, report)
+				t.Errorf("notified %v of %+v", told, report)
 			}
 			if (u.newest != nil) != test.kept {
 				t.Errorf("kept: %+v", u.newest)
@@ -240,7 +240,7 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 		})
 	}
 	if _, told := new(Uploads).Next(stateAfter(3, recorded(m)), me, slog.New(slog.DiscardHandler)); told {
-		t.Error("told of no upload")
+		t.Error("notified of no upload")
 	}
 }
 

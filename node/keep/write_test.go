@@ -86,6 +86,6 @@ func TestCheckpointOfAnotherRunIsKept(t *testing.T) {
 	}
 	kept, err := checkpoint.ReadDir(dir)
 	if err != nil || kept.Manifest().Digest() != first.Manifest().Digest() {
-		t.Errorf("the first checkpoint is gone (%v)", err)
+		t.Errorf("the first checkpoint is missing (%v)", err)
 	}
 }

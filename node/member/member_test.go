@@ -125,12 +125,12 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, audits := trainer.(env.Auditor); audits {
-		t.Error("it says that it can be audited")
+		t.Error("it reports that it can be audited")
 	}
 	round(t, f, trainer, 1)
 	round(t, f, trainer, 2)
 	if o.used != 1 || o.step != 2 || o.busy != 0 || len(o.verified) != 2 {
-		t.Errorf("told: %+v", o)
+		t.Errorf("notified: %+v", o)
 	}
 	path := filepath.Join(t.TempDir(), "optimizer")
 	saveOptimizer(t, trainer, path)
@@ -152,7 +152,7 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, audits := trainer.(env.Auditor); !audits || !slices.Equal(a.Precisions(), []audit.Precision{audit.F32}) {
-		t.Error("with audits it says that it cannot be audited, or not in f32")
+		t.Error("with audits it reports that it cannot be audited, or not in f32")
 	}
 	for want, change := range map[string]func(l *config.LocalSteps){
 		"set it below 1": func(*config.LocalSteps) {},
@@ -251,7 +251,7 @@ func TestTrainerOfARun(t *testing.T) {
 		round(t, f, first, step+1)
 	}
 	if o.used != 1 || o.step != 2 || o.busy != 0 || o.calls != 4 || len(o.verified) != 2 || !strings.HasSuffix(o.verified[1], "of step 2, batch [0,2), trainer 7") {
-		t.Errorf("told: %+v", o)
+		t.Errorf("notified: %+v", o)
 	}
 	reference, err := first.(env.Auditor).Recompute(t.Context(), audit.Recomputation{Step: 3, Weights: 2, Chunks: []uint32{0}}, batch(t, f))
 	if err != nil || len(reference.Updates) != 1 || o.calls != 5 {
@@ -314,7 +314,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 	}
 	const precision = 126 // where a result's header has it
 	if payload[precision] != audit.F32.Code() {
-		t.Fatalf("the header says %d", payload[precision])
+		t.Fatalf("the header reports %d", payload[precision])
 	}
 	payload[precision] = audit.BF16.Code()
 	if err := trainer.Verify(payload, 1, id, key); !errors.Is(err, train.ErrResult) || !strings.Contains(err.Error(), "bf16") {
@@ -384,7 +384,7 @@ func TestDummyOfARun(t *testing.T) {
 		}
 		round(t, f, trainer, 1)
 		if len(o.verified) != 1 || o.used != 0 {
-			t.Errorf("audited %v: told %+v", audited, o)
+			t.Errorf("audited %v: notified %+v", audited, o)
 		}
 	}
 }

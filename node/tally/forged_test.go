@@ -88,7 +88,7 @@ func TestForgedCommitment(t *testing.T) {
 	for name, held := range map[string][]Commitment{"holds one": list, "holds the other": other} {
 		v := ballot{&round, ids, known, only(held)}.decide()
 		if !slices.Equal(v.chosen, want) || len(v.unknown) > 0 {
-			t.Errorf("who %s: forged commitments count, or %v are unknown", name, v.unknown)
+			t.Errorf("client that %s: forged commitments count, or %v are unknown", name, v.unknown)
 		}
 	}
 	// Who holds nothing yet has to try what the filters allow. That is possible for a few.
@@ -100,7 +100,7 @@ func TestForgedCommitment(t *testing.T) {
 		held[i] = Commitment{}
 	}
 	if v := (ballot{&round, ids, known, only(held)}).decide(); !slices.Equal(v.chosen, want) {
-		t.Error("who lacks some results is deceived")
+		t.Error("a client without some results is deceived")
 	}
 }
 

@@ -166,7 +166,7 @@ func TestHonestClientsDecideAlike(t *testing.T) {
 				holders[list[i]]++
 			}
 			if c != (Commitment{}) && holders[c] == 0 {
-				t.Errorf("batch %d: no honest witness holds what was chosen", i)
+				t.Errorf("batch %d: no honest witness has the chosen result", i)
 			}
 			for _, other := range h.real[i] {
 				if holders[other] >= int(h.round.WitnessesNeeded) && c != other {

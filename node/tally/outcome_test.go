@@ -62,7 +62,7 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 			}
 		}
 		if b.HeldOf(s) != nil {
-			t.Error("held although the own replica is not known yet")
+			t.Error("held although its own replica is not known yet")
 		}
 		b.Begin(mine)
 		proof, count := b.Witness()
@@ -109,7 +109,7 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	fresh.Witnesses = slices.Clone(fresh.Witnesses) // of a newer state
 	b.Renew(fresh, true)
 	if judge().Missing != mark {
-		t.Error("decided anew though nothing has changed")
+		t.Error("decided again though nothing has changed")
 	}
 	for name, change := range map[string]func(){
 		"a result was heard":       func() { say(b, clienttest.Hash(1)) },
@@ -136,7 +136,7 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 		judge()
 		b.judged.outcome.Missing = mark
 		if change(); judge().Missing == mark {
-			t.Errorf("not decided anew when %s", name)
+			t.Errorf("not decided again when %s", name)
 		}
 	}
 }

@@ -39,11 +39,11 @@ func TestVotesByErrorAreUnsure(t *testing.T) {
 	}
 	known[0] = append(known[0], list[0])
 	if v := (ballot{&round, ids, known, known}).decide(); v.chosen[0] != list[0] || len(v.unread) > 0 {
-		t.Errorf("who knows what the witnesses hold: chosen %x, want %x; unread %v", v.chosen[0][:4], list[0][:4], v.unread)
+		t.Errorf("client that knows the witnesses' results: chosen %x, want %x; unread %v", v.chosen[0][:4], list[0][:4], v.unread)
 	}
 	// One witness that signs the root of nothing does not make the others' word unsure.
 	round.Witnesses[3].CommitmentsRoot = clienttest.Numbered(7, 0, 0)
 	if v := (ballot{&round, ids, known, known}).decide(); len(v.unread) > 0 {
-		t.Errorf("beside one root that stands for nothing, unread are %v", v.unread)
+		t.Errorf("with one meaningless root, unread are %v", v.unread)
 	}
 }

@@ -76,7 +76,7 @@ func TestOtherRunInOneFolder(t *testing.T) {
 	own, other := filepath.Join("e2e-step2", "model.safetensors"), filepath.Join("e2e-step2.forgotten", "model.safetensors")
 	after := contents(t, checkpoints)
 	if after[other] != before[own] || after[own] == "" || after[own] == before[own] {
-		t.Errorf("the model of step 2 was %s; is %s, and beside it lies %s", before[own], after[own], after[other])
+		t.Errorf("the model of step 2 was %s; is %s, and the other one is %s", before[own], after[own], after[other])
 	}
 }
 
@@ -103,7 +103,7 @@ func remember(t *testing.T, c *client) (unchanged func()) {
 			t.Fatal(err)
 		}
 		if !bytes.HasPrefix(after, before) || len(after) == len(before) {
-			t.Errorf("event log of %s: %d bytes became %d, of which the old ones are not the beginning", c.name, len(before), len(after))
+			t.Errorf("event log of %s: the old %d bytes are not the beginning of the new %d", c.name, len(before), len(after))
 		}
 		now := contents(t, checkpoints)
 		for name, content := range saved {

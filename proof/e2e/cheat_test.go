@@ -165,7 +165,7 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 				case slices.Contains(cheats[at].outcomes, body.Outcome) && cheats[at].opens == (body.Opening > 0):
 					caught[body.Trainer]++
 				case body.Outcome == "passed" || !cheats[at].opens && body.Opening > 0:
-					t.Errorf("%s says of %s: %+v, want %v", c.name, attackers[at].name, body, cheats[at].outcomes)
+					t.Errorf("%s reports of %s: %+v, want %v", c.name, attackers[at].name, body, cheats[at].outcomes)
 				}
 			case event.Voted:
 				cheated := slices.ContainsFunc(attackers, func(a *client) bool { return a.id == body.Accused })

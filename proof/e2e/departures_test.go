@@ -318,7 +318,7 @@ func (i interruption) play(t *testing.T) (lost int) {
 	}
 	text := first.text(t)
 	if strings.Contains(text, "may be lost") {
-		t.Errorf("it says that rounds may be lost:\n%s", tail(text, 30))
+		t.Errorf("it reports that rounds may be lost:\n%s", tail(text, 30))
 	}
 	saved := filepath.Dir(seen[0])
 	again := regexp.MustCompile(`go on with: psyche (testnet start --resume \S+.*)`).FindStringSubmatch(text)
@@ -326,7 +326,7 @@ func (i interruption) play(t *testing.T) (lost int) {
 		return lostOf(t, server.JournalPath(saved, "e2e"), departureSteps)
 	}
 	if again == nil {
-		t.Fatalf("no way to go on:\n%s", tail(text, 30))
+		t.Fatalf("no way to continue:\n%s", tail(text, 30))
 	}
 	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, pace, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
 	if code := next.exitCode(t, runTimeout); code != 0 {

@@ -165,7 +165,7 @@ func (p *pty) checkEnd(t *testing.T) {
 	t.Helper()
 	text := p.text()
 	if !strings.Contains(text[strings.LastIndex(text, otherScreen):], ownScreen) {
-		t.Errorf("the terminal was not given back: %q", tail(text, 5))
+		t.Errorf("the terminal was not restored: %q", tail(text, 5))
 	}
 	for _, colour := range []string{"\x1b[31m", "\x1b[32m", "\x1b[38;"} {
 		if strings.Contains(text, colour) {

@@ -124,10 +124,10 @@ func checkRun(t *testing.T, n *network, clients ...*client) {
 	for i := range plans {
 		step := uint32(i + 1)
 		if _, known := applied[step]; !known {
-			t.Errorf("nobody applied step %d", step)
+			t.Errorf("no member applied step %d", step)
 		}
 		if counted[step] > applied[step].Counted {
-			t.Errorf("step %d: %d results counted, %d clients say that theirs did", step, applied[step].Counted, counted[step])
+			t.Errorf("step %d: %d results counted, %d clients report a counted result", step, applied[step].Counted, counted[step])
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestAuditedLocalSteps(t *testing.T) {
 				if body.Outcome == "passed" {
 					passed++
 				} else if body.Outcome != "unclear" {
-					t.Errorf("%s says of an honest member: %+v", c.name, body)
+					t.Errorf("%s reports of an honest member: %+v", c.name, body)
 				}
 			case event.Accused, event.Ejected:
 				t.Errorf("%s: %+v", c.name, body)

@@ -30,7 +30,7 @@ func TestPagesRun(t *testing.T) {
 			out := typed(t, filepath.Join("..", "..", "docs", page))
 			for _, text := range want {
 				if !strings.Contains(out, text) {
-					t.Errorf("docs/%s: nothing says %q:\n%s", page, text, out)
+					t.Errorf("docs/%s: no output contains %q:\n%s", page, text, out)
 				}
 			}
 		})

@@ -197,7 +197,7 @@ func examine(t *testing.T, c *client, m machine) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if facts[name] != wanted[name] {
-			t.Errorf("doctor of %s says %s %q, want %q", c.name, name, facts[name], wanted[name])
+			t.Errorf("doctor of %s reports %s %q, want %q", c.name, name, facts[name], wanted[name])
 		}
 	}
 	return fmt.Sprintf("libtorch %s; BLAS kernels: %s; DisTrO kernel: %s; %s",

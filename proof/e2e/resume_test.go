@@ -55,7 +55,7 @@ func TestInterruptedChainLosesNothing(t *testing.T) {
 func completeLog(t *testing.T, log, text string) {
 	t.Helper()
 	if out := must(t, serverBinary, "run", "replay", log); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
-		t.Errorf("%s says:\n%s\nthe testnet said:\n%s", log, out, text)
+		t.Errorf("%s reports:\n%s\nthe testnet reported:\n%s", log, out, text)
 	}
 }
 
@@ -77,7 +77,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
 	again := regexp.MustCompile(`go on with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
 	if paused == nil || again == nil {
-		t.Fatalf("no pause, or no way to go on:\n%s", tail(text, 30))
+		t.Fatalf("no pause, or no way to continue:\n%s", tail(text, 30))
 	}
 	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, nil, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
 	next.waitText(t, "goes on with the model of "+paused[1]+" from its disk", 2)

@@ -164,7 +164,7 @@ func TestChecks(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("found %v, want %s that says %q", found, c.kind, c.says)
+			t.Errorf("found %v, want %s with %q", found, c.kind, c.says)
 		})
 	}
 }

@@ -104,7 +104,7 @@ func (h *host) start(ctx context.Context) error {
 
 // awaits waits until somebody listens at an address.
 func (h *host) awaits(ctx context.Context, address string, by *process.Process) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, begins, fmt.Errorf("nobody listens at %s", address))
+	ctx, cancel := context.WithTimeoutCause(ctx, begins, fmt.Errorf("no server listens at %s", address))
 	defer cancel()
 	for {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)

@@ -25,7 +25,7 @@ func TestStandstill(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if err := context.Cause(ctx); err == nil {
-			t.Error("it stood still, and goes on")
+			t.Error("the stopped process continues")
 		}
 	})
 }

@@ -29,7 +29,7 @@ func TestAbandonedEpoch(t *testing.T) {
 	}
 	t.Logf("%d of 4 epochs ended before their time, %d of 4 that went on were found", ended, caught)
 	if ended != 4 || caught != 4 {
-		t.Error("an epoch went on without those that could record it, or one that did was not found")
+		t.Error("an epoch continued without enough members to record it, or such an epoch was not found")
 	}
 }
 

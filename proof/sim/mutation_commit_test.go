@@ -40,7 +40,7 @@ func TestCommitPoints(t *testing.T) {
 		}
 	}
 	if made == 0 {
-		t.Error("nobody made a commit point")
+		t.Error("no intermediate checkpoint was made")
 	}
 	t.Logf("%d commit points", made)
 }

@@ -25,7 +25,7 @@ const requestTimeout = 2 * second
 var (
 	errUnreachable = errors.New("peer is not reachable")
 	errNotHeld     = errors.New("no holder has the blob")
-	errForged      = errors.New("nobody signed this")
+	errForged      = errors.New("missing signature")
 )
 
 // reach decides what becomes of one message between two clients.

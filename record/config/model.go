@@ -65,7 +65,7 @@ func CommitEvery(definition []byte, c coordinator.Config) uint32 {
 func (m Model) Trainable() error {
 	switch dummy := m.Checkpoint.Dummy != nil; {
 	case m.Optimizer.AdamW != nil:
-		return errors.New("AdamW exchanges nothing between members, so that each would train a model of its own; want Distro (alone, psyche-client solo --optimizer adamw trains with AdamW)")
+		return errors.New("AdamW exchanges nothing between members, so each would train a separate model; want Distro or LocalSteps (psyche-client solo --optimizer adamw trains with AdamW)")
 	case m.Optimizer.Dummy != nil && !dummy:
 		return errors.New("Dummy changes no model that is one; want Distro, or checkpoint.Dummy as well")
 	}

@@ -283,8 +283,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"key twice", "warmup_time = 30", "warmup_time = 30\nwarmup_time = 31", []string{"not valid TOML"}},
 		{"run id too long", "[config]", "run_id = \"" + strings.Repeat("r", 65) + "\"\n[config]", []string{"run_id: 65 bytes long, at most 64 fit"}},
 		{"long name", "[config]", "name = \"" + strings.Repeat("n", 65) + "\"\n[config]", []string{"s.toml:2:1: the top level name: 65 bytes long, at most 64 fit"}},
-		{"name that turns", "[config]", "name = \"a\\u202eb\"\n[config]", []string{"name: it has the character U+202E"}},
-		{"description of lines", "[config]", "description = \"a\\nb\"\n[config]", []string{"description: it has the character U+000A"}},
+		{"name that turns", "[config]", "name = \"a\\u202eb\"\n[config]", []string{"name: character U+202E is invisible"}},
+		{"description of lines", "[config]", "description = \"a\\nb\"\n[config]", []string{"description: character U+000A is invisible"}},
 		{"long description", "[config]", "description = \"" + strings.Repeat("n", 281) + "\"\n[config]", []string{"description: 281 bytes long, at most 280 fit"}},
 	}
 	for _, test := range tests {

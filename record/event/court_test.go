@@ -20,7 +20,7 @@ func wantNews(t *testing.T, c *event.Court, s *coordinator.State, news ...event.
 		t.Errorf("got %+v, want %+v", got, news)
 	}
 	if again := c.News(s); again != nil {
-		t.Errorf("told again: %+v", again)
+		t.Errorf("reported again: %+v", again)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestStateOf(t *testing.T) {
 	}
 	for _, batch := range round.Assignments(s.Config) {
 		if slices.Contains(got.Idle, names[batch.Member]) {
-			t.Errorf("%s has batch %v, and is said to be without one", names[batch.Member], batch.Batch)
+			t.Errorf("%s has batch %v, and is listed without a batch", names[batch.Member], batch.Batch)
 		}
 	}
 	got.Elected, got.Idle = nil, nil

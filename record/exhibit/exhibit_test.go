@@ -199,7 +199,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("decoding and encoding changed bytes")
 		}
 		if found, err := e.Examine(run, shapes(t), rules); err == nil && found.Accused != key.ID() {
-			t.Fatalf("somebody who signed nothing: %+v", found)
+			t.Fatalf("a member without a signature: %+v", found)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func DecodeCertificate(b []byte) (Certificate, error) {
 // certificate was checked.
 func ResumeAt(g Genesis, c Certificate, state []byte) (*Follower, error) {
 	if sha256.Sum256(state) != c.State {
-		return nil, fmt.Errorf("%w %d: the state is another one", ErrCertificate, c.Number)
+		return nil, fmt.Errorf("%w %d: the state differs", ErrCertificate, c.Number)
 	}
 	decoded, err := coordinator.Decode(state)
 	if err != nil {

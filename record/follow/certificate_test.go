@@ -103,7 +103,7 @@ func TestSufficientIsMoreThanTwoThirds(t *testing.T) {
 		}
 	}
 	if Suffices(0, 0) {
-		t.Error("nobody of nobody is enough")
+		t.Error("an empty set of members is enough")
 	}
 }
 

@@ -146,7 +146,7 @@ func TestLiesAreFound(t *testing.T) {
 				t.Fatalf("%v", err)
 			}
 			if _, err := f.Apply(action(f, backendtest.Key(2), 1, coordinator.Join{})); err == nil || f.Head() != head {
-				t.Error("it goes on after a lie")
+				t.Error("it continues after a lie")
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func Begin(g Genesis) (*Follower, error) {
 func BeginWith(payload []byte) (Record, *Follower, error) {
 	record, err := Decode(append([]byte(nil), payload...), [32]byte{})
 	if err == nil && record.Kind != KindGenesis {
-		err = fmt.Errorf("%w: the first one is no genesis", ErrRecord)
+		err = fmt.Errorf("%w: the first record is not a genesis", ErrRecord)
 	}
 	if err != nil {
 		return record, nil, err

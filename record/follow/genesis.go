@@ -87,7 +87,7 @@ func (g Genesis) First() (coordinator.State, error) {
 		return state, fmt.Errorf("%w: %w", ErrGenesis, err)
 	}
 	if !bytes.Equal(fresh.AppendTo(nil), g.State) {
-		return state, fmt.Errorf("%w: the state is not one that a run starts with", ErrGenesis)
+		return state, fmt.Errorf("%w: not the first state of a run", ErrGenesis)
 	}
 	return state, nil
 }

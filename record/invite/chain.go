@@ -119,7 +119,7 @@ func (l ChainLink) Check() error {
 	case l.Authority == identity.ID{}:
 		return errors.New("its authority is zero, want the main authority of the run")
 	case len(l.RPC) == 0 || len(l.RPC) > maxNodes:
-		return fmt.Errorf("it names %d nodes (rpc=…), want 1 to %d: a shell that is given no quotes keeps what is behind the &", len(l.RPC), maxNodes)
+		return fmt.Errorf("%d nodes (rpc=…), want 1 to %d; quote the link, because a shell cuts it at the &", len(l.RPC), maxNodes)
 	}
 	for _, address := range l.RPC {
 		parsed, err := url.Parse(address)

@@ -22,7 +22,7 @@ func TestChainLink(t *testing.T) {
 	} {
 		text := want.String()
 		if !IsChain(text) || !IsChain("'"+text+"'") || IsChain(link("host/r")) || strings.ContainsAny(text, "' \t\n\"\\$`") || len(text) > maxChainSize {
-			t.Errorf("%s is no link to a run on a chain", text)
+			t.Errorf("%s is not a link to a run on a chain", text)
 		}
 		if got, err := ParseChain("'" + text + "'"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v", text, got, err)

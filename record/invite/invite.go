@@ -141,7 +141,7 @@ func ParseAddress(address string) (host string, port uint16, err error) {
 func checkHost(host string) error {
 	if address, err := netip.ParseAddr(host); err == nil && address.Zone() == "" {
 		if address.IsUnspecified() {
-			return fmt.Errorf("its host %s is of no machine, want the name or address of the server", host)
+			return fmt.Errorf("host %s, want the name or address of the server", host)
 		}
 		return nil
 	}
@@ -201,7 +201,7 @@ func (l *Link) parseProof(query string) error {
 	case !seen["key"]:
 		return errors.New("its server's key is missing (?key=…)")
 	case !seen["genesis"]:
-		return errors.New("the run's hash is missing (&genesis=…): a shell that is given no quotes keeps what is behind the &")
+		return errors.New("the run's hash is missing (&genesis=…); quote the link, because a shell cuts it at the &")
 	}
 	return nil
 }

@@ -294,7 +294,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 		return summary, err
 	}
 	if other := formatOf(start[:n]); other != "" && other != format {
-		return summary, fmt.Errorf("format %s: %w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", other, ErrVersion)
+		return summary, fmt.Errorf("format %s: %w: continue with the program that wrote it, or move it away and begin a new run from the old run's checkpoint", other, ErrVersion)
 	}
 	if string(start[:]) != magic {
 		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)

@@ -235,7 +235,7 @@ func testEarlierFormatIsRefused(t *testing.T, magic string) {
 		t.Fatal(err)
 	}
 	_, _, err := Open(path, func([]byte) error { return errors.New("an entry was read") })
-	if !errors.Is(err, ErrVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "go on with the program that wrote it, or move it away") {
+	if !errors.Is(err, ErrVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "continue with the program that wrote it, or move it away") {
 		t.Errorf("got %v", err)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {

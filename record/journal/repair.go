@@ -99,11 +99,11 @@ func Repair(path string, d Damage) (kept string, err error) {
 		return "", fmt.Errorf("repair journal %s: %w", path, err)
 	}
 	if now.Offset != d.Offset || now.Size != d.Size {
-		return "", fmt.Errorf("repair journal %s: it has changed since it was looked at", path)
+		return "", fmt.Errorf("repair journal %s: it has changed since the inspection", path)
 	}
 	kept = fmt.Sprintf("%s.cut-%d", path, d.Offset)
 	if err := keep(kept, io.NewSectionReader(file, d.Offset, d.Size)); err != nil {
-		return "", fmt.Errorf("repair journal %s: keep what is cut off: %w", path, err)
+		return "", fmt.Errorf("repair journal %s: store the removed part: %w", path, err)
 	}
 	if err := file.Truncate(d.Offset); err != nil {
 		return kept, fmt.Errorf("repair journal %s: %w", path, err)

@@ -167,7 +167,7 @@ func TestFullDisk(t *testing.T) {
 		err = j.Commit()
 		if errors.Is(cause, syscall.EIO) {
 			if err == nil {
-				t.Error("after an error of the disk the journal goes on")
+				t.Error("the journal continues after an error of the disk")
 			}
 			_ = j.Close()
 			continue

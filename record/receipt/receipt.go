@@ -95,7 +95,7 @@ func (r Receipt) check() error {
 		may         bool
 	}{{"run", r.Run, false}, {"head", r.Head, false}, {"model", r.Model, r.ModelStep == 0}} {
 		if b, err := hex.DecodeString(hash.text); (err != nil || len(b) != 32) && (!hash.may || hash.text != "") {
-			return fmt.Errorf("%w: %s %q is no hash", ErrReceipt, hash.field, hash.text)
+			return fmt.Errorf("%w: %s %q is not a hash", ErrReceipt, hash.field, hash.text)
 		}
 	}
 	return nil
@@ -111,7 +111,7 @@ func (r Receipt) Verify(log Receipt) error {
 	case r.Head != log.Head:
 		return fmt.Errorf("%w: its log has another entry %d", ErrReceipt, r.Entries-1)
 	case r != log:
-		return fmt.Errorf("%w: its figures are not those of the log, which are\n%s", ErrReceipt, log.Encode())
+		return fmt.Errorf("%w: its numbers differ from the log's:\n%s", ErrReceipt, log.Encode())
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func testEquivocation() coordinator.Equivocation {
 	first, second := results(func(*ResultAnnouncement) {})
 	proof, ok := NewEquivocation(first, second)
 	if !ok {
-		panic("two results are no proof")
+		panic("two results are not a proof")
 	}
 	return proof
 }

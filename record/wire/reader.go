@@ -94,7 +94,7 @@ func (r *reader) filter(field string) (filter bloom.Filter) {
 func (r *reader) run(want [runSize]byte) {
 	got := r.hash("run")
 	if r.err == nil && got != want {
-		r.err = fmt.Errorf("%w: it says %x, this is %x", ErrRun, got, want)
+		r.err = fmt.Errorf("%w: got %x, want %x", ErrRun, got, want)
 	}
 }
 

@@ -50,7 +50,7 @@ func Link(objects []Object) ([]byte, error) {
 		return nil, err
 	}
 	if begin.in != &l.text {
-		return nil, fmt.Errorf("link: %s is no function", Entry)
+		return nil, fmt.Errorf("link: %s is not a function", Entry)
 	}
 	if begin.at%8 != 0 || begin.at/8 >= uint64(len(l.text.bytes)/8) {
 		return nil, fmt.Errorf("link: %s at offset %d of %d bytes, want an instruction", Entry, begin.at, len(l.text.bytes))

@@ -61,6 +61,6 @@ func TestProbe(t *testing.T) {
 	}
 	committed, err := os.ReadFile(probeFile)
 	if err != nil || !bytes.Equal(committed, made) {
-		t.Errorf("%s is not what probe.c makes: go test -run Probe -update writes it anew (%v)", probeFile, err)
+		t.Errorf("%s is not what probe.c makes: go test -run Probe -update writes it again (%v)", probeFile, err)
 	}
 }

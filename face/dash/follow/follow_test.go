@@ -144,7 +144,7 @@ func TestDamage(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Second)
 		if problem := l.View().Problem; !strings.Contains(problem, path) || !strings.Contains(problem, "offset") {
-			t.Errorf("the problem is said to be %q", problem)
+			t.Errorf("the problem is reported to be %q", problem)
 		}
 		text[len(text)/2] ^= 1
 		if err := os.WriteFile(path, text, 0o644); err != nil {
@@ -178,14 +178,14 @@ func TestReading(t *testing.T) {
 		}
 	}
 	if len(told) < 3 {
-		t.Fatalf("it says %v", told)
+		t.Fatalf("it reports %v", told)
 	}
 	for i, r := range told {
 		if r.Size != info.Size() || r.Bytes > r.Size || i > 0 && r.Bytes <= told[i-1].Bytes {
-			t.Errorf("it says %v of a log of %d bytes", told, info.Size())
+			t.Errorf("progress %v of a log of %d bytes", told, info.Size())
 		}
 	}
 	if r := l.View().Reading; r != nil {
-		t.Errorf("of a log that is read it says %v", r)
+		t.Errorf("progress %v of a log that is read", r)
 	}
 }

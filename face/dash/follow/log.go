@@ -175,7 +175,7 @@ func (l *Log) open() reader {
 	r, kept, err := openJournalReader(l.options)
 	l.reader = r
 	if err != nil {
-		l.options.Logger.Info("the history is made again from the journal", "history", l.options.Keep, "reason", err)
+		l.options.Logger.Info("recomputing the history from the journal", "history", l.options.Keep, "reason", err)
 	}
 	l.history = kept
 	return r
@@ -215,7 +215,7 @@ func (l *Log) save(r reader) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if err := r.keep(&l.history); err != nil {
-		l.options.Logger.Warn("the history was not kept; the next start makes it again from the journal", "history", l.options.Keep, "error", err)
+		l.options.Logger.Warn("the history was not saved; the next start computes it from the journal", "history", l.options.Keep, "error", err)
 	}
 }
 

@@ -258,7 +258,7 @@ func (g *Gatherer) refuse(path string) {
 	g.mu.Lock()
 	g.paths[path] = true
 	g.mu.Unlock()
-	g.options.Logger.Warn("a file is not shown: it is no log of a run, or one of another version of this program", "file", path)
+	g.options.Logger.Warn("file not shown: not a log of a run, or from another version of this program", "file", path)
 }
 
 // addEvents follows the event log of a member.

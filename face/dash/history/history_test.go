@@ -53,14 +53,14 @@ func TestWhatBecameOfMembers(t *testing.T) {
 		t.Errorf("the ejected member: %+v", ejected)
 	}
 	if a, ok := entries[ejected.Entry].Action.(coordinator.Eject); !ok || identity.ID(a.Client).String() != member(5) {
-		t.Errorf("entry %d is said to have ejected it, and is %+v", ejected.Entry, entries[ejected.Entry])
+		t.Errorf("entry %d of its ejection is %+v", ejected.Entry, entries[ejected.Entry])
 	}
 	hangs := h.Members[member(7)]
 	if hangs.Dropped == 0 || hangs.Accused < 2 || hangs.Late == 0 || hangs.Why != history.WhyWitnesses {
 		t.Errorf("the member that hangs: %+v", hangs)
 	}
 	if a, ok := entries[hangs.Entry].Action.(coordinator.HealthCheck); !ok {
-		t.Errorf("entry %d is said to have dropped it, and is %+v", hangs.Entry, a)
+		t.Errorf("entry %d of its drop is %+v", hangs.Entry, a)
 	}
 	if wrong := h.Members[member(3)]; wrong.Disagreed != 4 || wrong.Reports != 4 {
 		t.Errorf("the member with another model: %+v", wrong)

@@ -23,10 +23,10 @@ func TestJuries(t *testing.T) {
 		{slander, "it accused somebody wrongly (wrong result)", 4},
 	} {
 		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
-			t.Errorf("want one that is out until epoch %d because %q: %+v", want.until, want.why, want.m)
+			t.Errorf("want an ejection until epoch %d because %q: %+v", want.until, want.why, want.m)
 		}
 		if _, ok := entries[want.m.Entry].Action.(coordinator.Vote); !ok {
-			t.Errorf("entry %d is said to have ejected %s, and is %+v", want.m.Entry, want.m.ID, entries[want.m.Entry])
+			t.Errorf("entry %d of the ejection of %s is %+v", want.m.Entry, want.m.ID, entries[want.m.Entry])
 		}
 	}
 	if cheat.Tried != 1 || slander.Tried != 0 || slander.Accuses != 1 {
@@ -44,7 +44,7 @@ func TestJuries(t *testing.T) {
 			t.Errorf("want %s: %+v", want, trial)
 		}
 		if a, ok := entries[trial.Entry].Action.(coordinator.Accuse); !ok || identity.ID(a.Client).String() != trial.Accused {
-			t.Errorf("entry %d is said to accuse %s, and is %+v", trial.Entry, trial.Accused, entries[trial.Entry])
+			t.Errorf("entry %d of the accusation of %s is %+v", trial.Entry, trial.Accused, entries[trial.Entry])
 		}
 	}
 	votes := uint64(0)
@@ -57,7 +57,7 @@ func TestJuries(t *testing.T) {
 		votes -= m.Voted
 	}
 	if votes != 0 {
-		t.Errorf("%d votes are nobody's", votes)
+		t.Errorf("%d votes without a juror", votes)
 	}
 	for _, e := range h.Events {
 		if e.Kind == history.EventOther {
@@ -96,7 +96,7 @@ func TestIdleJurors(t *testing.T) {
 	for _, trial := range h.Trials {
 		outcomes[trial.Outcome]++
 		if trial.Guilty+trial.Innocent != 0 || trial.Ejected != "" {
-			t.Errorf("nobody voted: %+v", trial)
+			t.Errorf("no member voted: %+v", trial)
 		}
 	}
 	for id, m := range h.Members {

@@ -100,7 +100,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d points, %d members, %d tasks, %d notices", len(shown.Points), len(shown.Members), len(shown.Tasks), len(shown.Notices))
 	}
 	if few := b.Show(100); len(few.Points) > 100 || few.Points[len(few.Points)-1].Loss != 3 {
-		t.Errorf("%d points where 100 were asked for", len(few.Points))
+		t.Errorf("%d points, want 100", len(few.Points))
 	}
 }
 

@@ -38,17 +38,17 @@ func TestSoundArchive(t *testing.T) {
 		t.Errorf("found %+v", r)
 	}
 	if c := r.Chain; c == nil || c.Account != header.Run.String() || c.Program != header.Program.String() || c.Event == 0 || len(c.Head) != 64 {
-		t.Fatalf("of the chain it says %+v", c)
+		t.Fatalf("facts of the chain: %+v", c)
 	}
 	if r.Signatures != r.Records-1 { // each transaction of such a run has one
 		t.Errorf("%d signatures of %d entries", r.Signatures, r.Records)
 	}
 	if got := v.Event(r.Chain.Head); got != r.Chain.Event {
-		t.Errorf("the newest head is said to be of event %d, not %d", got, r.Chain.Event)
+		t.Errorf("event %d of the newest head, want %d", got, r.Chain.Event)
 	}
 	for _, head := range []string{"", "zz", r.Chain.Head[2:], strings.Repeat("00", 32)} {
 		if got := v.Event(head); got != 0 {
-			t.Errorf("head %q is said to be of event %d", head, got)
+			t.Errorf("head %q has event %d", head, got)
 		}
 	}
 	shown := v.Show(0)
@@ -62,10 +62,10 @@ func TestSoundArchive(t *testing.T) {
 		t.Errorf("the chain was paid %+v", shown.Costs)
 	}
 	if again, _ := check(log, verify.Told{Run: r.Run, Records: r.Records, Head: r.Head, State: r.State}); !again.Verified {
-		t.Errorf("as told it is %+v", again)
+		t.Errorf("with the reported facts: %+v", again)
 	}
 	if torn, _ := check(log[:len(log)-3], verify.Told{}); !torn.Verified || torn.Torn == 0 || torn.Records != r.Records-1 {
-		t.Errorf("of a torn archive it says %+v", torn)
+		t.Errorf("for a torn archive: %+v", torn)
 	}
 }
 
@@ -86,7 +86,7 @@ func act(t *testing.T, all [][]byte) (at int, e event.Event, signed transaction.
 		}
 		return at, e, signed
 	}
-	t.Fatal("nobody acts")
+	t.Fatal("no member acts")
 	return 0, e, signed
 }
 
@@ -157,7 +157,7 @@ func TestForgedArchives(t *testing.T) {
 		"a member is another one":         {change(at, asAnother(t, all)), "does not verify"},
 		"an entry is left out":            {chained(slices.Delete(slices.Clone(all), at, at+1)), "does not verify"},
 		"two entries are exchanged":       {chained(exchanged(all, at)), "does not verify"},
-		"the end is cut":                  {chained(all[:len(all)-5]), "the log is cut: it ends after"},
+		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated: it ends after"},
 		"all but the header is cut":       {chained(all[:1]), "there is no log"},
 		"another run":                     {otherRun, "this is the log of another run"},
 		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "another log than the one"},

@@ -182,9 +182,9 @@ func (v *Verifier) problem(told Told, r Report) error {
 	case told.Run != "" && told.Run != r.Run:
 		return fmt.Errorf("this is the log of another run, %s, not of %s", r.Run, told.Run)
 	case told.Records > r.Records:
-		return fmt.Errorf("the log is cut: it ends after %d entries, and is said to have %d", r.Records, told.Records)
+		return fmt.Errorf("the log is truncated: it ends after %d entries, and the host reports %d", r.Records, told.Records)
 	case told.Records == r.Records && told.Head != "" && told.Head != r.Head:
-		return fmt.Errorf("this is another log than the one that was told of: its newest entry is %s, not %s", r.Head, told.Head)
+		return fmt.Errorf("the log differs from the host's report: its newest entry is %s, not %s", r.Head, told.Head)
 	case told.Records == r.Records && told.State != "" && told.State != r.State:
 		return fmt.Errorf("the reported state is wrong: after entry %d it is %s, not %s", r.Records-1, r.State, told.State)
 	}

@@ -104,10 +104,10 @@ func TestSoundLog(t *testing.T) {
 	}
 	told := verify.Told{Run: r.Run, Records: r.Records, Head: r.Head, State: r.State}
 	if again, _ := check(log, told); !again.Verified {
-		t.Errorf("as told it is %+v", again)
+		t.Errorf("with the reported facts: %+v", again)
 	}
 	if torn, _ := check(log[:len(log)-3], verify.Told{}); !torn.Verified || torn.Torn == 0 || torn.Records != r.Records-1 {
-		t.Errorf("of a torn log it says %+v", torn)
+		t.Errorf("for a torn log: %+v", torn)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestForgedLogs(t *testing.T) {
 		"a member is another one":          {change(action, swapped), told, "does not verify"},
 		"an entry is left out":             {chained(append(append([][]byte(nil), all[:action]...), all[action+1:]...)), told, ""},
 		"two entries are exchanged":        {chained(exchanged(all, action)), told, ""},
-		"the end is cut":                   {chained(all[:len(all)-5]), told, "the log is cut: it ends after"},
+		"the end is cut":                   {chained(all[:len(all)-5]), told, "the log is truncated: it ends after"},
 		"all is cut":                       {nil, told, "there is no log"},
 		"the genesis is another one":       {logOf(t, other), told, "this is the log of another run"},
 		"the page shows another state":     {log, verify.Told{Records: told.Records, State: strings.Repeat("00", 32)}, "the reported state is wrong"},

@@ -188,7 +188,7 @@ func (o *online) post(ctx context.Context, address string, body, into any) error
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err == nil && into != nil {
 		if err = json.Unmarshal(answer, into); err != nil {
-			err = fmt.Errorf("its answer is not what was asked for: %w", err)
+			err = fmt.Errorf("unexpected answer: %w", err)
 		}
 	}
 	return err

@@ -246,7 +246,7 @@ func TestWhereNVRTCIsSought(t *testing.T) {
 	slices.Sort(want[1:])
 	slices.Sort(got[1:])
 	if !slices.Equal(got, want) {
-		t.Errorf("beside what is loaded: %v, want %v", got, want)
+		t.Errorf("with other loaded objects: %v, want %v", got, want)
 	}
 	for named, want := range map[string][]string{
 		mapped:                         {mapped},

@@ -177,7 +177,7 @@ func TestCompleteMeasuresOneModel(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if r.Complete(ctx); len(reports()) != 1 {
-			t.Error("reported what was not gone through")
+			t.Error("reported an unfinished task")
 		}
 	})
 }

@@ -210,7 +210,7 @@ func TestHolderDiesMidway(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	if r := first.Load(); r == nil || r.offset == 0 || r.offset+r.length != maxRange {
-		t.Errorf("the second holder was asked for %+v, not for the rest", r)
+		t.Errorf("request %+v to the second holder, want the rest", r)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestSilentHolderIsNotWaitedFor(t *testing.T) {
 		t.Errorf("the silent holder was asked %d times, want once", n)
 	}
 	if nodes[0].Score(nodes[1].ID()) != 0 {
-		t.Error("it is blamed: it was waited for until it was a stall")
+		t.Error("the holder is blamed for a stall")
 	}
 }
 
@@ -304,7 +304,7 @@ func TestFetchFailures(t *testing.T) {
 		t.Errorf("unknown size, not held: %v", err)
 	}
 	if _, err := FetchUpTo(testContext(t), nodes[0], NewStore(1<<20), hash, 10, nil); !errors.Is(err, ErrNoHolders) {
-		t.Errorf("unknown size, nobody: %v", err)
+		t.Errorf("unknown size, no holder: %v", err)
 	}
 	stranger.SetMembers(p2ptest.Peers(nodes[1]))
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -383,7 +383,7 @@ func TestUploadRate(t *testing.T) {
 	}
 	for _, taker := range takers {
 		if taker.Score(giver.ID()) != 0 {
-			t.Error("a slow line is held against a member")
+			t.Error("a member is blamed for a slow link")
 		}
 	}
 }

@@ -358,7 +358,7 @@ func (h *holderState) looked(found bool) {
 }
 
 // errPreempted is why an attempt was cancelled whose range somebody else gets faster.
-var errPreempted = errors.New("others are faster")
+var errPreempted = errors.New("another holder is faster")
 
 // watch takes ranges from holders that stand still or that are much slower than another
 // one that has a stream free. It is how a fetch survives a holder that died without a

@@ -31,7 +31,7 @@ const (
 )
 
 // errInUse says that another process has the folder.
-var errInUse = errors.New("another process uses it; give each client a folder of its own")
+var errInUse = errors.New("in use by another process; give each client a separate folder")
 
 // errDamaged says that a file is not what its name says.
 var errDamaged = errors.New("file does not have the hash in its name")

@@ -67,7 +67,7 @@ func TestHolderThatHasItLater(t *testing.T) {
 			}
 			t.Logf("took %v", time.Since(begun))
 			if took := time.Since(begun); took > 15*time.Second {
-				t.Errorf("took %v, where another one had it after 4 s", took)
+				t.Errorf("took %v, and another holder had it after 4 s", took)
 			}
 			for _, n := range nodes[1:] {
 				if nodes[0].Score(n.ID()) != 0 {

@@ -57,7 +57,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 					if r.IntN(20) == 0 {
 						store.GiveWay()
 					} else if data, held := store.Get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
-						t.Errorf("payload %d is another one", i)
+						t.Errorf("payload %d differs", i)
 					}
 				}
 				time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
@@ -72,7 +72,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 				i := r.IntN(len(parts))
 				data, err := Fetch(ctx, node, NewStore(1<<30), hashes[i], uint64(len(parts[i])), p2ptest.IDs(nodes[0]))
 				if err == nil && !bytes.Equal(data, parts[i]) {
-					t.Errorf("payload %d came as another one", i)
+					t.Errorf("payload %d arrived changed", i)
 				}
 				if err == nil && n == 0 {
 					got++
@@ -210,7 +210,7 @@ func TestLentFileThatChanges(t *testing.T) {
 				t.Errorf("%d bytes came from the file", len(got))
 			}
 			if len(lost) != 1 {
-				t.Fatalf("the owner was told %d times", len(lost))
+				t.Fatalf("the owner was notified %d times", len(lost))
 			}
 			t.Log(<-lost)
 			if _, held := store.Get(t.Context(), h); held {
@@ -218,7 +218,7 @@ func TestLentFileThatChanges(t *testing.T) {
 			}
 			got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[:2]...))
 			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("what came from both has %d bytes, %v", len(got), err)
+				t.Errorf("both sent %d bytes, %v", len(got), err)
 			}
 			for _, node := range nodes[:2] {
 				if score := nodes[2].Score(node.ID()); score != 0 {

@@ -183,7 +183,7 @@ func TestChangedFileIsDropped(t *testing.T) {
 		t.Error("returned")
 	}
 	if nodes[1].Score(nodes[0].ID()) != 0 {
-		t.Error("a holder with a broken disk is taken for a liar")
+		t.Error("a holder with a broken disk is blamed for wrong bytes")
 	}
 }
 
@@ -242,7 +242,7 @@ func TestLoneSilentHolder(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if nodes[0].Score(nodes[1].ID()) == 0 {
-		t.Error("the stall is not held against it")
+		t.Error("the holder is not blamed for the stall")
 	}
 }
 
@@ -270,7 +270,7 @@ func TestStallBehindARelayIsNobodysFault(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if joiner.Score(hidden.ID()) != 0 {
-		t.Error("a stall of the relay's or the member's is held against the member")
+		t.Error("the member is blamed for a stall of the relay or the member")
 	}
 }
 

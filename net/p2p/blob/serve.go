@@ -71,7 +71,7 @@ func decodeRequest(raw []byte) (request, error) {
 	case r.length == 0 || r.length > maxRange:
 		return request{}, fmt.Errorf("%w: length %d, want 1 to %d", errRequest, r.length, maxRange)
 	case r.offset%groupSize != 0:
-		return request{}, fmt.Errorf("%w: offset %d is no multiple of %d", errRequest, r.offset, groupSize)
+		return request{}, fmt.Errorf("%w: offset %d, want a multiple of %d", errRequest, r.offset, groupSize)
 	}
 	return r, nil
 }

@@ -45,10 +45,10 @@ func TestRetention(t *testing.T) {
 		t.Error("a is still held")
 	}
 	if _, ok := s.Get(t.Context(), b); !ok {
-		t.Error("b is gone")
+		t.Error("b is missing")
 	}
 	if err := s.Retain(a); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("retain what is gone: %v", err)
+		t.Errorf("retain a missing blob: %v", err)
 	}
 	s.Drop(b)
 	if usage := s.Usage(); usage != (Usage{}) || s.memory.order.Len() != 0 {
@@ -237,7 +237,7 @@ func TestLent(t *testing.T) {
 	want, err := put.open(h)
 	lent, failed := s.open(h)
 	if err != nil || failed != nil || !bytes.Equal(lent.outboard, want.outboard) || lent.size != want.size {
-		t.Errorf("it is served otherwise than what was put: %v, %v", err, failed)
+		t.Errorf("the served bytes differ from the stored ones: %v, %v", err, failed)
 	}
 	if freed := s.GiveWay(); freed != 0 {
 		t.Errorf("giving way freed %d bytes", freed)
@@ -281,7 +281,7 @@ func TestFolderIsGone(t *testing.T) {
 			continue
 		}
 		if got, held := s.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
-			t.Errorf("payload %d is gone", i)
+			t.Errorf("payload %d is missing", i)
 		}
 		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
 			t.Errorf("payload %d cannot be served: %v", i, err)
@@ -327,7 +327,7 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	dying(nodes[1], holding(data), 50) // the size, and less than a group
 	s := NewStore(1 << 20)
 	if _, err := Fetch(testContext(t), nodes[0], s, blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[1])); err == nil {
-		t.Fatal("fetched from who died")
+		t.Fatal("fetched from a dead peer")
 	}
 	if usage := s.Usage(); usage.Memory != 0 || len(s.partials) != 0 {
 		t.Errorf("left behind %+v and %d partials", usage, len(s.partials))
@@ -367,7 +367,7 @@ func TestGiveWay(t *testing.T) {
 	}
 	for i, h := range hashes {
 		if data, held := s.Get(t.Context(), h); !held || !bytes.Equal(data, parts[i]) {
-			t.Errorf("part %d is gone", i)
+			t.Errorf("part %d is missing", i)
 		}
 		if held, err := s.open(h); err != nil || len(held.outboard) == 0 {
 			t.Errorf("part %d cannot be served: %v", i, err)
@@ -380,7 +380,7 @@ func TestGiveWay(t *testing.T) {
 	s.Drop(hashes[2])
 	large, err := s.loosely(payload(spillSize + 4))
 	if now := s.Usage(); err != nil || now.Disk != 0 || now.Memory != cost(spillSize+4) {
-		t.Errorf("what fits into memory: %v, %+v", err, now)
+		t.Errorf("a blob that fits into memory: %v, %+v", err, now)
 	}
 	if err := s.Retain(large); err != nil {
 		t.Fatal(err)

@@ -215,7 +215,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 		}
 	}
 	if relay.Score(author.ID()) < 0 != blamed || b.Score(relay.ID()) < 0 {
-		t.Errorf("score of the author %v, of who is honest %v", relay.Score(author.ID()), b.Score(relay.ID()))
+		t.Errorf("score of the author %v, of the honest member %v", relay.Score(author.ID()), b.Score(relay.ID()))
 	}
 }
 
@@ -394,7 +394,7 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		t.Errorf("%d of %d messages were passed on, want 100 to %d", heard, said, most)
 	}
 	if score := b.Score(relay.ID()); score != 0 {
-		t.Errorf("score of who passed them on: %v", score)
+		t.Errorf("score of the forwarder: %v", score)
 	}
 	for i := range 3000 {
 		if err := raw.Publish(testContext(t), fmt.Appendf(nil, "more noise %d", i)); err != nil {
@@ -407,7 +407,7 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		case <-atB:
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("nothing is held against who said it")
+			t.Fatal("the author is not blamed")
 		}
 	}
 }
@@ -439,7 +439,7 @@ func TestOversizeFromAPeerIsDropped(t *testing.T) {
 	}
 	expect(t, got, message{nodes[1].ID(), "small"})
 	if score := nodes[0].Score(nodes[1].ID()); score >= 0 {
-		t.Errorf("score of who sent it: %v", score)
+		t.Errorf("score of the sender: %v", score)
 	}
 }
 

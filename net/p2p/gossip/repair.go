@@ -57,7 +57,7 @@ func (r *router) repair(h host.Host) {
 			excess = now
 		}
 		if err := r.offerLost(h); err != nil {
-			r.node.Logger().Debug("gossip: offer members anew", "err", err)
+			r.node.Logger().Debug("gossip: offer members again", "err", err)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestRelayedFloodIsNobodysFault(t *testing.T) {
 		t.Errorf("%d messages counted as dropped, not %d", got, dropped)
 	}
 	if score := r.node.Score(p2ptest.Key("b").ID()); score != 0 {
-		t.Errorf("score of who passed it on: %v", score)
+		t.Errorf("score of the forwarder: %v", score)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 		}
 	}
 	if !r.add(identity.ID{2}, []byte("b")) {
-		t.Error("another author's message is taken for a repetition")
+		t.Error("another author's message counts as a repetition")
 	}
 }
 

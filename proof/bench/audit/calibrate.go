@@ -34,13 +34,13 @@ type calibrateCommand struct {
 	Logs      string  `default:"proof/bench/audit/logs" type:"path" help:"Folder of the logs."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
 	Steps     uint32  `default:"200" help:"Training steps."`
-	Every     uint32  `default:"2" help:"Steps between those that are audited."`
+	Every     uint32  `default:"2" help:"Steps between two audited steps."`
 	Sequences int     `default:"4" help:"Sequences of a batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
 	Decay     float64 `default:"0.999" help:"Of the momentum."`
-	Rare      uint32  `help:"In so many steps, the first, batches are of random tokens: most of them do not come up again."`
+	Rare      uint32  `help:"Number of first steps with batches of random tokens, most of which do not occur again."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
 	Count     bool    `help:"Count audits among stacks of one type, and write a row for each pair of them instead of one for each audit."`
 }

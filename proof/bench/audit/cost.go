@@ -183,7 +183,7 @@ func memory(ctx context.Context) error {
 		}
 	}
 	more := heap[1] - heap[0]
-	fmt.Printf("memory of a trainer of %d parameters in %d chunks: %d bytes more with audits, %d a chunk beside 4 a parameter\n",
+	fmt.Printf("memory of a trainer of %d parameters in %d chunks: %d bytes more with audits, %d per chunk and 4 per parameter\n",
 		elements, chunks, more, (more-4*elements)/int64(chunks))
 	return nil
 }

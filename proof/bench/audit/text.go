@@ -13,7 +13,7 @@ func readText(folder string) ([]byte, error) {
 	if folder == "" {
 		root, err := exec.Command("go", "env", "GOROOT").Output()
 		if err != nil {
-			return nil, fmt.Errorf("where Go's library is: %w; name a folder with --text", err)
+			return nil, fmt.Errorf("find Go's library: %w; name a folder with --text", err)
 		}
 		folder = filepath.Join(strings.TrimSpace(string(root)), "src", "net")
 	}

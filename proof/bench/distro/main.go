@@ -31,7 +31,7 @@ type options struct {
 	Steps       int `default:"2" help:"Training steps; 0: leave them out."`
 	StepThreads int `default:"1" help:"Threads of the training step."`
 
-	Device       torch.Choice `default:"cpu" help:"Where the gradient is computed: cpu, cuda or cuda:N. On a device shares are of the time that passes, not of the processors'."`
+	Device       torch.Choice `default:"cpu" help:"Device for the gradient: cpu, cuda or cuda:N. On a GPU, shares refer to elapsed time instead of CPU time."`
 	ComputeDtype string       `default:"f32" enum:"f32,bf16" help:"Type that the gradient is computed in."`
 }
 

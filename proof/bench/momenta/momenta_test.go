@@ -152,7 +152,7 @@ func TestDriftPasses(t *testing.T) {
 		}
 		_, report := r.judge(t, a.Fake(scene))
 		if accuser := (&audit.Reference{Limits: audit.BF16Limits}).Wider(); report.Judge(accuser.Limits) != audit.Passed || report.Error < audit.BF16Limits.Error {
-			t.Errorf("%s: fault %v, error %v; want none, and more than %v", a.Name, report.Fault, report.Error, audit.BF16Limits.Error)
+			t.Errorf("%s: fault %v, error %v; want no fault, and an error above %v", a.Name, report.Fault, report.Error, audit.BF16Limits.Error)
 		}
 	}
 }

@@ -27,7 +27,7 @@ import (
 type runCommand struct {
 	Name string `arg:"" help:"Of the log."`
 	Logs string `json:"-" default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
-	Data string `json:"-" default:"build/parity/data" type:"path" help:"What psyche data tokenize wrote."`
+	Data string `json:"-" default:"build/parity/data" type:"path" help:"Folder written by psyche data tokenize."`
 
 	Model   string `default:"proof/bench/parity/model.json" help:"config.json of the model."`
 	Seed    uint64 `default:"1" help:"Of the first weights and of the order of the text."`
@@ -59,16 +59,16 @@ type runCommand struct {
 	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
 	Muon       bool    `json:",omitempty" help:"Of local steps: Muon moves the matrices."`
 	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
-	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Of local steps: share of the mean by which a round moves the weights."`
+	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the share of the mean by which a round moves the weights."`
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
-	ErrorDecay float64 `json:",omitempty" help:"Of local steps: what is kept of what could not be sent yet."`
+	ErrorDecay float64 `json:",omitempty" help:"Local steps: decay of the residual."`
 
 	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where the running means begin as zeros in each round."`
 
 	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
 	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
-	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
-	Verification int    `json:",omitempty" name:"verification-percent" help:"Of clients that share a replica: so many percent of them audit in a step and do not train; 0: nobody is audited."`
+	Attack       string `json:",omitempty" help:"Attack: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
+	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step and do not train, among clients with a shared replica; 0: no audits."`
 }
 
 // record is any line of a log but the first.

@@ -96,7 +96,7 @@ func TestTheFirstOfATableIsFirstAtTheLoss(t *testing.T) {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("the picture is no XML: %v", err)
+			t.Fatalf("the picture is not valid XML: %v", err)
 		}
 	}
 }

@@ -75,9 +75,9 @@ func (s system) check() error {
 	case s.Only != "" && s.Only != curveOnly && s.Only != killOnly:
 		return fmt.Errorf("only is %q, want curve, kill or nothing", s.Only)
 	case s.Torchrun && (s.Torch == "" || s.Torch == hivemind || s.Only != killOnly):
-		return errors.New(`torchrun is of a system of peers.py, and with only = "kill"`)
+		return errors.New(`torchrun requires a system of peers.py and only = "kill"`)
 	case s.Torch != "" && len(s.Set) > 0:
-		return errors.New("set is of a system with a state")
+		return errors.New("set requires a system with a state")
 	case s.Torch != "" && (s.Batch < members || s.Batch%members != 0):
 		return fmt.Errorf("batch is %d, want a multiple of %d", s.Batch, members)
 	case s.Exchanges < 4 || s.Exchanges > maxExchanges:

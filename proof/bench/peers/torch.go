@@ -184,7 +184,7 @@ func (r *torchRun) read(m *measurement, sent traffic) error {
 			return err
 		}
 		if len(lines) < 3 || lines[len(lines)-1].Digest == "" {
-			return fmt.Errorf("rank %d of %s said too little", rank, r.system.Name)
+			return fmt.Errorf("rank %d of %s printed too little", rank, r.system.Name)
 		}
 		last := lines[len(lines)-1]
 		m.Digests = append(m.Digests, last.Digest)

@@ -145,7 +145,7 @@ func TestSyntheticRun(t *testing.T) {
 	}
 	near(t, "commit", s.CommitMS.Median, 7)
 	if len(s.NotTold) > 0 {
-		t.Errorf("not told: %v, want nothing", s.NotTold)
+		t.Errorf("parts without a log: %v, want none", s.NotTold)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestAbsentEvents(t *testing.T) {
 	}
 	for _, part := range []string{partDecode, partEncode, partGossip, partFetch, partCommit} {
 		if _, told := s.Parts[part]; told {
-			t.Errorf("%s is told, but no log has it", part)
+			t.Errorf("%s is listed, but no log has it", part)
 		}
 		if note := part + " (" + absent + "): "; !strings.Contains(text.String(), note) {
 			t.Errorf("no note %q in\n%s", note, text.String())

@@ -50,9 +50,9 @@ func (r row) check() error {
 	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
 	case r.Mbits < 0 || r.Mbits > 100_000 || r.Mbits > 0 && r.Delay == 0:
-		return fmt.Errorf("mbits is %d, want up to 100000, and a delay beside it", r.Mbits)
+		return fmt.Errorf("mbits is %d, want at most 100000, together with a delay", r.Mbits)
 	case r.Loss < 0 || r.Loss > 500 || r.Loss > 0 && r.Delay == 0:
-		return fmt.Errorf("loss is %d of a thousand, want up to 500, and a delay beside it", r.Loss)
+		return fmt.Errorf("loss is %d of a thousand, want at most 500, together with a delay", r.Loss)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func parseSetting(text string) (key string, value any, err error) {
 	}
 	var document map[string]any
 	if err := toml.Unmarshal([]byte("value = "+written), &document); err != nil {
-		return "", nil, fmt.Errorf("%q: %q is no TOML value: %w", text, written, err)
+		return "", nil, fmt.Errorf("%q: %q is not a TOML value: %w", text, written, err)
 	}
 	return key, document["value"], nil
 }

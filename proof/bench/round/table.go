@@ -68,7 +68,7 @@ func notes(rows []summary) string {
 			fmt.Fprintf(&text, "\n%s: skipped, %s\n", s.Row, s.Skipped)
 		}
 		if s.Lost > 0 {
-			fmt.Fprintf(&text, "\n%s: in %d rounds a client had no result of its own\n", s.Row, s.Lost)
+			fmt.Fprintf(&text, "\n%s: in %d rounds a client had no result\n", s.Row, s.Lost)
 		}
 		for _, part := range s.NotTold {
 			if !seen[part] {

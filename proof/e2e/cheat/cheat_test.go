@@ -172,7 +172,7 @@ func TestHonestLocalSteps(t *testing.T) {
 			switch body := e.Body.(type) {
 			case event.Audit:
 				if outcomes[body.Outcome]++; body.Outcome == "faulty" || body.Outcome == "silent" {
-					t.Errorf("%s says of an honest member: %+v", m.id.Short(), body)
+					t.Errorf("%s reports of an honest member: %+v", m.id.Short(), body)
 				}
 			case event.Accused:
 				t.Errorf("%s accused an honest member: %+v", m.id.Short(), body)

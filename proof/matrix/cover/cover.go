@@ -76,7 +76,7 @@ func (p Plan) Rows(seed uint64) ([]Row, error) {
 			levels[c.Feature] = c.Level
 		}
 		if !m.complete(levels, i) {
-			return nil, fmt.Errorf("forbidden combination %d implies another one", i+1)
+			return nil, fmt.Errorf("forbidden combination %d implies a second combination", i+1)
 		}
 		rows = append(rows, Row{Levels: levels, Forbidden: i})
 	}

@@ -121,15 +121,15 @@ func TestOtherSeedsOtherRows(t *testing.T) {
 func TestPlansThatCannotBe(t *testing.T) {
 	two := plan(2, 2)
 	cases := map[string]Plan{
-		"want at least 2":     plan(2),
-		"has no levels":       plan(2, 0),
-		"has 1 choices":       {two.Features, []Combination{{{0, 1}}}},
-		"which is not there":  {two.Features, []Combination{{{0, 1}, {1, 2}}}},
-		"implies another one": {two.Features, []Combination{{{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}}},
+		"want at least 2":              plan(2),
+		"has no levels":                plan(2, 0),
+		"has 1 choices":                {two.Features, []Combination{{{0, 1}}}},
+		"which is not there":           {two.Features, []Combination{{{0, 1}, {1, 2}}}},
+		"implies a second combination": {two.Features, []Combination{{{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}}},
 	}
 	for want, p := range cases {
 		if _, err := p.Rows(1); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one that says %q", err, want)
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }
