@@ -185,7 +185,9 @@ func TestParseConfig(t *testing.T) {
 		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "proportional"}}`, `rope_scaling.rope_type "proportional"`},
 		{"dynamic without factor", minimal + `, "rope_scaling": {"rope_type": "dynamic"}}`, "rope_scaling.factor is missing"},
 		{"linear without factor", minimal + `, "rope_scaling": {"type": "linear"}}`, "rope_scaling.factor is missing"},
-		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, "high_freq_factor 1"},
+		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 0.5`, 1) + `}}`, "high_freq_factor 0.5"},
+		{"llama3, equal factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, ""},
+		{"4 bits", minimal + `, "quantization_config": {"quant_method": "mxfp4"}}`, "quantization_config.quant_method mxfp4 is not supported: dequantize"},
 		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, "rms_norm_eps is -1"},
 		{"eos text", minimal + `, "eos_token_id": "end"}`, "token id"},
 	}
