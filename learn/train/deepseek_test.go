@@ -18,12 +18,19 @@ const (
 	toyV3 = `{"architectures":["DeepseekV3ForCausalLM"],` + toyExperts
 )
 
-// toyQwen3MoE has experts, and norms of queries and keys; toyGemma3 windows, two kinds of positions and
+// toyQwen3MoE has experts, and norms of queries and keys; toyGPTOSS and toyLlama4 stacked ones, the former with sinks
+// and biases; toyGemma3 windows, two kinds of positions and
 // norms that one is added to.
 const (
 	toyQwen3MoE = `{"architectures":["Qwen3MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_experts":4,
 "num_experts_per_tok":2,"moe_intermediate_size":16,"norm_topk_prob":true}`
+	toyGPTOSS = `{"architectures":["GptOssForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":16,"head_dim":16,
+"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_local_experts":4,
+"num_experts_per_tok":2,"sliding_window":5}`
+	toyLlama4 = `{"architectures":["Llama4ForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":16,"head_dim":16,
+"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_local_experts":4,
+"intermediate_size_mlp":48,"interleave_moe_layer_step":2,"no_rope_layer_interval":2,"attention_chunk_size":5}`
 	toyGemma3 = `{"architectures":["Gemma3ForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,"head_dim":16,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"sliding_window":5,
 "sliding_window_pattern":2}`
@@ -32,7 +39,7 @@ const (
 // Replicas of models with experts train in DisTrO, stay equal, and leave what is not
 // trained as it was.
 func TestExpertsTrain(t *testing.T) {
-	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3, "qwen3_moe": toyQwen3MoE} {
+	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gpt_oss": toyGPTOSS, "llama4": toyLlama4} {
 		t.Run(name, func(t *testing.T) {
 			tensors, err := model.Init([]byte(text), 1)
 			if err != nil {

@@ -100,6 +100,28 @@ func testLocalStepsLearn(t *testing.T, inner func(*Options)) {
 	}
 }
 
+// TestLocalStepsOfStackedExperts wants two members that train models with stacked experts to learn the same.
+func TestLocalStepsOfStackedExperts(t *testing.T) {
+	for name, text := range map[string]string{"gpt_oss": toyGPTOSS, "llama4": toyLlama4} {
+		t.Run(name, func(t *testing.T) {
+			eachInner(t, func(t *testing.T, inner func(*Options)) {
+				stacked := func(o *Options) { o.Model = snapshotOf(t, text) }
+				members := []*LocalTrainer{newLocalTrainer(t, inner, stacked), newLocalTrainer(t, inner, stacked, func(o *Options) { o.TrainerID = [32]byte{2} })}
+				first, last := localRound(t, 1, members, members), 0.0
+				for step := uint32(2); step <= 12; step++ {
+					last = localRound(t, step, members, members)
+				}
+				if !(last < 0.8*first) {
+					t.Errorf("the loss went from %v to %v", first, last)
+				}
+				if digest(t, members[0]) != digest(t, members[1]) {
+					t.Error("the members differ")
+				}
+			})
+		})
+	}
+}
+
 // TestLocalTrainingMovesNothing: weights are as before after a training, one that fails and one whose round
 // does not come; and what was not sent yet as well after the latter two.
 func TestLocalTrainingMovesNothing(t *testing.T) { eachInner(t, testLocalTrainingMovesNothing) }

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"math"
+	"strings"
 
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -33,10 +34,10 @@ var errTorn = errors.New("the step was interrupted")
 // make of all from 0.01 to 1 some between 0.68 and 1.21.
 var polynomial = [3]float64{3.4445, -4.7750, 2.0315}
 
-// hidden reports whether a parameter is a matrix between hidden layers, or several stacked ones. Embeddings and the
-// output layer are no maps of directions to directions.
+// hidden reports whether a parameter is a matrix between hidden layers, or several stacked ones. Embeddings, the
+// output layer and stacked biases of experts do not map directions to directions.
 func hidden(name string, shape []int64) bool {
-	return len(shape) >= 2 && name != "model.embed_tokens.weight" && name != "lm_head.weight"
+	return len(shape) >= 2 && !strings.HasSuffix(name, "_bias") && name != "model.embed_tokens.weight" && name != "lm_head.weight"
 }
 
 // step moves a parameter of shape [..., rows, columns] by its gradient and the running mean, which is zero at first.

@@ -63,6 +63,22 @@ func TestMuonReference(t *testing.T) {
 	}
 }
 
+// TestMuonMovesMatrices checks that Muon leaves embeddings, vectors and stacked biases to AdamW.
+func TestMuonMovesMatrices(t *testing.T) {
+	for name, test := range map[string]struct {
+		shape []int64
+		want  bool
+	}{
+		"model.embed_tokens.weight": {[]int64{8, 4}, false}, "model.norm.weight": {[]int64{4}, false},
+		"model.layers.0.self_attn.q_proj.weight": {[]int64{4, 4}, true}, "model.layers.0.self_attn.q_proj.bias": {[]int64{4}, false},
+		"model.layers.0.mlp.experts.gate_up_proj": {[]int64{3, 4, 8}, true}, "model.layers.0.mlp.experts.gate_up_proj_bias": {[]int64{3, 8}, false},
+	} {
+		if got := hidden(name, test.shape); got != test.want {
+			t.Errorf("%s is moved by Muon: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 // TestOrthogonal: the factor of matrices, wide, tall and stacked, has singular values near 1, and none above the bound
 // that audits go by: so no chunk is longer than that allows, whatever the matrix is.
 func TestOrthogonal(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // smallModels are configurations of architectures other than Llama, which runs train as HfAuto: one whose
-// layers are all dense, and one with experts.
+// layers are all dense, one with experts, and one whose experts are stacked in tensors of three dimensions.
 var smallModels = map[string]string{
 	"Qwen3": `{
   "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 256, "hidden_size": 32,
@@ -21,6 +21,12 @@ var smallModels = map[string]string{
   "intermediate_size": 64, "moe_intermediate_size": 16, "num_experts": 6, "num_experts_per_tok": 2,
   "norm_topk_prob": true, "mlp_only_layers": [0], "num_hidden_layers": 2, "num_attention_heads": 2,
   "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64
+}`,
+	"GptOss": `{
+  "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "vocab_size": 256, "hidden_size": 32,
+  "intermediate_size": 16, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 8,
+  "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+  "max_position_embeddings": 64
 }`,
 }
 

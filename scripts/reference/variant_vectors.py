@@ -171,6 +171,34 @@ def granite(r):
     return c | dict(residual_multiplier=r.choice([1.0, 0.22]), logits_scaling=r.choice([1.0, 8.0]))
 
 
+def gpt_oss(r):
+    c = base(r, "gpt_oss", "GptOssForCausalLM")
+    heads = r.choice([2, 3, 4])
+    scaling = r.choice([None, {**YARN, "truncate": False, "beta_fast": 32.0, "beta_slow": 1.0}, dict(rope_type="default")])
+    c |= dict(num_attention_heads=heads, num_key_value_heads=r.choice([1, heads]), head_dim=r.choice([4, 6, 8]), rope_scaling=scaling)
+    c |= dict(sliding_window=r.choice([3, 6, 20]), attention_bias=r.random() < 0.7, num_local_experts=r.choice([3, 4, 9]))
+    c |= dict(num_experts_per_tok=r.choice([1, 2, 3]), swiglu_limit=r.choice([0.7, 7.0]), swiglu_alpha=r.choice([1.0, 1.702]))
+    return without_null_scaling(c)
+
+
+def gemma(r):
+    c = base(r, "gemma", "GemmaForCausalLM") | dict(head_dim=r.choice([4, 8, 16]), attention_bias=r.random() < 0.3)
+    return c | dict(hidden_act=r.choice(["gelu", "gelu_pytorch_tanh"]))
+
+
+def llama4(r):
+    c = base(r, "llama4_text", "Llama4ForCausalLM")
+    heads = r.choice([2, 3, 4])
+    c |= dict(num_attention_heads=heads, num_key_value_heads=r.choice([1, heads]), head_dim=r.choice([4, 6, 8]), num_hidden_layers=3)
+    scaling = dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=r.choice([1.0, 4.0]), original_max_position_embeddings=32)
+    c["rope_scaling"] = r.choice([None, scaling, YARN])
+    c |= dict(intermediate_size_mlp=r.choice([22, 30]), num_local_experts=r.choice([3, 4, 9]), num_experts_per_tok=r.choice([1, 1, 2]))
+    c |= dict(attention_chunk_size=r.choice([3, 7, 20, None]), floor_scale=r.choice([3, 8, 8192]), attn_scale=r.choice([0.1, 0.5]))
+    c |= dict(use_qk_norm=r.random() < 0.7, attn_temperature_tuning=r.random() < 0.7, attention_bias=r.random() < 0.3)
+    c |= r.choice([dict(no_rope_layer_interval=2), dict(no_rope_layers=[1, 0, 1]), dict(no_rope_layers=[])])
+    return without_null_scaling(c | r.choice([dict(interleave_moe_layer_step=2), dict(moe_layers=[0, 2]), {}]))
+
+
 KINDS = dict(
     llama=llama,
     mistral=mistral,
@@ -185,6 +213,9 @@ KINDS = dict(
     phi3=phi3,
     phi3_long=phi3_long,
     granite=granite,
+    gpt_oss=gpt_oss,
+    gemma=gemma,
+    llama4=llama4,
 )
 
 SMALL = dict(vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
@@ -194,6 +225,66 @@ LONG = PARTLY | dict(
     original_max_position_embeddings=16,
     rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.25], long_factor=[1.5, 6.0, 20.0]),
 )
+
+ABSENT = object()  # a field that config.json does not have
+THREE = dict(num_attention_heads=3, hidden_size=12)
+GEMMA_BARE = {k: ABSENT for k in ("head_dim", "hidden_act", "tie_word_embeddings", "rms_norm_eps", "max_position_embeddings", "rope_theta")}
+GEMMA_BARE |= dict(num_attention_heads=1, num_key_value_heads=1, hidden_size=4, rope_scaling=None)
+
+GPT = dict(head_dim=6, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.7, tie_word_embeddings=False)
+GPT_PUBLISHED = dict(
+    attention_bias=True,
+    attention_dropout=0.0,
+    experts_per_token=2,
+    hidden_act="silu",
+    initial_context_length=32,
+    layer_types=["sliding_attention", "full_attention"],
+    output_router_logits=False,
+    rope_scaling=dict(beta_fast=32.0, beta_slow=1.0, factor=32.0, original_max_position_embeddings=32, rope_type="yarn", truncate=False),
+    rope_theta=150000,
+    router_aux_loss_coef=0.9,
+    swiglu_limit=7.0,
+)
+GPT_ODD = dict(
+    **THREE,
+    num_key_value_heads=3,
+    attention_bias=False,
+    layer_types=["full_attention", "sliding_attention"],
+    rope_scaling=dict(rope_type="default"),
+    num_experts_per_tok=1,
+    num_local_experts=5,
+)
+# Heads of 64 elements, and 128 experts of which 4 are chosen.
+GPT_BARE = {k: ABSENT for k in ("head_dim", "num_local_experts", "num_experts_per_tok", "sliding_window", "swiglu_limit", "swiglu_alpha")}
+GPT_BARE |= {k: ABSENT for k in ("attention_bias", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "tie_word_embeddings")}
+GPT_BARE |= dict(num_attention_heads=2, num_key_value_heads=1, hidden_size=4, intermediate_size=2, num_hidden_layers=1)
+GPT_NULL = dict(num_experts=6, num_local_experts=ABSENT, layer_types=None, rope_scaling=None, rope_parameters=None, tie_word_embeddings=True)
+
+LLAMA4 = dict(head_dim=6, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, tie_word_embeddings=False, attention_bias=False)
+LLAMA4 |= dict(floor_scale=3, attn_scale=0.5, attn_temperature_tuning=True, use_qk_norm=True, no_rope_layer_interval=ABSENT)
+LLAMA4_PUBLISHED = dict(
+    attention_chunk_size=7,
+    for_llm_compressor=False,
+    hidden_act="silu",
+    interleave_moe_layer_step=1,
+    moe_layers=[0, 1],
+    no_rope_layers=[1, 0],
+    output_router_logits=False,
+    rope_scaling=dict(factor=16.0, high_freq_factor=1.0, low_freq_factor=1.0, original_max_position_embeddings=32, rope_type="llama3"),
+    router_aux_loss_coef=0.001,
+    router_jitter_noise=0.0,
+)
+LLAMA4_ODD = dict(**THREE, num_key_value_heads=1, num_experts_per_tok=2, use_qk_norm=False, attention_bias=True, attention_chunk_size=3)
+LLAMA4_ODD |= dict(no_rope_layers=[], no_rope_layer_interval=2, moe_layers=[], interleave_moe_layer_step=ABSENT, rope_scaling=None)
+LLAMA4_MIXED = dict(moe_layers=None, interleave_moe_layer_step=2, attention_chunk_size=None, attn_temperature_tuning=False, no_rope_layers=[0, 1])
+LLAMA4_MIXED |= dict(layer_types=None, tie_word_embeddings=True, rope_scaling=YARN)
+LLAMA4_BARE = {k: ABSENT for k in ("attention_chunk_size", "attn_temperature_tuning", "floor_scale", "attn_scale", "use_qk_norm", "head_dim", "moe_layers")}
+LLAMA4_BARE |= {k: ABSENT for k in ("interleave_moe_layer_step", "no_rope_layers", "no_rope_layer_interval", "attention_bias", "rope_theta")}
+LLAMA4_BARE |= {k: ABSENT for k in ("rope_scaling", "rms_norm_eps", "max_position_embeddings", "num_experts_per_tok", "num_local_experts")}
+LLAMA4_BARE |= dict(num_attention_heads=1, num_key_value_heads=1, hidden_size=4, intermediate_size=2, intermediate_size_mlp=3, num_hidden_layers=4)
+
+# Fields that may be null in a configuration.
+NULLS = ("sliding_window", "eos_token_id", "pad_token_id", "layer_types", "rope_parameters", "moe_layers", "attention_chunk_size", "hidden_activation")
 
 # name: (kind, what its configuration has besides, batch, tokens). A rope_scaling of None is left out.
 CASES = {
@@ -239,11 +330,23 @@ CASES = {
     # The text of 37 tokens outgrows the original context, within which it is computed otherwise.
     "phi3_longrope": ("phi3", dict(**LONG, sliding_window=None), 2, 9),
     "phi3_longrope_long": ("phi3", dict(**LONG, sliding_window=5), 1, 40),
+    "gpt_oss": ("gpt_oss", GPT | GPT_PUBLISHED, 1, 30),
+    "gpt_oss_odd": ("gpt_oss", GPT | GPT_ODD, 2, 9),
+    "gpt_oss_bare": ("gpt_oss", GPT_BARE, 2, 7),
+    "gpt_oss_null": ("gpt_oss", GPT | GPT_NULL, 1, 12),
+    "gemma": ("gemma", dict(head_dim=6, hidden_act="gelu", hidden_activation=None, attention_bias=False, rope_scaling=None), 2, 9),
+    "gemma_odd": ("gemma", dict(**THREE, num_key_value_heads=1, head_dim=6, hidden_act="gelu_pytorch_tanh", tie_word_embeddings=False), 2, 9),
+    "gemma_bias": ("gemma", dict(head_dim=8, num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True, rope_scaling=YARN), 1, 40),
+    "gemma_bare": ("gemma", GEMMA_BARE, 1, 7),
+    "llama4": ("llama4", LLAMA4 | LLAMA4_PUBLISHED, 1, 30),
+    "llama4_odd": ("llama4", LLAMA4 | LLAMA4_ODD, 2, 9),
+    "llama4_mixed": ("llama4", LLAMA4 | LLAMA4_MIXED, 2, 9),
+    "llama4_bare": ("llama4", LLAMA4_BARE, 1, 7),
 }
 
 
 def without_null_scaling(c):
-    return {k: v for k, v in c.items() if k != "rope_scaling" or v is not None}
+    return {k: v for k, v in c.items() if v is not ABSENT and (k != "rope_scaling" or v is not None)}
 
 
 def read(path):
@@ -277,7 +380,7 @@ def saved(model):
 
 
 def compute(c, batch, tokens):
-    given = {k: v for k, v in c.items() if v is not None or k in ("sliding_window", "eos_token_id", "pad_token_id") or "softcap" in k}
+    given = {k: v for k, v in c.items() if v is not None or k in NULLS or "softcap" in k}
     with tempfile.TemporaryDirectory() as folder:  # by way of a file, since that is how it is read
         pathlib.Path(folder, "config.json").write_text(json.dumps(given))
         config = AutoConfig.from_pretrained(folder)
@@ -295,7 +398,7 @@ def compute(c, batch, tokens):
     loss.backward()
     model.eval()
     with torch.no_grad():
-        greedy = model.generate(ids[:1, :5], max_new_tokens=32, do_sample=False)[0]
+        greedy = model.generate(ids[:1, :5], max_new_tokens=32, do_sample=False, use_cache=False)[0]
         for p in model.parameters():
             p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
     vectors |= {"gradient/" + k: v for k, v in saved(model).items()}

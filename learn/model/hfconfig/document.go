@@ -96,9 +96,25 @@ func (d Document) refuse(p *Checker) {
 	switch {
 	case d.AttentionDropout != 0:
 		p.Refuse("attention_dropout", d.AttentionDropout)
+	case d.quantMethod() == "mxfp4":
+		p.Fail("quantization_config.quant_method mxfp4 is not supported: %s", DequantizeMXFP4)
 	case len(d.QuantizationConfig) > 0 && string(d.QuantizationConfig) != "null":
 		p.Fail("quantization_config %s is not supported: weights have to be f32, bf16 or f16; convert the model first", clip(d.QuantizationConfig))
 	}
+}
+
+// DequantizeMXFP4 is the advice for 4-bit weights.
+const DequantizeMXFP4 = "dequantize the weights first (transformers: Mxfp4Config(dequantize=True), then save_pretrained), or fetch a copy in bf16"
+
+// quantMethod returns quantization_config.quant_method, empty if absent.
+func (d Document) quantMethod() string {
+	var q struct {
+		Method string `json:"quant_method"`
+	}
+	if json.Unmarshal(d.QuantizationConfig, &q) != nil { // absent or in another form, which refuse shows
+		return ""
+	}
+	return q.Method
 }
 
 // RefuseActivation refuses a hidden_act other than that one, if there is any.

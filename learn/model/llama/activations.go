@@ -12,6 +12,9 @@ func Activations(c Config, recompute bool) (numbers int64) {
 		inner := int64(c.IntermediateSize)
 		if c.sparse(i) {
 			inner = int64(c.Experts.PerToken * c.Experts.IntermediateSize)
+			if stacked := c.Experts.Stacked; stacked != nil && stacked.Shared {
+				inner += int64(c.Experts.IntermediateSize)
+			}
 		}
 		layer := 2*width + 2*heads + 2*values + 2*inner
 		largest = max(largest, layer)

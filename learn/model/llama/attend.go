@@ -8,7 +8,8 @@ import (
 
 // slides tells whether some of so many tokens do not see all before them.
 func (b *block) slides(tokens int64) bool {
-	return b.layer.Window > 0 && tokens > int64(b.layer.Window)
+	window, chunk := int64(b.layer.Window), int64(b.layer.Chunk)
+	return window > 0 && tokens > window || chunk > 0 && tokens > chunk
 }
 
 // leastBlock is how many queries with a window are computed at once, or as many as the window has tokens.
@@ -17,7 +18,10 @@ const leastBlock = 16
 // attend is what the heads of q [B,T,H,D] get of keys and values [B,S,KV,D], of which the last T are
 // of the same tokens.
 func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
-	if m.config.Scales.ScoreCap == 0 && !b.slides(k.Dim(1)) {
+	if b.layer.Chunk > 0 {
+		return m.attendChunks(s, b, q, k, v)
+	}
+	if m.config.Scales.ScoreCap == 0 && b.extra.sinks == nil && !b.slides(k.Dim(1)) {
 		return q.CausalAttention(k, v, m.config.Scales.Score)
 	}
 	T, S, size := q.Dim(1), k.Dim(1), max(int64(b.layer.Window), leastBlock)
@@ -31,6 +35,21 @@ func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.T
 		blocks = append(blocks, m.attendAtOnce(s, b, q.Narrow(1, first, count), k.Narrow(1, 0, seen), v.Narrow(1, 0, seen)))
 	}
 	return s.Cat(1, blocks...)
+}
+
+// attendChunks is attend for a layer with chunks. Tokens see earlier tokens of the same chunk.
+func (m *Llama) attendChunks(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
+	T, S, size := q.Dim(1), k.Dim(1), int64(b.layer.Chunk)
+	var chunks []*torch.Tensor
+	for first := int64(0); first < T; {
+		position := S - T + first
+		begin := position / size * size
+		end := min(begin+size, S)
+		keys, values := k.Narrow(1, begin, end-begin), v.Narrow(1, begin, end-begin)
+		chunks = append(chunks, q.Narrow(1, first, end-position).CausalAttention(keys, values, m.config.Scales.Score))
+		first += end - position
+	}
+	return s.Cat(1, chunks...)
 }
 
 // attendAtOnce is attend with the scores of all queries.
@@ -49,7 +68,13 @@ func (m *Llama) attendAtOnce(s *torch.Scope, b *block, q, k, v *torch.Tensor) *t
 		scores = capped(scores, scales.ScoreCap)
 	}
 	scores = scores.Reshape(B, H, T, S).Add(unseen(s, T, S, int64(b.layer.Window)))
-	mixed := scores.Softmax(3).To(v.DType()).Reshape(B, KV, H/KV*T, S).Matmul(v.Permute(0, 2, 1, 3))
+	if b.extra.sinks != nil { // a further score, without a token
+		sinks := b.extra.sinks.Reshape(1, H, 1, 1).Expand(B, H, T, 1)
+		scores = s.Cat(3, scores, sinks).Softmax(3).Narrow(3, 0, S)
+	} else {
+		scores = scores.Softmax(3)
+	}
+	mixed := scores.To(v.DType()).Reshape(B, KV, H/KV*T, S).Matmul(v.Permute(0, 2, 1, 3))
 	return mixed.Reshape(B, H, T, D).Permute(0, 2, 1, 3)
 }
 

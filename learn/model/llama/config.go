@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -23,11 +24,15 @@ type Config struct {
 	Rope             rotary.Rope
 	LocalRope        rotary.Rope // of layers whose Layer.Local is set
 	Norms            Norms
+	Sinks            bool // a trained score per head takes a share of each token's attention
 	Scales           Scales
-	GELU             bool    // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
+	GELU             bool // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
+	Neighbours       bool // positions turn pairs of neighbours in a head, not pairs across its halves
+	Temper           Temper
 	Layers           []Layer // in what each layer differs from others; nil: in nothing
 	Experts          Experts
-	Packed           bool // checkpoints have queries, keys and values in one tensor, and so gate and up
+	FeedFolder       string // of the tensors of feed-forward layers; empty: mlp
+	Packed           bool   // checkpoints have queries, keys and values in one tensor, and so gate and up
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -44,6 +49,7 @@ type Norms struct {
 	After   bool // of what attention and feed-forward layer give, before it is added
 	NotIn   bool // and none of what goes into them
 	Heads   bool // of each head of queries and keys
+	Unit    bool // of each turned head, without weights; layers without positions have none
 	All     bool // of all heads of queries together, and of keys
 	OneMore bool // they multiply with their weights and one
 }
@@ -61,6 +67,7 @@ type Scales struct {
 // Layer is in what a layer differs from others.
 type Layer struct {
 	Window int  // a token sees itself and so many before it, less one; 0: all
+	Chunk  int  // tokens per chunk; a token sees earlier tokens of the same chunk; 0: all
 	Still  bool // queries and keys are not turned by positions
 	Local  bool // they turn as LocalRope says
 }
@@ -73,7 +80,12 @@ type Experts struct {
 	Normalize        bool // the chosen scores are divided by their sum
 	Sparse           []bool
 	Names            expertNames
+	Scoring          scoring
+	Stacked          *Stacked // nil: checkpoints have separate tensors for each expert
 }
+
+// feed is the name of a tensor of a feed-forward layer.
+func (c Config) feed(name string) string { return cmp.Or(c.FeedFolder, "mlp") + "." + name }
 
 // sparse tells whether a layer has experts.
 func (c Config) sparse(layer int) bool { return c.Experts.Count > 0 && c.Experts.Sparse[layer] }
@@ -118,7 +130,9 @@ func ParseConfig(data []byte) (Config, error) {
 	k := kinds[d.Architecture()]
 	k.defaults(&d, &o)
 	c := Config{Base: d.Base(&p), Architecture: d.Architecture(), GELU: k.gelu, BOS: o.BOS, EOS: o.EOS}
-	d.RefuseActivation(&p, k.activation())
+	if d.HiddenAct == nil || k.alias == "" || *d.HiddenAct != k.alias {
+		d.RefuseActivation(&p, k.activation())
+	}
 	if p.Err() != nil {
 		return Config{}, p.Err()
 	}

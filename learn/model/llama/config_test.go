@@ -64,6 +64,12 @@ func TestPublishedSizes(t *testing.T) {
 		config("Gemma3ForCausalLM", 262144, 1152, 6912, 26, 4, 1, ``):                                                                       999_885_952,
 		config("SmolLM3ForCausalLM", 128256, 2048, 11008, 36, 16, 4, ``):                                                                    3_075_098_624,
 		config("Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 32, ``):                                                                        3_821_079_552,
+		config("GptOssForCausalLM", 201088, 2880, 2880, 24, 64, 8, `, "num_local_experts": 32`):                                             20_914_757_184,
+		config("GptOssForCausalLM", 201088, 2880, 2880, 36, 64, 8, ``):                                                                      116_829_156_672,
+		config("GemmaForCausalLM", 256000, 2048, 16384, 18, 8, 1, ``):                                                                       2_506_172_416,
+		config("GemmaForCausalLM", 256000, 3072, 24576, 28, 16, 16, ``):                                                                     8_537_680_896,
+		config("Llama4ForCausalLM", 202048, 5120, 8192, 48, 40, 8, ``):                                                                      107_769_861_120,
+		config("Llama4ForCausalLM", 202048, 5120, 8192, 48, 40, 8, `, "num_local_experts": 128, "interleave_moe_layer_step": 2`):            400_711_848_960,
 		config("GraniteForCausalLM", 49155, 4096, 12800, 40, 32, 8, `, "tie_word_embeddings": true`):                                        8_170_848_256,
 	} {
 		c, err := llama.ParseConfig([]byte(text))
@@ -174,6 +180,38 @@ func TestParseConfig(t *testing.T) {
 		{"phi3, no pairs", as("Phi3ForCausalLM", "phi3", `"partial_rotary_factor": 0.75`), "partial_rotary_factor: 3 of the 4 elements of a head (head_dim) turn"},
 		{"phi3, more than all", as("Phi3ForCausalLM", "phi3", `"rope_parameters": {"partial_rotary_factor": 1.5}`), "rope_parameters.partial_rotary_factor is 1.5, want 0 to 1"},
 		{"granite, no logits", as("GraniteForCausalLM", "granite", `"logits_scaling": 0`), "logits_scaling is 0"},
+		{"gpt_oss", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "layer_types": null`), ""},
+		{"gpt_oss, key heads", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": null`), "num_key_value_heads is missing"},
+		{"gpt_oss, two numbers", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "num_experts": 8, "num_local_experts": 4`), "num_local_experts is 4 and num_experts 8"},
+		{"gpt_oss, same number", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "num_experts": 8, "num_local_experts": 8`), ""},
+		{"gpt_oss, chosen", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "num_experts": 3`), "num_experts_per_tok 4 is more than num_local_experts 3"},
+		{"gpt_oss, balance", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "output_router_logits": true`), "output_router_logits true is not supported"},
+		{"gpt_oss, no window", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "sliding_window": null`), "there is no sliding_window"},
+		{"gpt_oss, layers", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "layer_types": ["full_attention", "linear_attention"]`), `layer_types has "linear_attention"`},
+		{"gpt_oss, limit", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "swiglu_limit": 0`), "swiglu_limit is 0"},
+		{"gpt_oss, alpha", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "swiglu_alpha": -1`), "swiglu_alpha is -1"},
+		{"gpt_oss, bias", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "mlp_bias": true`), "mlp_bias true is not supported"},
+		{"gpt_oss, activation", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "hidden_act": "gelu"`), "hidden_act gelu is not supported"},
+		{"gpt_oss, rope", as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "rope_scaling": {"rope_type": "longrope"}`), `rope_type "longrope" is not supported`},
+		{"gemma, old name", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "hidden_act": "gelu", "hidden_activation": null`), ""},
+		{"gemma, activation", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "hidden_act": "relu"`), "hidden_act relu is not supported"},
+		{"gemma, other activation", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "hidden_activation": "gelu"`), "hidden_activation gelu is not supported"},
+		{"gemma, both ways", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "use_bidirectional_attention": true`), "use_bidirectional_attention true is not supported"},
+		{"gemma, bias", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "mlp_bias": true`), "mlp_bias true is not supported"},
+		{"gemma, layers", as("GemmaForCausalLM", "gemma", `"num_key_value_heads": 1, "layer_types": ["sliding_attention", "full_attention"]`), "only full_attention is computed"},
+		{"llama4", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attn_temperature_tuning": 4, "attention_chunk_size": null`), ""},
+		{"llama4, whole", as("Llama4ForCausalLM", "llama4", `"num_key_value_heads": 2`), `model_type is "llama4", want "llama4_text"`},
+		{"llama4, temperature", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attn_temperature_tuning": "warm"`), "attn_temperature_tuning: want true or false"},
+		{"llama4, floor", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "floor_scale": 0`), "floor_scale is 0"},
+		{"llama4, chunk", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attention_chunk_size": 0`), "attention_chunk_size is 0, want at least 1"},
+		{"llama4, huge chunk", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attention_chunk_size": 9000000000000000000`), "attention_chunk_size is 9000000000000000000"},
+		{"llama4, chunk is text", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attention_chunk_size": "no"`), "attention_chunk_size: want an integer or null"},
+		{"llama4, no chunk", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "attention_chunk_size": null, "layer_types": ["chunked_attention", "full_attention"]`), "there is no attention_chunk_size"},
+		{"llama4, layers", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"]`), `layer_types has "sliding_attention"`},
+		{"llama4, few layers", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "layer_types": ["full_attention"]`), "layer_types has 1 entries"},
+		{"llama4, few positions", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "no_rope_layers": [1]`), "no_rope_layers has 1 entries"},
+		{"llama4, noise", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "router_jitter_noise": 0.1`), "router_jitter_noise 0.1 is not supported"},
+		{"llama4, chosen", as("Llama4ForCausalLM", "llama4_text", `"num_key_value_heads": 2, "num_experts_per_tok": 17`), "num_experts_per_tok 17 is more than num_local_experts 16"},
 		{"qwen2, layers", qwen2 + `, "layer_types": ["sliding_attention"]}`, `layer_types has "sliding_attention"`},
 		{"qwen2, biases", qwen2 + `, "mlp_bias": true}`, "mlp_bias true is not supported"},
 		{"qwen2, yarn", qwen2 + `, "rope_scaling": {"type": "yarn", "factor": 4}}`, ""},
@@ -185,7 +223,9 @@ func TestParseConfig(t *testing.T) {
 		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "proportional"}}`, `rope_scaling.rope_type "proportional"`},
 		{"dynamic without factor", minimal + `, "rope_scaling": {"rope_type": "dynamic"}}`, "rope_scaling.factor is missing"},
 		{"linear without factor", minimal + `, "rope_scaling": {"type": "linear"}}`, "rope_scaling.factor is missing"},
-		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, "high_freq_factor 1"},
+		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 0.5`, 1) + `}}`, "high_freq_factor 0.5"},
+		{"llama3, equal factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, ""},
+		{"4 bits", minimal + `, "quantization_config": {"quant_method": "mxfp4"}}`, "quantization_config.quant_method mxfp4 is not supported: dequantize"},
 		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, "rms_norm_eps is -1"},
 		{"eos text", minimal + `, "eos_token_id": "end"}`, "token id"},
 	}
@@ -211,7 +251,8 @@ func TestTokenIDs(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal + `}`))
-	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "phi3_longrope", "granite"} {
+	for _, name := range []string{"llama3", "linear", "tied", "biases", "mistral", "qwen2", "qwen3_moe", "mixtral", "gemma2", "gemma3", "smollm3", "phi3", "phi3_longrope", "granite",
+		"gpt_oss", "gemma", "llama4", "llama4_mixed"} {
 		text, err := os.ReadFile("testdata/" + name + "/config.json")
 		if err != nil {
 			f.Fatal(err)

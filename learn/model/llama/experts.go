@@ -34,6 +34,15 @@ func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	}
 }
 
+// scoring selects how router logits become shares of experts.
+type scoring int
+
+const (
+	softmaxOfAll    scoring = iota // the choice is by probability
+	softmaxOfChosen                // the choice is by logit
+	sigmoid                        // the choice is by logit
+)
+
 // expertNames are the names of a layer's tensors in a checkpoint.
 type expertNames struct{ router, folder, gate, up, down string }
 
@@ -54,12 +63,18 @@ func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse
 
 // mixture holds the weights of a layer of which each token uses a part.
 type mixture struct {
-	router *torch.Tensor // [Count,HiddenSize]
-	routed []experts.FeedForward
+	router     *torch.Tensor // [Count,HiddenSize]
+	routerBias *torch.Tensor // [Count]; nil adds nothing
+	routed     []experts.FeedForward
+	stacked    *experts.Stacked     // instead of routed
+	shared     *experts.FeedForward // computes every token; nil: there is none
 }
 
 // expertShapes are the shapes of a layer's experts by their names.
 func expertShapes(c Config) map[string][]int64 {
+	if c.Experts.Stacked != nil {
+		return stackedShapes(c)
+	}
 	e, hidden, inner := c.Experts, int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
 	all := map[string][]int64{e.Names.router: {int64(e.Count), hidden}}
 	for i := range e.Count {
@@ -75,6 +90,9 @@ func (e Experts) name(expert int, tensor string) string {
 }
 
 func (c Config) takeExperts(layer func(name string) *torch.Tensor) *mixture {
+	if c.Experts.Stacked != nil {
+		return c.takeStacked(layer)
+	}
 	e := c.Experts
 	m := &mixture{router: layer(e.Names.router)}
 	for i := range e.Count {
@@ -91,12 +109,36 @@ func (m *Llama) mix(s *torch.Scope, e *mixture, x *torch.Tensor) *torch.Tensor {
 	c := m.config.Experts
 	rows := x.Reshape(-1, x.Dim(-1))
 	tokens, chosen := rows.Dim(0), int64(c.PerToken)
-	scores := rows.To(torch.F32).Linear(e.router).Softmax(1)
+	scores := rows.To(torch.F32).Linear(e.router)
+	if e.routerBias != nil {
+		scores = scores.Add(e.routerBias)
+	}
+	if c.Scoring == softmaxOfAll {
+		scores = scores.Softmax(1)
+	}
 	choices := make([]int64, tokens*chosen)
 	experts.Router{Experts: c.Count, Groups: 1, TopGroups: 1, Chosen: c.PerToken}.Choose(scores.CopyFloat32s(), nil, choices)
 	share := scores.Gather(1, s.FromInt64s(choices, tokens, chosen))
+	switch c.Scoring {
+	case softmaxOfChosen:
+		share = share.Softmax(1)
+	case sigmoid:
+		share = share.Sigmoid()
+	}
 	if c.Normalize {
 		share = share.Div(share.SumDim(1, true))
 	}
-	return experts.Mix(s, e.routed, rows, choices, share).Reshape(x.Shape()...)
+	return e.mix(s, rows, choices, share).Reshape(x.Shape()...)
+}
+
+// mix returns the sum of the outputs of the chosen experts and of the shared one, for each of rows.
+func (e *mixture) mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor) *torch.Tensor {
+	if e.stacked == nil {
+		return experts.Mix(s, e.routed, rows, choices, share)
+	}
+	y := e.stacked.Mix(s, rows, choices, share)
+	if e.shared != nil {
+		y = y.Add(e.shared.Of(rows))
+	}
+	return y
 }

@@ -17,19 +17,23 @@ func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed,
 func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
-		if strings.HasSuffix(name, ".bias") {
-			out = append(out, weights.Zeros(name, shape...))
-		} else if len(shape) == 1 && !c.Norms.OneMore {
-			out = append(out, weights.Ones(name, shape...))
-		} else if len(shape) == 1 {
-			out = append(out, weights.Zeros(name, shape...))
-		} else {
-			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
-		}
+		out = append(out, initial(c, seed, name, shape))
 		made(int64(len(out[len(out)-1].Data) / 4))
 	}
 	slices.SortFunc(out, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// initial makes one new tensor.
+func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tensor {
+	norm := len(shape) == 1 && !strings.HasSuffix(name, sinksName)
+	switch {
+	case strings.HasSuffix(name, ".bias"), strings.HasSuffix(name, "_bias"), norm && c.Norms.OneMore:
+		return weights.Zeros(name, shape...)
+	case norm:
+		return weights.Ones(name, shape...)
+	}
+	return weights.Normal(seed, name, c.InitializerRange, shape...)
 }
 
 // NumParameters counts the trainable numbers of a model of that config.
@@ -81,9 +85,9 @@ func feedForwardShapes(c Config, layer int) map[string][]int64 {
 	}
 	hidden, inner := int64(c.HiddenSize), int64(c.IntermediateSize)
 	all := map[string][]int64{
-		"mlp.gate_proj.weight": {inner, hidden},
-		"mlp.up_proj.weight":   {inner, hidden},
-		"mlp.down_proj.weight": {hidden, inner},
+		c.feed("gate_proj.weight"): {inner, hidden},
+		c.feed("up_proj.weight"):   {inner, hidden},
+		c.feed("down_proj.weight"): {hidden, inner},
 	}
 	if c.Packed {
 		pack(packedFeed, all, "mlp.gate_proj.weight", "mlp.up_proj.weight")

@@ -24,6 +24,9 @@ const (
 	ArchitectureSmolLM3  = "SmolLM3ForCausalLM"
 	ArchitecturePhi3     = "Phi3ForCausalLM"
 	ArchitectureGranite  = "GraniteForCausalLM"
+	ArchitectureGPTOSS   = "GptOssForCausalLM"
+	ArchitectureGemma    = "GemmaForCausalLM"
+	ArchitectureLlama4   = "Llama4ForCausalLM"
 )
 
 // Architectures are all of them, sorted.
@@ -38,6 +41,7 @@ type kind struct {
 	headDim   int     // head_dim; 0: hidden_size / heads
 	tied      bool    // tie_word_embeddings
 	gelu      bool    // the activation, instead of silu
+	alias     string  // another name of the activation
 	// vary fills in in what it differs from Llama, and refuses what it does not compute. The shape
 	// is valid.
 	vary func(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own)
@@ -56,6 +60,9 @@ var kinds = map[string]kind{
 	ArchitectureSmolLM3:  {modelType: "smollm3", positions: 32768, theta: 2e6, tied: true, vary: varySmolLM3},
 	ArchitecturePhi3:     {modelType: "phi3", positions: 4096, epsilon: 1e-5, vary: varyPhi3},
 	ArchitectureGranite:  {modelType: "granite", vary: varyGranite},
+	ArchitectureGPTOSS:   {modelType: "gpt_oss", positions: 131072, epsilon: 1e-5, theta: 150000, headDim: 64, vary: varyGPTOSS},
+	ArchitectureGemma:    {modelType: "gemma", positions: 8192, headDim: 256, tied: true, gelu: true, alias: "gelu", vary: varyGemma1},
+	ArchitectureLlama4:   {modelType: "llama4_text", positions: 131072, epsilon: 1e-5, theta: 5e5, headDim: 128, vary: varyLlama4},
 }
 
 // modelTypes are the architectures with the model_type of each.
@@ -116,6 +123,8 @@ type own struct {
 	smolFields
 	phiFields
 	graniteFields
+	gptFields
+	llama4Fields
 }
 
 // window is a number of tokens, or null, which is not the same as nothing.
@@ -133,15 +142,21 @@ func (w *window) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// maxWindow bounds a number of tokens, so that sums with it do not overflow.
+const maxWindow = 1 << 30
+
 // or is the window, that one where nothing is written, or 0 for none.
-func (w window) or(p *hfconfig.Checker, tokens int) int {
+func (w window) or(p *hfconfig.Checker, tokens int) int { return w.size(p, "sliding_window", tokens) }
+
+// size is or for a field of another name.
+func (w window) size(p *hfconfig.Checker, field string, tokens int) int {
 	switch {
 	case !w.written:
 		return tokens
 	case w.tokens == nil:
 		return 0
-	case *w.tokens < 1:
-		p.Fail("sliding_window is %d, want at least 1, or null for none", *w.tokens)
+	case *w.tokens < 1 || *w.tokens > maxWindow:
+		p.Fail("%s is %d, want at least 1 and at most %d, or null for none", field, *w.tokens, maxWindow)
 	}
 	return *w.tokens
 }

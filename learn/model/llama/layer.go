@@ -44,6 +44,7 @@ func biasShapes(c Config) map[string][]int64 {
 // extras are the norms of a layer that Llama has not; nil: there is none.
 type extras struct {
 	query, key                *torch.Tensor // of each head [HeadDim], or of all [heads·HeadDim]
+	sinks                     *torch.Tensor // a score of each head [NumAttentionHeads], not a norm
 	afterAttention, afterFeed *torch.Tensor // [HiddenSize]
 }
 
@@ -75,6 +76,9 @@ func normShapes(c Config) map[string][]int64 {
 			all[name] = []int64{int64(c.HiddenSize)}
 		}
 	}
+	if c.Sinks {
+		all[sinksName] = []int64{int64(c.NumAttentionHeads)}
+	}
 	width := int64(c.HeadDim)
 	switch {
 	case c.Norms.Heads:
@@ -99,14 +103,17 @@ func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 	if c.Norms.Heads || c.Norms.All {
 		b.extra.query, b.extra.key = layer(queryNorm), layer(keyNorm)
 	}
+	if c.Sinks {
+		b.extra.sinks = layer(sinksName)
+	}
 }
 
 // fuse says which halves of a layer are those of Llama, which libtorch's side computes in one piece.
 func (b *block) fuse(c Config) {
 	around := c.Norms
-	around.Heads, around.All = false, false
+	around.Heads, around.All, around.Unit = false, false, false
 	plain := around == Norms{} && c.Scales.Residual == 1 && !c.Packed
-	b.fusedAttention = plain && c.Norms == Norms{} && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
+	b.fusedAttention = plain && c.Norms == Norms{} && !c.Sinks && !c.Neighbours && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
 	b.fusedFeed = plain && !c.Biases.FeedForward && !c.GELU && b.experts == nil
 }
 
@@ -173,6 +180,12 @@ func (m *Llama) project(s *torch.Scope, b *block, x *torch.Tensor, at turned) (q
 	if !b.layer.Still {
 		r := at.of(b.layer)
 		q, k = m.turn(s, q, r), m.turn(s, k, r)
+		if m.config.Norms.Unit {
+			one := s.Full(torch.F32, 1, int64(m.config.HeadDim))
+			q, k = q.RMSNorm(one, m.config.RMSNormEps), k.RMSNorm(one, m.config.RMSNormEps)
+		}
+	} else if at.temper != nil {
+		q = q.To(torch.F32).Mul(at.temper.Reshape(1, count, 1, 1)).To(q.DType())
 	}
 	return q, k, heads(w.Value, b.bias.value, nil)
 }

@@ -68,6 +68,9 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 // canonical leaves out what published checkpoints hold beside the model's own tensors: the
 // tables of rotary positions, which follow from the config, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	if err := refuseMXFP4(tensors); err != nil {
+		return nil, err
+	}
 	tensors = weights.WithoutTables(tensors, c.NumHiddenLayers)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
@@ -137,8 +140,8 @@ func (m *Llama) take(source *weights.Source) {
 		case m.config.sparse(i):
 			b.experts = m.config.takeExperts(layer)
 		case !m.config.Packed:
-			pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
-			b.gate, b.up, b.down = pair[0], pair[1], layer("mlp.down_proj.weight")
+			pair := together(m.config.feed("gate_proj.weight"), m.config.feed("up_proj.weight"))
+			b.gate, b.up, b.down = pair[0], pair[1], layer(m.config.feed("down_proj.weight"))
 		}
 		m.config.takeNorms(&b, layer)
 		b.fuse(m.config)

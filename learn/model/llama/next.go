@@ -59,6 +59,9 @@ func (m *Llama) rowRotations(s *torch.Scope, row kvcache.Row) turned {
 		cos: all(func(r turned) *torch.Tensor { return r.global.cos }),
 		sin: all(func(r turned) *torch.Tensor { return r.global.sin }),
 	}}
+	if m.config.Temper != (Temper{}) {
+		at.temper = all(func(r turned) *torch.Tensor { return r.temper })
+	}
 	if m.config.LocalRope.Type != "" {
 		at.local = rotation{
 			cos: all(func(r turned) *torch.Tensor { return r.local.cos }),

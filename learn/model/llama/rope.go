@@ -9,7 +9,10 @@ import (
 type rotation struct{ cos, sin *torch.Tensor }
 
 // turned are those of all kinds of layers.
-type turned struct{ global, local rotation }
+type turned struct {
+	global, local rotation
+	temper        *torch.Tensor // factors [positions] of queries in layers without positions; nil: 1
+}
 
 // of are those of a layer.
 func (t turned) of(l Layer) rotation {
@@ -41,12 +44,19 @@ func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned 
 	if c.LocalRope.Type != "" {
 		at.local = rows(&m.localRotation, c.LocalRope)
 	}
+	if c.Temper != (Temper{}) {
+		at.temper = c.Temper.at(s, first, count)
+	}
 	return at
 }
 
 // turn turns the first elements of the heads of x [B,T,heads,HeadDim] by their positions.
 func (m *Llama) turn(s *torch.Scope, x *torch.Tensor, at rotation) *torch.Tensor {
 	turning, all := int64(m.config.Turning), int64(m.config.HeadDim)
+	if m.config.Neighbours { // queries and keys get the same new order of elements, so scores stay equal
+		shape := x.Shape()
+		x = x.Reshape(shape[0], shape[1], shape[2], all/2, 2).Transpose(3, 4).Reshape(shape...)
+	}
 	if turning == all {
 		return x.RoPE(at.cos, at.sin)
 	}

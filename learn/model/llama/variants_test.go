@@ -18,7 +18,9 @@ import (
 
 // variants are those of scripts/reference/variant_vectors.py.
 var variants = []string{"yarn", "mistral_window", "qwen2_window", "qwen3", "qwen3_yarn", "qwen3_moe", "qwen3_moe_mixed", "mixtral", "olmo2",
-	"gemma2", "gemma3", "smollm3", "phi3", "granite", "dynamic", "phi3_part", "phi3_longrope", "phi3_longrope_long"}
+	"gemma2", "gemma3", "smollm3", "phi3", "granite", "dynamic", "phi3_part", "phi3_longrope", "phi3_longrope_long",
+	"gpt_oss", "gpt_oss_odd", "gpt_oss_bare", "gpt_oss_null", "gemma", "gemma_odd", "gemma_bias", "gemma_bare",
+	"llama4", "llama4_odd", "llama4_mixed", "llama4_bare"}
 
 // TestVariantVectors compares with transformers: logits, loss, gradients, text, and the tensors of a
 // checkpoint. With PSYCHE_MODEL_VECTORS it reads the folders below that one instead, and writes

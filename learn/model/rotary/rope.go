@@ -46,8 +46,8 @@ func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...str
 		r.LowFreqFactor = p.Number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
 		r.HighFreqFactor = p.Number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
 		r.OriginalContext = p.Number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
-		if p.Err() == nil && r.HighFreqFactor <= r.LowFreqFactor {
-			p.Fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
+		if p.Err() == nil && r.HighFreqFactor < r.LowFreqFactor {
+			p.Fail("%s.high_freq_factor %v is below low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
 		}
 	}
 	return r
@@ -94,7 +94,10 @@ func (r Rope) scaled(frequency float64) float64 {
 		return frequency / r.Scale
 	case "llama3":
 		wavelength := 2 * math.Pi / frequency
-		// 1: as it was, 0: slowed down by the whole factor.
+		// With smooth 1 the frequency is unchanged, with 0 it is divided by Scale. Equal factors skip the range between.
+		if r.HighFreqFactor == r.LowFreqFactor && r.OriginalContext/wavelength <= r.LowFreqFactor {
+			return frequency / r.Scale
+		}
 		smooth := (r.OriginalContext/wavelength - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)
 		smooth = min(max(smooth, 0), 1)
 		return (1-smooth)*frequency/r.Scale + smooth*frequency
