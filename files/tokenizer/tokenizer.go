@@ -146,18 +146,28 @@ const (
 
 func (e *encoder) encode(text []byte) error {
 	return e.t.raw.each(text, func(start, end int) error {
-		part, err := e.t.normalizers.normalize(text[start:end])
+		part, origin, err := e.normalize(text[start:end], start == 0)
 		if err != nil {
 			return err
 		}
 		if len(part) > math.MaxInt32 {
 			return fmt.Errorf("%w: %d bytes once normalized", ErrTextTooLong, len(part))
 		}
-		atStart := start == 0
+		whole := piece{part, origin}
 		return e.t.normal.each(part, func(start, end int) error {
-			return e.next(0, piece{part[start:end], atStart && start == 0})
+			return e.next(0, whole.part(start, end))
 		}, e.add)
 	}, e.add)
+}
+
+// normalize normalizes a part of a text. It returns the origin of the result as a piece.
+func (e *encoder) normalize(part []byte, first bool) (normalized []byte, origin int, err error) {
+	if !first || !e.t.pre.first {
+		normalized, err = e.t.normalizers.normalize(part)
+		return normalized, 0, err
+	}
+	_, size := utf8.DecodeRune(part)
+	return e.t.normalizers.follow(part, size)
 }
 
 func (e *encoder) add(token *addedToken) { e.ids = append(e.ids, token.id) }
@@ -177,7 +187,7 @@ func (e *encoder) next(at int, p piece) error {
 
 // pass gives a part of a piece to the stage after the given one.
 func (e *encoder) pass(at int, p piece, start, end int) error {
-	return e.next(at+1, piece{p.text[start:end], p.first && start == 0})
+	return e.next(at+1, p.part(start, end))
 }
 
 // marked cuts a word before each wordMark that follows another character, where no merge
