@@ -29,9 +29,10 @@ type Tokenizer struct {
 	decoders    []decoder // nil: tokens are joined with blanks
 
 	added       []*addedToken
-	nextAdded   int32
-	special     map[int32]bool
-	raw, normal tokenTrie // added tokens that are looked for before and after normalizing
+	beyond      int32          // added tokens that the vocabulary does not have
+	special     map[int32]bool // of the ids of added tokens
+	hidden      map[int32]bool // ids that DecodeSkipSpecial omits
+	raw, normal tokenTrie      // find added tokens before and after normalizing
 
 	texts    [][]byte      // of the ids, if each token has its text whatever is before it
 	atEnd    bool          // the text of ids depends on all that come after them
@@ -237,7 +238,9 @@ func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, true)
 }
 
-// DecodeSkipSpecial is Decode without special tokens.
+// DecodeSkipSpecial is Decode without special tokens. As in the reference implementation, a token counts as
+// special here if its text, once normalized, is the content of a special token: with a normalizer that writes
+// small letters, the text of a special token "EOS" that is normalized stays.
 func (t *Tokenizer) DecodeSkipSpecial(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, false)
 }
@@ -249,7 +252,7 @@ func (t *Tokenizer) decodeIDs(ids []int32, special bool) ([]byte, error) {
 		switch {
 		case !t.has(id):
 			return nil, fmt.Errorf("decode token %d: id %d, which no token of the %d has", i, id, t.VocabSize())
-		case !special && t.special[id]:
+		case !special && t.hidden[id]:
 		case t.texts != nil:
 			text = append(text, t.texts[id]...)
 		default:

@@ -175,6 +175,8 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"byte level", small("pre", `{"type": "ByteLevel"}`), "pre_tokenizer.add_prefix_space is missing"},
 		{"metaspace", small("pre", `{"type": "Metaspace", "replacement": "__"}`), `pre_tokenizer.replacement is "__"`},
 		{"metaspace contradicts", small("pre", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false, "prepend_scheme": "always"}`), "contradicts"},
+		{"alike once normalized", small("normalizer", `{"type": "Lowercase"}`, "added", `[`+strings.Trim(token(4, "S", ""), "[]")+`, `+strings.Trim(token(5, "s", ""), "[]")+`]`), `makes "s" of the added tokens "S" and "s"`},
+		{"added beyond a gap", small("vocab", `{"a": 0, "b": 1, "ab": 2, "<unk>": 9}`, "added", `[`+strings.Trim(token(9, "<unk>", ""), "[]")+`, `+strings.Trim(token(10, "<s>", ""), "[]")+`]`), `added_tokens[1].id of "<s>" is 10, where readers that number added tokens themselves get 4`},
 		{"charsmap", small("normalizer", `{"type": "Precompiled"}`), "normalizer.precompiled_charsmap is missing"},
 		{"charsmap of nothing", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": ""}`), "normalizer.precompiled_charsmap: it has 0 bytes"},
 		{"charsmap of another kind", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": "äöü"}`), "normalizer.precompiled_charsmap is not base64"},
