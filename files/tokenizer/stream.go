@@ -153,11 +153,8 @@ func (t *Tokenizer) pending(ids []int32) (bool, error) {
 		tokens[i] = t.model.tokens[id]
 	}
 	for _, d := range t.decoders {
-		var raw []byte
-		switch d.(type) {
-		case byteFallbackDecoder:
-			return false, nil
-		case byteLevelDecoder:
+		if _, joins := d.(byteLevelDecoder); joins {
+			var raw []byte
 			for _, token := range tokens {
 				var ok bool
 				if raw, ok = alphabetBytes(raw, token); !ok {
