@@ -26,7 +26,7 @@ type trieNode struct {
 	token    *addedToken // that ends here; nil: none
 }
 
-// add adds a token under a content. The first of several with one content counts.
+// add adds a token under a content that no other token has.
 func (t *tokenTrie) add(content []byte, token *addedToken) {
 	if len(t.nodes) == 0 {
 		t.nodes = []trieNode{{}}
@@ -45,9 +45,7 @@ func (t *tokenTrie) add(content []byte, token *addedToken) {
 		}
 		node = next
 	}
-	if t.nodes[node].token == nil {
-		t.nodes[node].token = token
-	}
+	t.nodes[node].token = token
 }
 
 // find returns the first match from a place on.
@@ -118,7 +116,9 @@ func (t *tokenTrie) each(text []byte, between func(start, end int) error, found 
 				return err
 			}
 		}
-		found(token)
+		if start < end { // else the token before this one has all of it, as blanks that it strips
+			found(token)
+		}
 		last = end
 	}
 	if last < len(text) {
@@ -197,7 +197,8 @@ func (t *Tokenizer) parseAdded(o *object) error {
 func (t *Tokenizer) add(o *object, token *addedToken) error {
 	want, found := t.model.vocab[token.content]
 	if !found {
-		want = max(int32(t.model.size), t.nextAdded)
+		want = int32(t.model.size) + t.beyond
+		t.beyond++
 	}
 	if token.id != want {
 		o.fail("%s of %q is %d, where readers that number added tokens themselves get %d", o.path("id"), token.content, token.id, want)
@@ -210,35 +211,41 @@ func (t *Tokenizer) add(o *object, token *addedToken) error {
 		o.fail("%s of %q is %d, which is %q in the vocabulary", o.path("id"), token.content, want, held)
 		return o.err
 	}
-	t.nextAdded = max(t.nextAdded, want+1)
 	t.model.tokens[want] = token.content
 	t.special[want] = t.special[want] || token.special
 	t.added = append(t.added, token)
 	return nil
 }
 
-// addTries fills the tries. Special tokens come first, so that they count where two
-// tokens look alike once they are normalized.
+// addTries fills the tries, and hidden.
 func (t *Tokenizer) addTries() error {
-	for _, special := range []bool{true, false} {
-		for _, token := range t.added {
-			if token.special != special {
-				continue
-			}
-			if !token.normalized {
-				t.raw.add([]byte(token.content), token)
-				continue
-			}
-			content, err := t.normalizers.normalize([]byte(token.content))
-			if err != nil {
-				return fmt.Errorf("%w: added token %q: %w", ErrUnsupported, token.content, err)
-			}
-			if len(content) == 0 {
-				return fmt.Errorf("%w: the normalizer leaves nothing of the added token %q", ErrUnsupported, token.content)
-			}
-			t.normal.add(content, token)
-			t.model.tokens[token.id] = string(content) // as the reference implementation decodes it
+	same := map[string]string{} // content of the token with a normalized content
+	special := map[string]bool{}
+	for _, token := range t.added {
+		if token.special {
+			special[token.content] = true
 		}
+		if !token.normalized {
+			t.raw.add([]byte(token.content), token)
+			continue
+		}
+		content, err := t.normalizers.normalize([]byte(token.content))
+		if err != nil {
+			return fmt.Errorf("%w: added token %q: %w", ErrUnsupported, token.content, err)
+		}
+		if len(content) == 0 {
+			return fmt.Errorf("%w: the normalizer leaves nothing of the added token %q", ErrUnsupported, token.content)
+		}
+		if other, twice := same[string(content)]; twice {
+			return fmt.Errorf("%w: the normalizer makes %q of the added tokens %q and %q, and the reference finds either of them at random", ErrUnsupported, content, other, token.content)
+		}
+		same[string(content)] = token.content
+		t.normal.add(content, token)
+		t.model.tokens[token.id] = string(content) // as the reference implementation decodes it
+	}
+	t.hidden = map[int32]bool{}
+	for _, token := range t.added {
+		t.hidden[token.id] = special[t.model.tokens[token.id]]
 	}
 	return nil
 }

@@ -44,14 +44,10 @@ func (stripAccents) normalize(text []byte) ([]byte, error) {
 	return filtered(text, isMark, same), nil
 }
 
-// stripNonspacing decomposes characters and removes nonspacing marks.
+// stripNonspacing removes nonspacing marks.
 type stripNonspacing struct{}
 
 func (stripNonspacing) normalize(text []byte) ([]byte, error) {
-	text, err := unicodeForms["NFD"].normalize(text)
-	if err != nil {
-		return nil, err
-	}
 	return filtered(text, isNonspacing, same), nil
 }
 
@@ -102,7 +98,7 @@ func parseBert(o *object) (all normalizers) {
 		all = append(all, spaceIdeographs{})
 	}
 	if o.flag("strip_accents", lower) {
-		all = append(all, stripNonspacing{})
+		all = append(all, unicodeForms["NFD"], stripNonspacing{})
 	}
 	if lower {
 		all = append(all, lowercase{})

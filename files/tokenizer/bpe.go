@@ -72,13 +72,9 @@ func (m *bpe) useCharacters() {
 		}
 	}
 	_, m.splitMark = m.vocab[wordMark]
+	m.splitMark = m.splitMark && !m.ignoreMerges // a part can be a token that the word is not
 	for _, id := range m.products {
 		m.splitMark = m.splitMark && !crossesMark(m.tokens[id])
-	}
-	if m.ignoreMerges {
-		for token := range m.vocab {
-			m.splitMark = m.splitMark && !crossesMark(token)
-		}
 	}
 }
 

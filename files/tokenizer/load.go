@@ -101,7 +101,7 @@ func (t *Tokenizer) parseParts(root *object) (err error) {
 			return err
 		}
 	}
-	return t.pre.check(t.normalizers)
+	return nil
 }
 
 // prepare makes the tables that encoding and decoding use.

@@ -46,6 +46,10 @@ const maxSegment = 256
 type classedRune struct {
 	r   rune
 	ccc uint8 // canonical combining class
+
+	// 0 if the character takes the place of one in the text, 1 if it is inserted, -n if it takes the
+	// place of one and n more.
+	change int
 }
 
 func (f unicodeForm) normalize(text []byte) ([]byte, error) {
@@ -85,22 +89,22 @@ func (f unicodeForm) normalize(text []byte) ([]byte, error) {
 // decompose appends the decomposition of a character, in canonical order.
 func (f unicodeForm) decompose(segment []classedRune, raw []byte, r rune) []classedRune {
 	if isInert(r) {
-		return append(segment, classedRune{r, 0})
+		return append(segment, classedRune{r: r})
 	}
 	decomposition := f.decomposed.Properties(raw).Decomposition()
 	if decomposition == nil {
 		if hangul := r - 0xac00; hangul >= 0 && hangul < 11172 {
-			segment = append(segment, classedRune{0x1100 + hangul/588, 0}, classedRune{0x1161 + hangul%588/28, 0})
+			segment = append(segment, classedRune{r: 0x1100 + hangul/588}, classedRune{r: 0x1161 + hangul%588/28, change: 1})
 			if tail := hangul % 28; tail > 0 {
-				segment = append(segment, classedRune{0x11a7 + tail, 0})
+				segment = append(segment, classedRune{r: 0x11a7 + tail, change: 1})
 			}
 			return segment
 		}
 		decomposition = raw
 	}
-	for len(decomposition) > 0 {
+	for change := 0; len(decomposition) > 0; change = 1 {
 		d, size := utf8.DecodeRune(decomposition)
-		segment = append(segment, classedRune{d, f.decomposed.Properties(decomposition).CCC()})
+		segment = append(segment, classedRune{d, f.decomposed.Properties(decomposition).CCC(), change})
 		decomposition = decomposition[size:]
 	}
 	return segment
@@ -108,6 +112,14 @@ func (f unicodeForm) decompose(segment []classedRune, raw []byte, r rune) []clas
 
 // flush appends a segment, ordered and composed as the form wants it.
 func (f unicodeForm) flush(out []byte, segment []classedRune) []byte {
+	for _, c := range f.order(segment) {
+		out = utf8.AppendRune(out, c.r)
+	}
+	return out
+}
+
+// order orders and composes a segment, in place.
+func (f unicodeForm) order(segment []classedRune) []classedRune {
 	for i := 0; i < len(segment); {
 		if segment[i].ccc == 0 {
 			i++
@@ -122,10 +134,7 @@ func (f unicodeForm) flush(out []byte, segment []classedRune) []byte {
 	if f.compose {
 		segment = composeSegment(segment)
 	}
-	for _, c := range segment {
-		out = utf8.AppendRune(out, c.r)
-	}
-	return out
+	return segment
 }
 
 // composeSegment replaces pairs by the characters composed of them, in place.
@@ -136,6 +145,7 @@ func composeSegment(segment []classedRune) []classedRune {
 		if starter >= 0 && (kept == starter+1 || last != 0 && last < c.ccc) {
 			if composed, ok := composePair(segment[starter].r, c.r); ok {
 				segment[starter].r = composed
+				segment[starter].change += c.change - 1
 				continue
 			}
 		}

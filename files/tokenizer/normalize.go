@@ -17,7 +17,14 @@ type normalizers []normalizer
 const maxGrowth = 64
 
 func (all normalizers) normalize(text []byte) ([]byte, error) {
-	limit := maxGrowth * (len(text) + 1024)
+	return all.within(text, growthLimit(text))
+}
+
+// growthLimit returns the number of bytes that normalizers may make of a text.
+func growthLimit(text []byte) int { return maxGrowth * (len(text) + 1024) }
+
+// within is normalize with a bound on the bytes of each result.
+func (all normalizers) within(text []byte, limit int) ([]byte, error) {
 	for _, n := range all {
 		var err error
 		if text, err = n.normalize(text); err != nil {
@@ -28,21 +35,6 @@ func (all normalizers) normalize(text []byte) ([]byte, error) {
 		}
 	}
 	return text, nil
-}
-
-// keepsStart says that no part of a text's start is dropped.
-func (all normalizers) keepsStart() bool {
-	for _, n := range all {
-		switch n := n.(type) {
-		case strip, stripAccents, cleanText, stripNonspacing, nmt:
-			return false
-		case replace:
-			if len(n.with) == 0 {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // prepend puts text before any that is not empty.

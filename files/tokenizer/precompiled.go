@@ -18,14 +18,29 @@ type precompiled struct{ *charsmap }
 const shortGrapheme = 6
 
 func (p precompiled) normalize(text []byte) ([]byte, error) {
-	limit := maxGrowth * (len(text) + 1024)
+	limit := growthLimit(text)
 	out := make([]byte, 0, len(text)+len(text)/8)
+	p.each(text, func(_, with []byte, _ bool) bool {
+		out = append(out, with...)
+		return len(out) <= limit
+	})
+	if len(out) > limit {
+		return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+	}
+	return out, nil
+}
+
+// each calls yield with each part of a text and its replacement, until yield returns false. If no rule applies, with is
+// the part itself and replaced is false.
+func (p precompiled) each(text []byte, yield func(old, with []byte, replaced bool) bool) {
 	for all := graphemes.FromBytes(text); all.Next(); {
 		grapheme := all.Value()
 		if len(grapheme) < shortGrapheme {
 			if with, found := p.first(grapheme); found {
-				grapheme = nil
-				out = append(out, with...)
+				if !yield(grapheme, with, true) {
+					return
+				}
+				continue
 			}
 		}
 		for len(grapheme) > 0 {
@@ -34,14 +49,12 @@ func (p precompiled) normalize(text []byte) ([]byte, error) {
 			if !found {
 				with = grapheme[:size]
 			}
-			out = append(out, with...)
+			if !yield(grapheme[:size], with, found) {
+				return
+			}
 			grapheme = grapheme[size:]
 		}
-		if len(out) > limit {
-			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
-		}
 	}
-	return out, nil
 }
 
 // parsePrecompiled reads a Precompiled normalizer.

@@ -2,14 +2,18 @@ package tokenizer
 
 import (
 	"bytes"
-	"fmt"
 	"unicode/utf8"
 )
 
-// piece is a part of a text, and whether it is where the text begins.
+// piece is a part of a normalized text.
 type piece struct {
-	text  []byte
-	first bool
+	text   []byte
+	origin int // bytes at its beginning that come from the first character of the text before normalizing
+}
+
+// part returns the part of a piece between two places.
+func (p piece) part(start, end int) piece {
+	return piece{p.text[start:end], min(max(p.origin-start, 0), end-start)}
 }
 
 // stage is a step of pre-tokenization. It gives the non-empty pieces that it makes of
@@ -130,6 +134,9 @@ type prefixStage struct{}
 func (prefixStage) split(e *encoder, at int, p piece) error {
 	if p.text[0] != ' ' {
 		p.text = append(append(make([]byte, 0, len(p.text)+1), ' '), p.text...)
+		if p.origin > 0 {
+			p.origin++
+		}
 	}
 	return e.next(at+1, p)
 }
@@ -139,11 +146,14 @@ type alphabetStage struct{}
 
 func (alphabetStage) split(e *encoder, at int, p piece) error {
 	text := make([]byte, 0, len(p.text)+len(p.text)/4)
-	for _, b := range p.text {
+	origin := 0
+	for i, b := range p.text {
 		text = utf8.AppendRune(text, alphabet[b])
+		if i+1 == p.origin {
+			origin = len(text)
+		}
 	}
-	p.text = text
-	return e.next(at+1, p)
+	return e.next(at+1, piece{text, origin})
 }
 
 // metaspaceStage writes blanks as another character, with one more before the text, and
@@ -156,10 +166,14 @@ type metaspaceStage struct {
 
 func (s *metaspaceStage) split(e *encoder, at int, p piece) error {
 	text := bytes.ReplaceAll(p.text, []byte(" "), []byte(s.mark))
-	if !bytes.HasPrefix(text, []byte(s.mark)) && (s.scheme == "always" || s.scheme == "first" && p.first) {
+	origin := p.origin + (len(s.mark)-1)*bytes.Count(p.text[:p.origin], []byte(" "))
+	if !bytes.HasPrefix(text, []byte(s.mark)) && (s.scheme == "always" || s.scheme == "first" && origin > 0) {
 		text = append([]byte(s.mark), text...)
+		if origin > 0 {
+			origin += len(s.mark)
+		}
 	}
-	p.text = text
+	p = piece{text, origin}
 	if !s.pieces {
 		return e.next(at+1, p)
 	}
@@ -256,8 +270,7 @@ func (words) each(text []byte, yield func(start, end int) error) error {
 type preTokenizer struct {
 	stages    []stage
 	byteLevel bool // the last stage is ByteLevel: words are bytes
-	first     bool // a stage looks at where the text begins
-	later     bool // and another one comes before it
+	first     bool // a stage depends on the origin of pieces
 }
 
 // parsePreTokenizer reads pre_tokenizer.
@@ -307,7 +320,6 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		all.stages = append(all.stages, &splitStage{find: whiteSpace{}, mode: removed}, &splitStage{find: punctuationMarks{}, mode: isolated})
 	case "Metaspace":
 		mark, scheme, pieces := o.metaspace()
-		all.later = all.later || scheme == "first" && len(all.stages) > 0
 		all.stages = append(all.stages, &metaspaceStage{string(mark), scheme, pieces})
 		all.first = all.first || scheme == "first"
 	default:
@@ -352,16 +364,4 @@ func (o *object) metaspace() (mark rune, scheme string, pieces bool) {
 		}
 	}
 	return mark, scheme, o.flag("split", true)
-}
-
-// check refuses what depends on more than the reader follows.
-func (all *preTokenizer) check(n normalizers) error {
-	if all.first && !n.keepsStart() {
-		return fmt.Errorf("%w: pre_tokenizer has prepend_scheme \"first\" after a normalizer that drops text", ErrUnsupported)
-	}
-	// To the reference all that a normalizer makes of the first character is where the text begins.
-	if all.later && len(n) > 0 {
-		return fmt.Errorf("%w: pre_tokenizer splits text that was normalized before it comes to prepend_scheme \"first\"", ErrUnsupported)
-	}
-	return nil
 }

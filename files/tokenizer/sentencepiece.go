@@ -51,7 +51,7 @@ func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 		}
 		d.kinds[piece.text] = piece.kind
 	}
-	t.model.size = len(p.pieces)
+	t.model.size, t.hidden = len(p.pieces), t.special
 	if p.fallback {
 		t.model.useFallbackOf(p.pieces)
 	}

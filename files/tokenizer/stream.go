@@ -41,7 +41,7 @@ func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 		return s, nil
 	}
 	for _, id := range slices.Backward(after) {
-		if !t.special[id] {
+		if !t.hidden[id] {
 			s.ids = append(s.ids, id)
 		}
 		if len(s.ids) >= context && !t.atEnd && !t.isByte(s.ids[len(s.ids)-1]) {
@@ -70,7 +70,7 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 	if s.pieces != nil {
 		return s.nextPiece(id)
 	}
-	if s.t.special[id] || !s.t.has(id) {
+	if s.t.hidden[id] || !s.t.has(id) {
 		_, err := s.t.DecodeSkipSpecial([]int32{id})
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 
 // nextPiece is Next for a tokenizer.model.
 func (s *Stream) nextPiece(id int32) ([]byte, error) {
-	if s.t.special[id] || !s.t.has(id) {
+	if s.t.hidden[id] || !s.t.has(id) {
 		_, err := s.t.DecodeSkipSpecial([]int32{id})
 		return nil, err
 	}
@@ -153,11 +153,8 @@ func (t *Tokenizer) pending(ids []int32) (bool, error) {
 		tokens[i] = t.model.tokens[id]
 	}
 	for _, d := range t.decoders {
-		var raw []byte
-		switch d.(type) {
-		case byteFallbackDecoder:
-			return false, nil
-		case byteLevelDecoder:
+		if _, joins := d.(byteLevelDecoder); joins {
+			var raw []byte
 			for _, token := range tokens {
 				var ok bool
 				if raw, ok = alphabetBytes(raw, token); !ok {

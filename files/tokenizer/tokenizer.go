@@ -29,9 +29,10 @@ type Tokenizer struct {
 	decoders    []decoder // nil: tokens are joined with blanks
 
 	added       []*addedToken
-	nextAdded   int32
-	special     map[int32]bool
-	raw, normal tokenTrie // added tokens that are looked for before and after normalizing
+	beyond      int32          // added tokens that the vocabulary does not have
+	special     map[int32]bool // of the ids of added tokens
+	hidden      map[int32]bool // ids that DecodeSkipSpecial omits
+	raw, normal tokenTrie      // find added tokens before and after normalizing
 
 	texts    [][]byte      // of the ids, if each token has its text whatever is before it
 	atEnd    bool          // the text of ids depends on all that come after them
@@ -146,18 +147,28 @@ const (
 
 func (e *encoder) encode(text []byte) error {
 	return e.t.raw.each(text, func(start, end int) error {
-		part, err := e.t.normalizers.normalize(text[start:end])
+		part, origin, err := e.normalize(text[start:end], start == 0)
 		if err != nil {
 			return err
 		}
 		if len(part) > math.MaxInt32 {
 			return fmt.Errorf("%w: %d bytes once normalized", ErrTextTooLong, len(part))
 		}
-		atStart := start == 0
+		whole := piece{part, origin}
 		return e.t.normal.each(part, func(start, end int) error {
-			return e.next(0, piece{part[start:end], atStart && start == 0})
+			return e.next(0, whole.part(start, end))
 		}, e.add)
 	}, e.add)
+}
+
+// normalize normalizes a part of a text. It returns the origin of the result as a piece.
+func (e *encoder) normalize(part []byte, first bool) (normalized []byte, origin int, err error) {
+	if !first || !e.t.pre.first {
+		normalized, err = e.t.normalizers.normalize(part)
+		return normalized, 0, err
+	}
+	_, size := utf8.DecodeRune(part)
+	return e.t.normalizers.follow(part, size)
 }
 
 func (e *encoder) add(token *addedToken) { e.ids = append(e.ids, token.id) }
@@ -177,7 +188,7 @@ func (e *encoder) next(at int, p piece) error {
 
 // pass gives a part of a piece to the stage after the given one.
 func (e *encoder) pass(at int, p piece, start, end int) error {
-	return e.next(at+1, piece{p.text[start:end], p.first && start == 0})
+	return e.next(at+1, p.part(start, end))
 }
 
 // marked cuts a word before each wordMark that follows another character, where no merge
@@ -227,7 +238,9 @@ func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, true)
 }
 
-// DecodeSkipSpecial is Decode without special tokens.
+// DecodeSkipSpecial is Decode without special tokens. As in the reference implementation, a token counts as
+// special here if its text, once normalized, is the content of a special token: with a normalizer that writes
+// small letters, the text of a special token "EOS" that is normalized stays.
 func (t *Tokenizer) DecodeSkipSpecial(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, false)
 }
@@ -239,7 +252,7 @@ func (t *Tokenizer) decodeIDs(ids []int32, special bool) ([]byte, error) {
 		switch {
 		case !t.has(id):
 			return nil, fmt.Errorf("decode token %d: id %d, which no token of the %d has", i, id, t.VocabSize())
-		case !special && t.special[id]:
+		case !special && t.hidden[id]:
 		case t.texts != nil:
 			text = append(text, t.texts[id]...)
 		default:

@@ -175,7 +175,8 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"byte level", small("pre", `{"type": "ByteLevel"}`), "pre_tokenizer.add_prefix_space is missing"},
 		{"metaspace", small("pre", `{"type": "Metaspace", "replacement": "__"}`), `pre_tokenizer.replacement is "__"`},
 		{"metaspace contradicts", small("pre", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false, "prepend_scheme": "always"}`), "contradicts"},
-		{"metaspace after another", small("normalizer", `{"type": "NFC"}`, "pre", `{"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]}`), `pre_tokenizer splits text that was normalized before it comes to prepend_scheme "first"`},
+		{"alike once normalized", small("normalizer", `{"type": "Lowercase"}`, "added", `[`+strings.Trim(token(4, "S", ""), "[]")+`, `+strings.Trim(token(5, "s", ""), "[]")+`]`), `makes "s" of the added tokens "S" and "s"`},
+		{"added beyond a gap", small("vocab", `{"a": 0, "b": 1, "ab": 2, "<unk>": 9}`, "added", `[`+strings.Trim(token(9, "<unk>", ""), "[]")+`, `+strings.Trim(token(10, "<s>", ""), "[]")+`]`), `added_tokens[1].id of "<s>" is 10, where readers that number added tokens themselves get 4`},
 		{"charsmap", small("normalizer", `{"type": "Precompiled"}`), "normalizer.precompiled_charsmap is missing"},
 		{"charsmap of nothing", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": ""}`), "normalizer.precompiled_charsmap: it has 0 bytes"},
 		{"charsmap of another kind", small("normalizer", `{"type": "Precompiled", "precompiled_charsmap": "äöü"}`), "normalizer.precompiled_charsmap is not base64"},
@@ -358,6 +359,8 @@ func TestStreamOfBrokenText(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small()), "ab c")
 	f.Add([]byte(small("normalizer", `{"type": "NFKC"}`, "pre", `{"type": "Metaspace", "replacement": "▁"}`)), "a ﬁ b")
+	f.Add([]byte(small("normalizer", `{"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"Regex": "ab|\\s+"}, "content": "é"}, {"type": "Strip", "strip_left": true, "strip_right": true}, {"type": "NFD"}, {"type": "Prepend", "prepend": "b"}, {"type": "NFKC"}]}`,
+		"pre", `{"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": true}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}]}`)), "  ab e\u0301\u0323 ﬁ")
 	f.Add([]byte(small("pre", `{"type": "ByteLevel", "add_prefix_space": true}`, "model", `"ignore_merges": true, "unk_token": "<unk>", `, "added", token(4, "<s>", ""))), "<s>ab é")
 	f.Add([]byte(small("pre", `{"type": "Split", "pattern": {"Regex": "\\p{L}{1,3}|\\s+(?!\\S)"}, "behavior": "MergedWithNext", "invert": true}`)), "ab  ab")
 	f.Add([]byte(small("decoder", `{"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Strip", "content": "a", "start": 1, "stop": 1}]}`)), "abab")

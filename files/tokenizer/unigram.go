@@ -113,7 +113,9 @@ func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 			return
 		}
 		from := len(ids)
-		if fallen, ok := m.fallBack(ids, word[start:missing]); ok {
+		if id, found := m.vocab[string(word[start:missing])]; found && !u.single {
+			ids = append(ids, id) // the text spells the unknown token
+		} else if fallen, ok := m.fallBack(ids, word[start:missing]); ok {
 			ids = fallen
 			slices.Reverse(ids[from:])
 		} else {

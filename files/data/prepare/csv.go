@@ -81,7 +81,7 @@ func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
 	if quotes == QuotesNone || quotes != QuotesDouble && tabs {
 		return &plainRecords{lines: &lines{buffer: bufio.NewReaderSize(from, 1<<20)}, comma: string(comma)}
 	}
-	reader := csv.NewReader(from)
+	reader := csv.NewReader(&quotedReturns{from: from})
 	reader.ReuseRecord = true
 	reader.Comma = comma
 	return reader
@@ -91,7 +91,7 @@ func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
 func columnNamed(columns []string, field string) (int, error) {
 	column := slices.Index(columns, field)
 	switch {
-	case slices.ContainsFunc(columns, func(name string) bool { return strings.Contains(name, "\r") }):
+	case slices.ContainsFunc(columns, func(name string) bool { return strings.Contains(strings.ReplaceAll(name, "\r\n", ""), "\r") }):
 		return 0, errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
 	case column < 0 && slices.Contains(columns, `"`+field+`"`):
 		return 0, fmt.Errorf("column %q is quoted in its first line; read quotes with --quotes double", field)
