@@ -111,6 +111,7 @@ var models = []struct{ folder, context string }{
 	{"deepseek/testdata/v2-grouped", "160"},
 	{"deepseek/testdata/v3", "160"},
 	{"deepseek/testdata/v3-halves", "160"},
+	{"deepseek/testdata/kimi-k2", "160"},
 }
 
 // lengthened turns otherwise in texts of more than 16 tokens, for which a cache of the first is of no use.

@@ -58,11 +58,11 @@ var kinds = map[string]kind{
 	ArchitectureGranite:  {modelType: "granite", vary: varyGranite},
 }
 
-// modelTypes are the architectures with the model_type of each.
-var modelTypes = func() map[string]string {
-	all := map[string]string{}
+// modelTypes has the model_type of each architecture.
+var modelTypes = func() map[string][]string {
+	all := map[string][]string{}
 	for name, k := range kinds {
-		all[name] = k.modelType
+		all[name] = []string{k.modelType}
 	}
 	return all
 }()
