@@ -234,6 +234,28 @@ func TestLongPrompt(t *testing.T) {
 	}
 }
 
+// TestObserve: each token's logits are seen as the model computed them, before the penalty, and change no token.
+func TestObserve(t *testing.T) {
+	m := read(t, torchtest.Engine(t), "llama/testdata/tied", "256", "100", model.Options{})
+	o := greedy
+	o.MaxTokens, o.RepetitionPenalty = 5, 1.5
+	want := write(t, m, []int32{3, 1, 4}, o)
+	var seen [][]float32
+	o.Observe = func(logits []float32) { seen = append(seen, slices.Clone(logits)) }
+	if got := write(t, m, []int32{3, 1, 4}, o); !slices.Equal(got, want) || len(seen) != len(want) {
+		t.Fatalf("tokens %v, %d times logits, without an observer %v", got, len(seen), want)
+	}
+	text := []int32{3, 1, 4}
+	for i, id := range want {
+		for j, logit := range forward(t, m, text) {
+			if d := math.Abs(float64(logit - seen[i][j])); !(d <= 1e-4) {
+				t.Fatalf("token %d: logit %d is %v, want %v", i, j, seen[i][j], logit)
+			}
+		}
+		text = append(text, id)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := read(t, e, "llama/testdata/tied", "256", "100", model.Options{})
