@@ -44,7 +44,7 @@ type serveModelCommand struct {
 func (c *serveModelCommand) Help() string {
 	return `Answers POST /v1/chat/completions and /v1/completions, whole or streamed, and GET /v1/models and
 /healthz, as OpenAI's API has them, until it is interrupted. Chats need a template: the model's own
-or that of --chat-template. A field of a request that would change the answer and is not known here
+or that of --chat-template. It also decides whether requests may have tools. A field of a request that would change the answer and is not known here
 is refused by name; a message that has control tokens of the model is refused too.
 
 Answers that are written at once are computed together, a token of each in one pass through the
@@ -74,7 +74,7 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer func() { _ = network.Engine().Close() }()
-	served.Context, served.Tokens = network.MaxTokens(), c.writer(network, served)
+	served.Context, served.Vocab, served.Tokens = network.MaxTokens(), network.VocabSize(), c.writer(network, served)
 	logger := slog.New(tint.NewTextHandler(t.Err, &tint.Options{TimeFormat: time.TimeOnly, NoColor: true}))
 	server, err := openai.New(served, openai.Limits{Running: c.MaxRunning, Waiting: c.MaxWaiting, Time: c.MaxTime}, key, logger)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *serveModelCommand) writer(network model.Model, served openai.Model) fun
 	return func(ctx context.Context, prompt []int32, o openai.Options, emit func(int32) error) error {
 		return together.Tokens(ctx, prompt, generate.Options{
 			MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Seed: o.Seed,
-			RepetitionPenalty: 1, Stop: served.Ends, Vocab: served.Tokenizer.VocabSize(),
+			RepetitionPenalty: 1, Stop: served.Ends, Vocab: served.Tokenizer.VocabSize(), Observe: o.Observe,
 		}, emit)
 	}
 }

@@ -47,7 +47,13 @@ func answering(t *testing.T, args ...string) (url string, stop func() int) {
 // completion is the part of an answer, or of an event, that tests look at.
 type completion struct {
 	Choices []struct {
-		Text           string
+		Index    int
+		Text     string
+		Logprobs struct {
+			Tokens   []string
+			Logprobs []float64            `json:"token_logprobs"`
+			Top      []map[string]float64 `json:"top_logprobs"`
+		}
 		Message, Delta struct{ Content string }
 		FinishReason   string `json:"finish_reason"`
 	}
@@ -113,11 +119,34 @@ func TestServeModel(t *testing.T) {
 	drawn := func(seed string) string {
 		return completed(t, post(t, url+"/completions", `{"model":"model","prompt":"What","seed":`+seed+`}`)).Choices[0].Text
 	}
+	checkLists(t, url, want)
 	if a, again, b := drawn("1"), drawn("1"), drawn("2"); a != again || a == b {
 		t.Errorf("seeds 1, 1, 2 gave %q, %q, %q", a, again, b)
 	}
 	if code := stop(); code != 0 {
 		t.Errorf("interrupted: exit code %d", code)
+	}
+}
+
+// checkLists wants each text of a list of prompts to equal the text of its prompt alone, with the likeliest tokens in a greedy text.
+func checkLists(t *testing.T, url, want string) {
+	t.Helper()
+	const asked = `{"model":"model","temperature":0,"max_tokens":15,"logprobs":1,"prompt":["<user>What<model>","What",`
+	var several completion
+	if err := json.Unmarshal([]byte(post(t, url+"/completions", asked+`"<user>What<model>"]}`)), &several); err != nil || len(several.Choices) != 3 {
+		t.Fatalf("%+v, %v", several, err)
+	}
+	alone := completed(t, post(t, url+"/completions", `{"model":"model","temperature":0,"max_tokens":15,"prompt":[87,104,97,116]}`)).Choices[0]
+	for i, text := range []string{want, alone.Text, want} {
+		one := several.Choices[i]
+		if one.Text != text || one.Index != i || len(one.Logprobs.Logprobs) != 15 || len(one.Logprobs.Top) != 15 || several.Usage.Completion != 45 {
+			t.Fatalf("choice %d is %+v, want %q", i, one, text)
+		}
+		for j, logprob := range one.Logprobs.Logprobs {
+			if top := one.Logprobs.Top[j]; len(top) != 1 || top[one.Logprobs.Tokens[j]] != logprob || logprob > 0 {
+				t.Errorf("token %d has %v, the likeliest %v", j, logprob, top)
+			}
+		}
 	}
 }
 

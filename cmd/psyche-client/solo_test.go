@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,35 @@ func TestNegativeNumbersAreNumbers(t *testing.T) {
 	fail(t, exitUsage, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
 	fail(t, exitUsage, "--lr is NaN: want a number", append(soloLine(model, data), "--lr", "nan")...)
 	fail(t, exitUsage, "want the name of a file or folder", append(soloLine(model, data), "--held-out", "")...)
+}
+
+// TestSoloKeepsModelType trains a small Kimi K2, which has DeepSeek-V3's network, and wants its config.json back.
+func TestSoloKeepsModelType(t *testing.T) {
+	requireTorch(t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "learn", "model", "deepseek", "testdata", "kimi-k2", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.Replace(string(text), `"vocab_size": 24`, `"vocab_size": 256`, 1))
+	_, data := toy(t)
+	dir := t.TempDir()
+	model, save := filepath.Join(dir, "model"), filepath.Join(dir, "save")
+	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), text), "--output", model)
+	succeed(t, soloLine(model, data, "--steps", "1", "--save", save)...)
+	for _, folder := range []string{model, save} {
+		s, err := checkpoint.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			ModelType     string `json:"model_type"`
+			Architectures []string
+		}
+		saved, _ := s.File(checkpoint.ConfigFile)
+		if err := json.Unmarshal(saved, &config); err != nil || config.ModelType != "kimi_k2" || !slices.Equal(config.Architectures, []string{"DeepseekV3ForCausalLM"}) {
+			t.Errorf("%s: %+v, %v", folder, config, err)
+		}
+	}
 }
 
 func TestSoloSettingsOfAResume(t *testing.T) {

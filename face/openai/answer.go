@@ -5,165 +5,182 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	mathrand "math/rand/v2"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/files/tokenizer"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
 // defaultTokens are written to a prompt, without a conversation, if the request does not say how many.
 const defaultTokens = 16
 
-// errStop ends an answer at a string of stop.
-var errStop = errors.New("the answer has a string of stop")
+// maxWritten bounds the tokens that follow all prompts of a request, if there are several.
+const maxWritten = 1 << 18
 
-// answer is what one request gets.
+// answer is the answer to one request, with a choice for each prompt.
 type answer struct {
 	model   *Model
 	w       http.ResponseWriter
 	control *http.ResponseController
 	inChat  bool
 	request request
-	size    int     // of its body in bytes
-	ids     []int32 // of the prompt
-	most    int     // tokens
-	count   int     // of tokens that the model wrote
-	finish  string
-	text    strings.Builder // where it is not streamed
-	begun   bool            // a part of the stream is sent
+	size    int // of its body in bytes
+	choices []*choice
 	id      string
 	created int64
+
+	mu    sync.Mutex // of the fields below, and of w
+	begun bool       // a part of the stream is sent
 }
 
-// encode makes the ids that the model goes on from, and finds how many may follow.
-func (a *answer) encode() *problem {
-	var err error
-	param := "prompt"
+// encode makes the ids that the model continues, and finds how many may follow.
+func (a *answer) encode(form *callForm) *problem {
 	if a.inChat {
-		param = "messages"
-		if a.model.Template == nil {
-			return invalid(param, "", "%v: start the server with --chat-template, or ask /v1/completions", a.model.NoTemplate)
-		}
-		a.ids, err = a.model.Template.Encode(a.model.Tokenizer, chat.Input{
-			Messages: a.request.messages, Tools: a.request.tools, AddGenerationPrompt: true, Tokens: a.model.Named, Now: time.Now(),
-		}, a.model.Ends)
-	} else {
-		a.ids, err = a.model.Tokenizer.EncodeWithSpecial([]byte(a.request.prompt))
+		return a.encodeChat(form)
 	}
-	room := a.model.Context - len(a.ids)
-	a.most = a.request.maxTokens
-	switch {
-	case errors.Is(err, chat.ErrControl):
-		return invalid(param, "control_tokens", "%v", err)
-	case err != nil:
-		return invalid(param, "", "%v", err)
-	case len(a.ids) == 0:
-		return invalid(param, "", "%s has no tokens", param)
-	case room < max(a.most, 1):
-		return invalid(param, "context_length_exceeded", "the context length of the model is %d tokens: %s has %d, and %d are to follow", a.model.Context, param, len(a.ids), max(a.most, 1))
-	case a.most == 0 && a.inChat:
-		a.most = room
-	case a.most == 0:
-		a.most = min(room, defaultTokens)
+	for i, p := range a.request.prompts {
+		param := "prompt"
+		if a.request.severalPrompts {
+			param = fmt.Sprintf("prompt[%d]", i)
+		}
+		ids := p.ids
+		if ids == nil {
+			var err error
+			if ids, err = a.model.Tokenizer.EncodeWithSpecial([]byte(p.text)); err != nil {
+				return invalid(param, "", "%s: %v", param, err)
+			}
+		}
+		if problem := a.addChoice(param, ids); problem != nil {
+			return problem
+		}
+		if _, err := a.model.Tokenizer.Decode(ids); err != nil { // ids of the request may have no token
+			return invalid(param, "", "%s: %v", param, err)
+		}
 	}
 	return nil
 }
 
-// write lets the model write, and sends what it writes.
-func (a *answer) write(ctx context.Context) *problem {
-	stream, err := a.model.Tokenizer.NewStream(a.ids)
-	if err != nil {
-		return failed(err)
+// encodeChat makes the ids of a conversation.
+func (a *answer) encodeChat(form *callForm) *problem {
+	const param = "messages"
+	t := a.model.Template
+	if t == nil {
+		return invalid(param, "", "%v: start the server with --chat-template, or ask /v1/completions", a.model.NoTemplate)
 	}
-	a.id, a.created = strings.ToLower(rand.Text()), time.Now().Unix()
-	stop := stopper{stops: a.request.stops}
-	o := Options{MaxTokens: a.most, Temperature: a.request.temperature, TopP: a.request.topP, Seed: mathrand.Uint64()}
-	if a.request.seed != nil {
-		o.Seed = uint64(*a.request.seed)
+	if problem := a.request.fits(t, form); problem != nil {
+		return problem
 	}
-	err = a.model.Tokens(ctx, a.ids, o, func(id int32) error {
-		a.count++
-		piece, err := stream.Next(id)
-		if err != nil {
-			return err
+	if !t.Reads(developer) {
+		for i := range a.request.messages {
+			if m := &a.request.messages[i]; m.Role == developer {
+				m.Role = "system"
+			}
 		}
-		text, found := stop.next(valid(piece))
-		if err := a.add(text); err != nil {
-			return err
-		}
-		if found {
-			return errStop
-		}
-		return nil
-	})
-	a.finish = "stop"
+	}
+	ids, err := t.Encode(a.model.Tokenizer, chat.Input{
+		Messages: a.request.messages, Tools: a.request.tools, AddGenerationPrompt: true, Tokens: a.model.Named, Now: time.Now(),
+	}, a.model.Ends)
 	switch {
-	case errors.Is(err, errStop):
-		return a.end()
-	case err == nil && a.count == a.most, err != nil && a.count > 0 && errors.Is(context.Cause(ctx), errTime):
-		a.finish = "length"
-	case err != nil && ctx.Err() != nil:
-		return early(ctx)
+	case errors.Is(err, chat.ErrToolControl):
+		return invalid("tools", "control_tokens", "%v", err)
+	case errors.Is(err, chat.ErrControl):
+		return invalid(param, "control_tokens", "%v", err)
 	case err != nil:
-		return failed(err)
+		return invalid(param, "", "%v", err)
 	}
-	if err := a.addRest(stream, &stop); err != nil {
-		return gone
+	problem := a.addChoice(param, ids)
+	if problem == nil && a.request.tools != nil && a.request.toolChoice != "none" {
+		a.choices[0].calls = &callReader{form: form, names: toolNames(a.request.tools)}
+	}
+	return problem
+}
+
+// addChoice adds a choice for the ids of a prompt, if the context has room for its text.
+func (a *answer) addChoice(param string, ids []int32) *problem {
+	c := &choice{answer: a, index: len(a.choices), ids: ids, most: a.request.maxTokens}
+	room := a.model.Context - len(ids)
+	const tooLong = "context_length_exceeded"
+	if len(ids) == 0 {
+		return invalid(param, "", "%s has no tokens", param)
+	}
+	if i := slices.IndexFunc(ids, func(id int32) bool { return int(id) >= a.model.Vocab }); i >= 0 {
+		return invalid(param, "", "token %d of %s is %d, and the model's vocab_size is %d", i, param, ids[i], a.model.Vocab)
+	}
+	switch {
+	case room < 1:
+		return invalid(param, tooLong, "the context length of the model is %d tokens: %s has %d, and at least 1 follows", a.model.Context, param, len(ids))
+	case room < c.most:
+		return invalid(a.request.maxField, tooLong, "%s is %d, and the context length of the model is %d tokens: %s has %d, so %d may follow",
+			a.request.maxField, c.most, a.model.Context, param, len(ids), room)
+	case c.most == 0 && a.inChat:
+		c.most = room
+	case c.most == 0:
+		c.most = min(room, defaultTokens)
+	}
+	a.choices = append(a.choices, c)
+	return nil
+}
+
+// write lets the model write all choices and sends them. The caller has one place in the queue. borrow takes a further place and
+// returns a function that gives it back, or nil if there is no spare place.
+func (a *answer) write(ctx context.Context, borrow func() func()) *problem {
+	a.id, a.created = strings.ToLower(rand.Text()), time.Now().Unix()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first *problem
+	var once sync.Once
+	write := func(c *choice) {
+		if problem := c.write(ctx); problem != nil {
+			once.Do(func() { first = problem })
+			cancel(problem)
+		}
+	}
+	var others sync.WaitGroup
+	rest := a.choices
+	for len(rest) > 0 && ctx.Err() == nil {
+		own := rest[0]
+		for rest = rest[1:]; len(rest) > 0; rest = rest[1:] {
+			giveBack := borrow()
+			if giveBack == nil {
+				break
+			}
+			c := rest[0]
+			others.Go(func() {
+				defer giveBack()
+				write(c)
+			})
+		}
+		write(own)
+	}
+	others.Wait()
+	switch {
+	case first != nil:
+		return first
+	case len(rest) > 0:
+		return early(ctx)
 	}
 	return a.end()
 }
 
-// addRest adds what was held back.
-func (a *answer) addRest(stream *tokenizer.Stream, stop *stopper) error {
-	piece, err := stream.Flush()
-	if err != nil {
-		return err
+// tokens returns how many tokens the prompts have, and how many the model wrote.
+func (a *answer) tokens() (prompt, written int) {
+	for _, c := range a.choices {
+		prompt, written = prompt+len(c.ids), written+c.count
 	}
-	text, found := stop.next(valid(piece))
-	if found {
-		a.finish = "stop"
-	}
-	return a.add(text + stop.rest())
+	return prompt, written
 }
-
-// valid is a text with U+FFFD in place of each byte that is of no character.
-func valid(piece []byte) string { return string([]rune(string(piece))) }
 
 func failed(err error) *problem {
 	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: "the model failed: the server's log says why", cause: err}
 }
 
-// add adds a piece of the text.
-func (a *answer) add(text string) error {
-	if !a.request.stream {
-		a.text.WriteString(text)
-		return nil
-	}
-	if text == "" {
-		return nil
-	}
-	return a.event(a.object(a.part(text), nil))
-}
-
-// part is a piece of a stream as a choice has it.
-func (a *answer) part(text string) map[string]any {
-	if !a.inChat {
-		return map[string]any{"text": text}
-	}
-	delta := map[string]any{"content": text}
-	if !a.begun {
-		delta["role"] = "assistant"
-	}
-	return map[string]any{"delta": delta}
-}
-
-// object is an answer, or a part of one, with one choice.
-func (a *answer) object(choice map[string]any, finish any) map[string]any {
-	choice["index"], choice["logprobs"], choice["finish_reason"] = 0, nil, finish
-	object := map[string]any{"id": "cmpl-" + a.id, "object": "text_completion", "created": a.created, "model": a.model.Name, "choices": []any{choice}}
+// object is an answer, or a part of one.
+func (a *answer) object(choices ...any) map[string]any {
+	object := map[string]any{"id": "cmpl-" + a.id, "object": "text_completion", "created": a.created, "model": a.model.Name, "choices": choices}
 	switch {
 	case a.inChat && a.request.stream:
 		object["id"], object["object"] = "chatcmpl-"+a.id, "chat.completion.chunk"
@@ -178,27 +195,24 @@ func (a *answer) object(choice map[string]any, finish any) map[string]any {
 
 // end sends the answer, or the end of its stream.
 func (a *answer) end() *problem {
-	usage := map[string]any{"prompt_tokens": len(a.ids), "completion_tokens": a.count, "total_tokens": len(a.ids) + a.count}
+	prompt, written := a.tokens()
+	usage := map[string]any{"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 	if !a.request.stream {
-		choice := map[string]any{"text": a.text.String()}
-		if a.inChat {
-			choice = map[string]any{"message": map[string]any{"role": "assistant", "content": a.text.String(), "refusal": nil}}
+		choices := make([]any, len(a.choices))
+		for i, c := range a.choices {
+			choices[i] = c.whole()
 		}
-		whole := a.object(choice, a.finish)
+		whole := a.object(choices...)
 		whole["usage"] = usage
 		_ = a.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		writeJSON(a.w, http.StatusOK, whole)
 		return nil
 	}
-	last := a.part("")
-	if a.inChat && a.begun {
-		last["delta"] = map[string]any{}
-	}
-	err := a.event(a.object(last, a.finish))
+	var err error
 	if a.request.usage {
-		object := a.object(map[string]any{}, nil)
+		object := a.object()
 		object["choices"], object["usage"] = []any{}, usage
-		err = errors.Join(err, a.event(object))
+		err = a.event(object)
 	}
 	if errors.Join(err, a.send("[DONE]")) != nil {
 		return gone
@@ -226,6 +240,8 @@ func (a *answer) event(body any) error {
 
 // send sends an event of the stream.
 func (a *answer) send(data string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !a.begun {
 		a.begun = true
 		a.w.Header().Set("Content-Type", "text/event-stream")

@@ -19,7 +19,10 @@ func TestOpenAIsClient(t *testing.T) {
 	m := described(t, says(answer))
 	m.Context = 1000
 	url := start(t, m, limits, "secret")
-	out, err := exec.CommandContext(ctx, "python3", "-B", "../../scripts/reference/openai_client.py", url, "secret", "toy", answer).CombinedOutput()
+	calls := described(t, says("I look."+called1))
+	calls.Context, calls.Template = 1000, parsed(t, hermesTemplate)
+	calling := start(t, calls, limits, "secret")
+	out, err := exec.CommandContext(ctx, "python3", "-B", "../../scripts/reference/openai_client.py", url, "secret", "toy", answer, calling).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "ok" {
 		t.Errorf("%v\n%s", err, out)
 	}

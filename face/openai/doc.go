@@ -4,6 +4,7 @@
 //
 // [New] takes a [Model], which is a tokenizer, a chat template and a function that writes tokens,
 // and [Server.Serve] answers until its context ends. A request for something that this package
-// does not do is refused by name: only fields that change no text are ignored.
+// does not do is refused by name: only fields that change no text are ignored. A request has a text, or
+// choice, for each of its prompts. Calls of tools are found in the form that the chat template teaches.
 // Requests beyond what may run and wait are refused at once.
 package openai

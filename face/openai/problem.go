@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // problem is an error as the API words it.
@@ -31,8 +32,14 @@ func (p *problem) body() any {
 	return map[string]any{"error": map[string]any{"message": p.message, "type": p.kind, "param": null(p.param), "code": null(p.code)}}
 }
 
+// maxParam bounds the name of a field in a problem, in bytes: a request chooses names.
+const maxParam = 200
+
 // invalid is a problem of what a request says in a field.
 func invalid(param, code, format string, args ...any) *problem {
+	if len(param) > maxParam {
+		param = strings.ToValidUTF8(param[:maxParam], "")
+	}
 	return &problem{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf(format, args...), param: param, code: code}
 }
 

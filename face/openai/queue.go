@@ -63,6 +63,20 @@ func (q *queue) await(t *turn) {
 	q.start()
 }
 
+// spare takes a place that runs at once for a further text of a request that runs, or returns nil: if all run that may,
+// or if a request waits.
+func (q *queue) spare(from netip.Prefix) *turn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy >= q.running || len(q.all) > q.busy {
+		return nil
+	}
+	t := &turn{from: from, ready: true, runs: true}
+	q.all = append(q.all, t)
+	q.busy++
+	return t
+}
+
 // leave gives a place back.
 func (q *queue) leave(t *turn) {
 	q.mu.Lock()

@@ -19,6 +19,8 @@ const (
 	maxMessages = 1 << 12
 	maxStops    = 4
 	maxStop     = 1 << 10 // bytes of one
+	maxTop      = 20      // likely tokens that are shown with each of a message
+	maxTextTop  = 5       // the same of a text
 )
 
 // request is what a caller asks for.
@@ -27,7 +29,8 @@ type request struct {
 	messages    []chat.Message
 	tools       json.RawMessage
 	toolChoice  string
-	prompt      string
+	oneCall     bool // of tools, at most
+	prompts     []prompt
 	maxTokens   int // 0: not said
 	maxField    string
 	temperature float64
@@ -36,6 +39,10 @@ type request struct {
 	stops       []string
 	stream      bool
 	usage       bool // in a last event of the stream
+	scored      bool // log-probabilities are wanted
+	top         int  // most likely tokens that are shown with each token
+
+	severalPrompts bool // prompt is a list of prompts
 }
 
 // A field reads one value of a request, which is not null.
@@ -70,12 +77,18 @@ var fields = map[string]field{
 var (
 	chatFields = map[string]field{
 		"messages": messages, "max_completion_tokens": maxTokens,
-		"logprobs": only("false"), "top_logprobs": only("0"), "response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
+		"logprobs": func(r *request, name string, raw json.RawMessage) *problem {
+			return read(name, raw, &r.scored, "true or false")
+		},
+		"top_logprobs": func(r *request, name string, raw json.RawMessage) *problem {
+			return whole(name, raw, &r.top, 0, maxTop)
+		},
+		"response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
 		"tools": tools, "functions": only("[]"), "tool_choice": toolChoice, "function_call": only(`"none"`, `"auto"`),
-		"parallel_tool_calls": ignored, "prediction": ignored,
+		"parallel_tool_calls": parallelCalls, "prediction": ignored,
 	}
 	textFields = map[string]field{
-		"prompt": prompt, "best_of": only("1"), "echo": only("false"), "suffix": only(`""`),
+		"prompt": prompts, "logprobs": textLogprobs, "best_of": only("1"), "echo": only("false"), "suffix": only(`""`),
 	}
 )
 
@@ -106,12 +119,14 @@ func decode(body []byte, inChat bool) (request, *problem) {
 		return r, problem
 	case r.model == "":
 		return r, invalid("model", "missing_required_parameter", "model is missing: GET /v1/models has its name")
-	case r.tools != nil && r.toolChoice != "none":
-		return r, invalid("tools", "unsupported_parameter", `tools are shown to the model, but its calls of them are not read out of what it writes: set tool_choice to "none", and read them in content`)
+	case inChat && r.top > 0 && !r.scored:
+		return r, invalid("top_logprobs", "invalid_value", "top_logprobs is %d without logprobs: set logprobs to true", r.top)
 	case inChat && len(r.messages) == 0:
 		return r, invalid("messages", "missing_required_parameter", "messages is missing or empty")
-	case !inChat && r.prompt == "":
+	case !inChat && (len(r.prompts) == 0 || !r.severalPrompts && r.prompts[0].empty()):
 		return r, invalid("prompt", "missing_required_parameter", "prompt is missing or empty")
+	case len(r.prompts) > 1 && r.maxTokens > maxWritten/len(r.prompts):
+		return r, invalid(r.maxField, "invalid_value", "%s is %d for each of %d prompts: at most %d tokens are written to several", r.maxField, r.maxTokens, len(r.prompts), maxWritten)
 	case r.usage && !r.stream:
 		return r, invalid("stream_options", "", "stream_options is of streams: set stream to true")
 	}
@@ -134,7 +149,7 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 		}
 		name := key.(string) // an object has no other keys
 		if seen[name] {
-			return invalid(at, "", "%s is there twice", quoted(name))
+			return invalid(fieldOf(at, name), "", "%s is there twice", quoted(name))
 		}
 		if seen[name] = true; string(value) == "null" {
 			continue
@@ -144,6 +159,14 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 		}
 	}
 	return nil
+}
+
+// fieldOf is the place of a field of an object.
+func fieldOf(at, name string) string {
+	if at == "" {
+		return name
+	}
+	return at + "." + name
 }
 
 func quoted(name string) string { return fmt.Sprintf("%.100q", name) }
@@ -162,6 +185,17 @@ func number(name string, raw json.RawMessage, to *float64, least, most float64) 
 	}
 	if !(*to >= least && *to <= most) {
 		return invalid(name, "invalid_value", "%s is %v: want %s", name, *to, want)
+	}
+	return nil
+}
+
+func whole(name string, raw json.RawMessage, to *int, least, most int) *problem {
+	want := fmt.Sprintf("a whole number from %d to %d", least, most)
+	if problem := read(name, raw, to, want); problem != nil {
+		return problem
+	}
+	if *to < least || *to > most {
+		return invalid(name, "invalid_value", "%s is %d: want %s", name, *to, want)
 	}
 	return nil
 }
@@ -233,21 +267,15 @@ func streamOptions(r *request, name string, raw json.RawMessage) *problem {
 		case "include_obfuscation":
 			return nil // it changes no text
 		}
-		return invalid("stream_options", "unknown_parameter", "stream_options.%.100s is not known here: leave it out", key)
+		return invalid(fieldOf(name, key), "unknown_parameter", "stream_options.%.100s is not known here: leave it out", key)
 	})
 }
 
-func prompt(r *request, name string, raw json.RawMessage) *problem {
-	var several []string
-	if json.Unmarshal(raw, &several) == nil && len(several) == 1 {
-		r.prompt = several[0]
-		return nil
-	}
-	return read(name, raw, &r.prompt, "a string, or a list of one; there is one answer to a request, and no lists of tokens")
-}
+// developer is a newer name of the role system. Few templates know it; the others get the role system.
+const developer = "developer"
 
-// roles of messages. Templates of models know these.
-var roles = []string{"system", "user", "assistant", "tool"}
+// roles of messages.
+var roles = []string{"system", developer, "user", "assistant", "tool"}
 
 func messages(r *request, name string, raw json.RawMessage) *problem {
 	var all []json.RawMessage
@@ -276,7 +304,7 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 			case "annotations": // of an answer that is sent back
 				return only("[]")(r, inner, raw)
 			default:
-				return invalid(at, "unsupported_parameter", "%.100s is not done here, and may change the answer: leave it out", inner)
+				return invalid(inner, "unsupported_parameter", "%.100s is not done here, and may change the answer: leave it out", inner)
 			}
 		})
 		switch {
@@ -315,14 +343,14 @@ func content(at string, raw json.RawMessage, to *string) *problem {
 			case "text":
 				return read(inner, raw, &text, "a string")
 			default:
-				return invalid(place, "unsupported_parameter", "%.100s is not done here: this server reads text only", inner)
+				return invalid(inner, "unsupported_parameter", "%.100s is not done here: this server reads text only", inner)
 			}
 		})
 		if problem != nil {
 			return problem
 		}
 		if kind != "text" {
-			return invalid(place, "invalid_value", "%s.type is %.40q: this server reads text only", place, kind)
+			return invalid(place+".type", "invalid_value", "%s.type is %.40q: this server reads text only", place, kind)
 		}
 		whole.WriteString(text)
 	}

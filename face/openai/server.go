@@ -24,6 +24,7 @@ import (
 type Model struct {
 	Name       string // by which requests name it
 	Context    int    // tokens of a prompt and its answer together
+	Vocab      int    // the model has the ids below
 	Tokenizer  *tokenizer.Tokenizer
 	Ends       []int32           // ids that end a text
 	Template   *chat.Template    // nil: there are no chats, because of NoTemplate
@@ -41,6 +42,8 @@ type Options struct {
 	Temperature float64 // 0: the most likely always
 	TopP        float64 // above 0, at most 1
 	Seed        uint64
+	// Observe, if it is not nil, gets the model's logits for each token before it is emitted, and does not keep them.
+	Observe func(logits []float32)
 }
 
 // Limits bound what a server does at once.
@@ -80,6 +83,7 @@ type Server struct {
 	started time.Time
 	grace   time.Duration // for answers that are being written when the server ends
 	mux     *http.ServeMux
+	form    *callForm // of calls of tools; nil: unknown
 
 	bodies  *admission.Limiter // requests whose bodies are being read
 	queue   *queue
@@ -99,6 +103,9 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
 		bodies: admission.NewLastingLimiter(maxBodies),
 		queue:  newQueue(l.Running, l.Waiting), large: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
+	if m.Template != nil {
+		s.form = formOf(m.Template, m.Tokenizer)
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete(true))
 	s.mux.HandleFunc("POST /v1/completions", s.complete(false))
@@ -194,11 +201,15 @@ func (s *Server) complete(inChat bool) http.HandlerFunc {
 		case problem != nil && problem.status >= http.StatusTooManyRequests:
 			w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter()))
 		}
+		finish := ""
 		if problem != nil {
 			a.fail(problem)
-			a.finish = problem.message
+			finish = problem.message
+		} else {
+			finish = a.choices[0].finish
 		}
-		s.logger.Info("answered", "path", r.URL.Path, "prompt_tokens", len(a.ids), "completion_tokens", a.count, "finish", a.finish,
+		prompt, written := a.tokens()
+		s.logger.Info("answered", "path", r.URL.Path, "choices", len(a.choices), "prompt_tokens", prompt, "completion_tokens", written, "finish", finish,
 			"ms", time.Since(arrived).Milliseconds())
 	}
 }
@@ -216,7 +227,8 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	}
 	waiting, giveWay := context.WithCancelCause(ctx)
 	defer giveWay(nil)
-	turn := s.queue.enter(admission.Network(asker(r)), func() { giveWay(errGaveWay) })
+	from := admission.Network(asker(r))
+	turn := s.queue.enter(from, func() { giveWay(errGaveWay) })
 	if turn == nil {
 		return busy("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)
 	}
@@ -234,7 +246,12 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 		return early(waiting)
 	}
 	began := time.Now()
-	problem = a.write(ctx)
+	problem = a.write(ctx, func() func() {
+		if t := s.queue.spare(from); t != nil {
+			return func() { s.queue.leave(t) }
+		}
+		return nil
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took += (time.Since(began) - s.took) / 4
@@ -254,7 +271,7 @@ func (s *Server) encode(ctx context.Context, a *answer) *problem {
 			return early(ctx)
 		}
 	}
-	return a.encode()
+	return a.encode(s.form)
 }
 
 // read reads a request and checks what can be checked before it is encoded.

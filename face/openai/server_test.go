@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,11 @@ import (
 func says(text string) func(context.Context, []int32, Options, func(int32) error) error {
 	return func(ctx context.Context, _ []int32, o Options, emit func(int32) error) error {
 		for i := range min(len(text), o.MaxTokens) {
+			if o.Observe != nil {
+				logits := make([]float32, 256)
+				logits[text[i]] = 30
+				o.Observe(logits)
+			}
 			if err := errors.Join(ctx.Err(), emit(int32(text[i]))); err != nil {
 				return fmt.Errorf("the model: %w", err)
 			}
@@ -35,11 +41,17 @@ func says(text string) func(context.Context, []int32, Options, func(int32) error
 
 func described(t *testing.T, tokens func(context.Context, []int32, Options, func(int32) error) error) Model {
 	t.Helper()
-	template, err := chat.Parse("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<model>")
+	template := parsed(t, "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<model>")
+	return Model{Name: "toy", Context: 100, Vocab: 256, Tokenizer: tokenizer.Bytes(), Ends: []int32{0}, Template: template, Tokens: tokens}
+}
+
+func parsed(t *testing.T, source string) *chat.Template {
+	t.Helper()
+	template, err := chat.Parse(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Model{Name: "toy", Context: 100, Tokenizer: tokenizer.Bytes(), Ends: []int32{0}, Template: template, Tokens: tokens}
+	return template
 }
 
 var limits = Limits{Running: 1, Waiting: 1, Time: time.Minute}
@@ -95,6 +107,7 @@ func text(t *testing.T, r *received) string {
 type reply struct {
 	ID, Object, Model string
 	Choices           []struct {
+		Index          int
 		Text           string
 		Message, Delta struct{ Role, Content string }
 		FinishReason   *string `json:"finish_reason"`
@@ -126,7 +139,7 @@ func TestChat(t *testing.T) {
 	}), limits, "")
 	body := text(t, ask(t, "POST", url+"/v1/chat/completions", `{`+hello+`,"seed":-1,"temperature":0.5,"top_p":0.25,"user":"me"}`))
 	got := parse(t, body)
-	if string(bytesOf(prompt)) != "<user>Hi<model>" || chosen != (Options{MaxTokens: 85, Temperature: 0.5, TopP: 0.25, Seed: 1<<64 - 1}) {
+	if string(bytesOf(prompt)) != "<user>Hi<model>" || !reflect.DeepEqual(chosen, Options{MaxTokens: 85, Temperature: 0.5, TopP: 0.25, Seed: 1<<64 - 1}) {
 		t.Errorf("the model got %q, %+v", bytesOf(prompt), chosen)
 	}
 	if got.Object != "chat.completion" || got.Choices[0].Message.Role != "assistant" || got.Choices[0].Message.Content != "Hello, you" ||
@@ -231,38 +244,40 @@ func TestRefused(t *testing.T) {
 		{chats, `{`, 400, "", "no JSON"},
 		{chats, `[]`, 400, "", "want an object"},
 		{chats, `{` + hello + `} x`, 400, "", "no JSON"},
-		{chats, `{` + hello + `,"model":"toy"}`, 400, "", `"model" is there twice`},
+		{chats, `{` + hello + `,"model":"toy"}`, 400, "model", `"model" is there twice`},
 		{chats, "{\"model\":\"\xff\"}", 400, "", "not UTF-8"},
 		{chats, `{"model":"gpt"` + hello[len(`"model":"toy"`):] + `}`, 404, "model", "no model"},
 		{chats, `{"messages":[]}`, 400, "model", "model is missing"},
 		{chats, `{"model":"toy"}`, 400, "messages", "missing"},
 		{chats, `{` + hello + `,"n":2}`, 400, "n", "n is 2, which is not done here"},
 		{chats, `{` + hello + `,"top_k":5}`, 400, "top_k", `"top_k" is not known here`},
-		{chats, `{` + hello + `,"tools":[{"type":"function"}]}`, 400, "tools", "tools"},
+		{chats, `{` + hello + `,"tools":[{"type":"function"}]}`, 400, "tools", "does not show tools"},
 		{chats, `{` + hello + `,"response_format":{"type":"json_object"}}`, 400, "response_format", "response_format"},
-		{chats, `{` + hello + `,"logprobs":true}`, 400, "logprobs", "logprobs"},
+		{chats, `{` + hello + `,"logprobs":1}`, 400, "logprobs", "want true or false"},
+		{chats, `{` + hello + `,"logprobs":true,"top_logprobs":21}`, 400, "top_logprobs", "from 0 to 20"},
+		{chats, `{` + hello + `,"top_logprobs":2}`, 400, "top_logprobs", "set logprobs to true"},
 		{chats, `{` + hello + `,"frequency_penalty":0.5}`, 400, "frequency_penalty", "leave it out, or say 0"},
 		{chats, `{` + hello + `,"temperature":2.5}`, 400, "temperature", "from 0 to 2"},
 		{chats, `{` + hello + `,"temperature":"hot"}`, 400, "temperature", "want a number"},
 		{chats, `{` + hello + `,"top_p":0}`, 400, "top_p", "more than 0"},
 		{chats, `{` + hello + `,"max_tokens":0}`, 400, "max_tokens", "at least 1"},
 		{chats, `{` + hello + `,"max_tokens":1,"max_completion_tokens":2}`, 400, "max_completion_tokens", "give one"},
-		{chats, `{` + hello + `,"max_tokens":86}`, 400, "messages", "context length of the model is 100 tokens: messages has 15, and 86"},
+		{chats, `{` + hello + `,"max_tokens":86}`, 400, "max_tokens", "max_tokens is 86, and the context length of the model is 100 tokens: messages has 15, so 85 may follow"},
+		{chats, `{` + hello + `,"max_completion_tokens":86}`, 400, "max_completion_tokens", "so 85 may follow"},
+		{chats, `{"model":"toy","messages":[{"role":"user","content":"` + strings.Repeat("a", 100) + `"}],"max_tokens":86}`, 400, "messages", "at least 1 follows"},
 		{chats, `{` + hello + `,"seed":1.5}`, 400, "seed", "integer"},
 		{chats, `{` + hello + `,"stop":["a","b","c","d","e"]}`, 400, "stop", "at most 4"},
 		{chats, `{` + hello + `,"stop":[""]}`, 400, "stop", "0 bytes"},
 		{chats, `{` + hello + `,"stream_options":{"include_usage":true}}`, 400, "stream_options", "set stream"},
-		{chats, `{` + hello + `,"stream":true,"stream_options":{"x":true}}`, 400, "stream_options", "stream_options.x"},
+		{chats, `{` + hello + `,"stream":true,"stream_options":{"x":true}}`, 400, "stream_options.x", "stream_options.x"},
 		{chats, `{` + hello + `,"prompt":"a"}`, 400, "prompt", "not known"},
 		{chats, `{"model":"toy","messages":[{"role":"critic","content":"a"}]}`, 400, "messages[0].role", "want one of system"},
 		{chats, `{"model":"toy","messages":[{"role":"user"}]}`, 400, "messages[0].content", "missing"},
-		{chats, `{"model":"toy","messages":[{"role":"user","content":"a","refusal":"b"}]}`, 400, "messages[0]", "messages[0].refusal"},
-		{chats, `{"model":"toy","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "messages[0].content[0]", "reads text only"},
+		{chats, `{"model":"toy","messages":[{"role":"user","content":"a","refusal":"b"}]}`, 400, "messages[0].refusal", "messages[0].refusal"},
+		{chats, `{"model":"toy","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "messages[0].content[0].type", "reads text only"},
 		{chats, `{"model":"toy","messages":[{"role":"user","content":"a\u0000b"}]}`, 400, "messages", "control tokens in a message"},
 		{texts, `{"model":"toy","prompt":""}`, 400, "prompt", "missing"},
-		{texts, `{"model":"toy","prompt":["a","b"]}`, 400, "prompt", "one answer"},
-		{texts, `{"model":"toy","prompt":[1,2]}`, 400, "prompt", "no lists of tokens"},
-		{texts, `{"model":"toy","prompt":"` + strings.Repeat("a", 100) + `"}`, 400, "prompt", "context length of the model is 100 tokens: prompt has 100"},
+		{texts, `{"model":"toy","prompt":"` + strings.Repeat("a", 100) + `"}`, 400, "prompt", "context length of the model is 100 tokens: prompt has 100, and at least 1 follows"},
 		{texts, `{"model":"toy","prompt":"a","echo":true}`, 400, "echo", "echo"},
 		{texts, `{"model":"toy","prompt":"` + strings.Repeat("a", maxBody) + `"}`, 413, "", "more than 4194304 bytes"},
 		{"/v1/embeddings", `{}`, 404, "", "no POST /v1/embeddings"},
@@ -517,6 +532,8 @@ func FuzzDecode(f *testing.F) {
 		`{` + hello + `}`, `{"model":"toy","prompt":["a"],"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"model":"toy","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"seed":-9223372036854775808,"n":1.0}`,
 		`{"a":1e999}`, `{"tools":[]}`, `null`, `{"messages":[null]}`, `{"stop":[null]}`, `{"max_tokens":1e3}`, `{"model":"\ud800"}`,
+		`{"model":"toy","prompt":[[1,2],[3]],"logprobs":0}`, `{"model":"toy","prompt":[1],"logprobs":false}`, `{"model":"toy","prompt":["a",null]}`,
+		`{"model":"toy","messages":[{"role":"developer","content":"a"}],"logprobs":true,"top_logprobs":20,"parallel_tool_calls":false}`,
 		string(talk(`"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":[1]}"}}]`)),
 	} {
 		f.Add([]byte(body), true)
@@ -531,7 +548,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if r.model == "" || !(r.temperature >= 0 && r.temperature <= 2) || !(r.topP > 0 && r.topP <= 1) || r.maxTokens < 0 || len(r.stops) > maxStops ||
-			inChat == (len(r.messages) == 0) || inChat == (r.prompt != "") {
+			inChat == (len(r.messages) == 0) || inChat == (len(r.prompts) != 0) || len(r.prompts) > maxPrompts || r.top < 0 || r.top > maxTop {
 			t.Errorf("request %+v of %q", r, body)
 		}
 	})

@@ -26,11 +26,7 @@ func (s *stopper) next(piece string) (text string, found bool) {
 	}
 	keep := 0
 	for _, stop := range s.stops {
-		for n := min(len(stop)-1, len(s.held)); n > keep; n-- {
-			if strings.HasSuffix(s.held, stop[:n]) {
-				keep = n
-			}
-		}
+		keep = max(keep, unfinished(s.held, stop))
 	}
 	text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
 	return text, false
@@ -41,4 +37,14 @@ func (s *stopper) rest() string {
 	text := s.held
 	s.held = ""
 	return text
+}
+
+// unfinished returns the length of the longest beginning of word, short of the whole, that ends text.
+func unfinished(text, word string) int {
+	for n := min(len(word)-1, len(text)); n > 0; n-- {
+		if strings.HasSuffix(text, word[:n]) {
+			return n
+		}
+	}
+	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/base/strictjson"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
 // maxTools bounds the tools of a request, and the calls of a message.
@@ -33,8 +34,61 @@ func objects(name string, raw json.RawMessage, each func(at string, raw json.Raw
 func tools(r *request, name string, raw json.RawMessage) *problem {
 	return objects(name, raw, func(at string, one json.RawMessage) *problem {
 		r.tools = raw
-		return object(one, at, func(string, json.RawMessage) *problem { return nil })
+		return object(one, at, func(key string, value json.RawMessage) *problem {
+			if key != "function" {
+				return nil
+			}
+			return object(value, fieldOf(at, key), func(key string, value json.RawMessage) *problem {
+				if key != "strict" {
+					return nil
+				}
+				return only("false")(r, fieldOf(at, "function.strict"), value) // nothing holds a model to a schema
+			})
+		})
 	})
+}
+
+// toolNames returns the names of functions.
+func toolNames(tools json.RawMessage) map[string]bool {
+	var all []struct {
+		Function struct{ Name string }
+	}
+	_ = json.Unmarshal(tools, &all) // tools with other fields have no name
+	names := map[string]bool{}
+	for _, tool := range all {
+		if tool.Function.Name != "" {
+			names[tool.Function.Name] = true
+		}
+	}
+	return names
+}
+
+// fits refuses tools, and calls of them in messages, that a template would not show to the model, and calls that would
+// not be found in the answer.
+func (r *request) fits(t *chat.Template, form *callForm) *problem {
+	const code = "unsupported_parameter"
+	switch {
+	case r.tools == nil:
+	case !t.Reads("tools"):
+		return invalid("tools", code, "the model's chat template does not show tools to the model: leave tools out, or start the server with a --chat-template that has them")
+	case r.toolChoice != "none" && form == nil:
+		return invalid("tools", code, `the form in which the model's chat template has calls of tools written is not known here: set tool_choice to "none", and read the calls in content`)
+	}
+	for i, m := range r.messages {
+		if m.Calls != nil && !t.Reads("tool_calls") {
+			at := fmt.Sprintf("messages[%d].tool_calls", i)
+			return invalid(at, code, "the model's chat template does not show %s to the model: leave it out", at)
+		}
+	}
+	return nil
+}
+
+// parallelCalls reads whether an answer may have more than one call.
+func parallelCalls(r *request, name string, raw json.RawMessage) *problem {
+	several := true
+	problem := read(name, raw, &several, "true or false")
+	r.oneCall = !several
+	return problem
 }
 
 func toolChoice(r *request, name string, raw json.RawMessage) *problem {

@@ -77,10 +77,12 @@ func TestEmptyArguments(t *testing.T) {
 
 func TestToolsThatAreRefused(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"model":"toy","tools":[` + weather + `],"messages":[{"role":"user","content":"Hi"}]}`:                      "tools",
-		`{"model":"toy","tools":[` + weather + `],"tool_choice":"auto","messages":[{"role":"user","content":"Hi"}]}`: "tools",
-		`{"model":"toy","tools":[1],"messages":[{"role":"user","content":"Hi"}]}`:                                    "tools[0]",
-		`{"model":"toy","tool_choice":"required","messages":[{"role":"user","content":"Hi"}]}`:                       "tool_choice",
+		`{"model":"toy","tools":[{"function":{"strict":true}}],"messages":[{"role":"user","content":"Hi"}]}`:                          "tools[0].function.strict",
+		`{"model":"toy","tools":[{"function":[]}],"messages":[{"role":"user","content":"Hi"}]}`:                                       "tools[0].function",
+		`{"model":"toy","tool_choice":{"type":"function","function":{"name":"weather"}},"messages":[{"role":"user","content":"Hi"}]}`: "tool_choice",
+		`{"model":"toy","parallel_tool_calls":1,"messages":[{"role":"user","content":"Hi"}]}`:                                         "parallel_tool_calls",
+		`{"model":"toy","tools":[1],"messages":[{"role":"user","content":"Hi"}]}`:                                                     "tools[0]",
+		`{"model":"toy","tool_choice":"required","messages":[{"role":"user","content":"Hi"}]}`:                                        "tool_choice",
 		string(talk(`"role":"assistant"`)):                                                                 "messages[1].content",
 		string(talk(`"role":"assistant","tool_calls":[]`)):                                                 "messages[1].content",
 		string(talk(`"role":"assistant","tool_calls":[{"function":{"arguments":"[1]"}}]`)):                 "messages[1].tool_calls[0].function.arguments",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
@@ -39,6 +40,7 @@ type replica struct {
 	parallel   *parallel     // nil: gradients are computed on the engine
 	changes    uint64        // how often the weights were changed; workers with copies compare it
 	foresight  foresight
+	padding    int32 // model.Padding, until a warning of it is logged; below 0: there is none
 
 	trained    func(Gradient)      // nil: nobody asks
 	evaluated  func(done, all int) // nil: nobody asks
@@ -97,7 +99,10 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 	if r.model, err = model.New(ctx, r.engine, configuration, o, s.Tensors); err != nil {
 		return err
 	}
-	r.vocabSize = int32(r.model.VocabSize())
+	r.vocabSize, r.padding = int32(r.model.VocabSize()), -1
+	if id, found := model.Padding(configuration); found {
+		r.padding = id
+	}
 	for _, p := range r.model.Parameters() {
 		r.parameters = append(r.parameters, parameter{p.Name, p.Tensor.Shape(), p.Tensor, p.Tensor.Float32s()})
 	}
@@ -305,6 +310,21 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 	return parts, tokens, nil
 }
 
+// warnOfPadding logs a warning at the first batch that has the padding token, whose embedding transformers would not train.
+// The caller holds the lock.
+func (r *replica) warnOfPadding(parts []microBatch) {
+	if r.padding < 0 {
+		return
+	}
+	for _, part := range parts {
+		if slices.Contains(part.inputs, r.padding) {
+			r.log.Warn("the data has the padding token; its embedding is trained here, but not by transformers", "pad_token_id", r.padding, "file", checkpoint.ConfigFile)
+			r.padding = -1
+			return
+		}
+	}
+}
+
 func (m microBatch) loss(s *torch.Scope, network model.Model) *torch.Tensor {
 	return network.Loss(s, m.tensor(s, m.inputs), m.tensor(s, m.targets))
 }
@@ -327,6 +347,7 @@ func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *to
 	if err != nil {
 		return err
 	}
+	r.warnOfPadding(parts)
 	if r.parallel != nil {
 		return r.parallel.gradient(ctx, r, parts, tokens, use)
 	}

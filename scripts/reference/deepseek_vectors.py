@@ -8,7 +8,7 @@ A plain implementation in PyTorch, in double precision except for the tables of 
 rotary positions, which are rounded to single as in transformers. Needs PyTorch >= 1.13
 and numpy (Debian: python3-torch). Where transformers with DeepseekV2ForCausalLM can be
 imported, its models (single precision) must agree to 1e-5; they did with transformers
-5.23.0 on PyTorch 2.9.1, for the cases that it can compute: it has no loss that balances
+5.23.0 on PyTorch 2.9.1, and with 5.24.0 on 2.15.0, for the cases that it can compute: it has no loss that balances
 the experts (it is left out of the comparison), no norm_topk_prob in V2 and no
 moe_layer_freq.
 """
@@ -112,12 +112,30 @@ CASES = {
     "v2-normalized": ({**V2, **dict(norm_topk_prob=True, moe_layer_freq=2, aux_loss_alpha=0.3, seq_aux=False, num_hidden_layers=4)}, 2, 7),
     "v3": ({**V3, "rope_scaling": YARN}, 2, 9),
     "v3-halves": ({**V3, **dict(rope_interleave=False, tie_word_embeddings=True, aux_loss_alpha=0.3, num_hidden_layers=2)}, 2, 6),
+    # The published settings but for the sizes and the balance loss, which is 0.001 there.
+    "kimi-k2": (
+        {
+            **V3,
+            **dict(
+                model_type="kimi_k2",
+                n_group=1,
+                topk_group=1,
+                num_hidden_layers=2,
+                num_nextn_predict_layers=0,
+                routed_scaling_factor=2.827,
+                rope_theta=50000.0,
+                rope_scaling={**YARN, "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0, "mscale_all_dim": 1.0},
+            ),
+        },
+        2,
+        9,
+    ),
 }
 BIAS = "mlp.gate.e_score_correction_bias"
 
 
 def is_v3(c):
-    return c["model_type"] == "deepseek_v3"
+    return c["architectures"] == ["DeepseekV3ForCausalLM"]
 
 
 def sparse(c, layer):
@@ -287,6 +305,8 @@ def compare_with_transformers(name, c, weights, ids, targets):
     import tempfile
 
     c = {**c, "aux_loss_alpha": 0.0}
+    if c["model_type"] == "kimi_k2":
+        c["model_type"] = "deepseek_v3"  # transformers has no other name for it
     logits, _, grads = compute(c, weights, ids, targets)
     with tempfile.TemporaryDirectory() as folder:
         # By way of a checkpoint, so that the names of its tensors are tested too.

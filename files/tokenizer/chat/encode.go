@@ -11,6 +11,9 @@ import (
 // ErrControl says that a message would be read as a part of the frame around messages.
 var ErrControl = errors.New("control tokens in a message")
 
+// ErrToolControl is an ErrControl of [Input].Tools.
+var ErrToolControl = fmt.Errorf("%w: a tool", ErrControl)
+
 // errNoControl is of a tokenizer for which what a template writes around messages is text.
 var errNoControl = errors.New("a " + tokenizer.PieceFile + " finds no control tokens in text, so a chat template needs a " + tokenizer.JSONFile)
 
@@ -60,18 +63,24 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 
 // checkTools refuses control tokens in tools, in calls of them, and in what names a call.
 func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bool) error {
-	check := func(text string) error {
+	check := func(text string, found error) error {
 		ids, err := coder.Encode([]byte(text))
 		if err == nil && slices.ContainsFunc(ids, control) {
-			err = fmt.Errorf("%w: a tool, or a call of one, has %.100q", ErrControl, text)
+			err = fmt.Errorf("%w has %.100q", found, text)
 		}
 		return err
 	}
-	err := eachString(in.Tools, check)
-	for _, m := range in.Messages {
-		err = errors.Join(err, eachString(m.Calls, check), check(m.CallID), check(m.Name))
+	if err := eachString(in.Tools, func(text string) error { return check(text, ErrToolControl) }); err != nil {
+		return err
 	}
-	return err
+	for i, m := range in.Messages {
+		inCall := fmt.Errorf("%w: message %d: a call of a tool", ErrControl, i)
+		checkCall := func(text string) error { return check(text, inCall) }
+		if err := errors.Join(eachString(m.Calls, checkCall), checkCall(m.CallID), checkCall(m.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Template) ids(coder *tokenizer.Tokenizer, in Input) ([]int32, error) {

@@ -58,7 +58,7 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 		} else if direct := strings.HasPrefix(test.problem, "message") || strings.HasPrefix(test.problem, `"`); direct {
 			for _, m := range []Input{{Tools: text}, {Messages: []Message{{Role: "user", Calls: text}}}, {Messages: []Message{{Role: "user", Name: test.content}}}} {
 				m.Messages = append(m.Messages, Message{Role: "user", Content: "Hi"})
-				if _, err := tokens.Encode(coder, m, test.ends); !errors.Is(err, ErrControl) {
+				if _, err := tokens.Encode(coder, m, test.ends); !errors.Is(err, ErrControl) || errors.Is(err, ErrToolControl) != (m.Tools != nil) {
 					t.Errorf("%s, in tools: %v", name, err)
 				}
 			}

@@ -19,8 +19,9 @@ const (
 
 // A Template is a chat template that was read. It is immutable and may be used concurrently.
 type Template struct {
-	body  []statement
-	marks bool // some of it is marked as what the model generates
+	body   []statement
+	marks  bool    // some of it is marked as generated
+	tokens []token // of its source
 }
 
 // A Message is a part of a conversation.
@@ -69,7 +70,7 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Template{body, p.marks}, nil
+	return &Template{body, p.marks, tokens}, nil
 }
 
 // Render returns the text of a conversation. Errors wrap ErrTemplate, which includes what the

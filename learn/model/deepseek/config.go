@@ -15,6 +15,9 @@ const (
 	ArchitectureV3 = "DeepseekV3ForCausalLM"
 )
 
+// modelTypes has the values of model_type of each architecture. Kimi K2 is a DeepSeek-V3 with other sizes.
+var modelTypes = map[string][]string{ArchitectureV2: {"deepseek_v2"}, ArchitectureV3: {"deepseek_v3", "kimi_k2"}}
+
 // ErrConfig says that a config.json is invalid or asks for what this package has not.
 var ErrConfig = hfconfig.ErrInvalid
 
@@ -109,7 +112,7 @@ func (s *shared) UnmarshalJSON(data []byte) error {
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
-	d, err := hfconfig.Read(data, &o, map[string]string{ArchitectureV2: "deepseek_v2", ArchitectureV3: "deepseek_v3"})
+	d, err := hfconfig.Read(data, &o, modelTypes)
 	if err != nil {
 		return Config{}, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-var cases = []string{"v2-lite", "v2-grouped", "v2-normalized", "v3", "v3-halves"}
+var cases = []string{"v2-lite", "v2-grouped", "v2-normalized", "v3", "v3-halves", "kimi-k2"}
 
 // vectors are reference values made by scripts/reference/deepseek_vectors.py.
 type vectors struct {

@@ -30,6 +30,10 @@ type Options struct {
 	// and multiplies those below (Keskar et al., arXiv 1909.05858); 1: none.
 	RepetitionPenalty float64
 	Seed              uint64 // of the draws
+
+	// Observe, if it is not nil, gets the model's logits for each token before the token is chosen, and before the
+	// penalty. It must neither change nor keep them.
+	Observe func(logits []float32)
 }
 
 func (o Options) check() error {
@@ -103,6 +107,9 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 		logits, err := w.next(ctx, fresh)
 		if err != nil {
 			return err
+		}
+		if o.Observe != nil {
+			o.Observe(logits)
 		}
 		if o.Vocab > 0 {
 			logits = logits[:min(len(logits), o.Vocab)]

@@ -116,6 +116,7 @@ var models = []struct{ folder, context string }{
 	{"deepseek/testdata/v2-grouped", "160"},
 	{"deepseek/testdata/v3", "160"},
 	{"deepseek/testdata/v3-halves", "160"},
+	{"deepseek/testdata/kimi-k2", "160"},
 }
 
 // lengthened turns otherwise in texts of more than 16 tokens, for which a cache of the first is of no use.
@@ -235,6 +236,28 @@ func TestLongPrompt(t *testing.T) {
 		if !errors.Is(err, test.err) || !slices.Equal(m.pieces, test.want) {
 			t.Errorf("%v were computed at once, %v; want %v", m.pieces, err, test.want)
 		}
+	}
+}
+
+// TestObserve: each token's logits are seen as the model computed them, before the penalty, and change no token.
+func TestObserve(t *testing.T) {
+	m := read(t, torchtest.Engine(t), "llama/testdata/tied", "256", "100", model.Options{})
+	o := greedy
+	o.MaxTokens, o.RepetitionPenalty = 5, 1.5
+	want := write(t, m, []int32{3, 1, 4}, o)
+	var seen [][]float32
+	o.Observe = func(logits []float32) { seen = append(seen, slices.Clone(logits)) }
+	if got := write(t, m, []int32{3, 1, 4}, o); !slices.Equal(got, want) || len(seen) != len(want) {
+		t.Fatalf("tokens %v, %d times logits, without an observer %v", got, len(seen), want)
+	}
+	text := []int32{3, 1, 4}
+	for i, id := range want {
+		for j, logit := range forward(t, m, text) {
+			if d := math.Abs(float64(logit - seen[i][j])); !(d <= 1e-4) {
+				t.Fatalf("token %d: logit %d is %v, want %v", i, j, seen[i][j], logit)
+			}
+		}
+		text = append(text, id)
 	}
 }
 

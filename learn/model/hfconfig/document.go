@@ -55,10 +55,10 @@ type Base struct {
 	TieWordEmbeddings     bool    // the head uses the embedding's weights
 }
 
-// Read reads a config.json of one of the architectures, which are named with the model_type
-// that goes with each, and an architecture's own fields. Errors wrap ErrInvalid and name the
-// field.
-func Read(config []byte, own any, modelTypes map[string]string) (Document, error) {
+// Read reads a config.json of one of the architectures, and an architecture's own fields.
+// modelTypes has the values of model_type that each architecture accepts, the usual one first.
+// Errors wrap ErrInvalid and name the field.
+func Read(config []byte, own any, modelTypes map[string][]string) (Document, error) {
 	var d Document
 	for _, into := range []any{&d, own} {
 		if err := Decode(config, into); err != nil {
@@ -66,10 +66,10 @@ func Read(config []byte, own any, modelTypes map[string]string) (Document, error
 		}
 	}
 	var p Checker
-	if modelType, ok := modelTypes[d.Architecture()]; !ok {
+	if accepted, ok := modelTypes[d.Architecture()]; !ok {
 		p.Fail("architectures is %q, want %s", d.Architectures, oneOf(slices.Sorted(maps.Keys(modelTypes))))
-	} else if d.ModelType != nil && *d.ModelType != modelType {
-		p.Fail("model_type is %q, want %q", *d.ModelType, modelType)
+	} else if d.ModelType != nil && !slices.Contains(accepted, *d.ModelType) {
+		p.Fail("model_type is %q, want %s", *d.ModelType, `"`+strings.Join(accepted, `" or "`)+`"`)
 	}
 	d.refuse(&p)
 	return d, p.Err()

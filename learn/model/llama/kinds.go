@@ -65,11 +65,11 @@ var kinds = map[string]kind{
 	ArchitectureLlama4:   {modelType: "llama4_text", positions: 131072, epsilon: 1e-5, theta: 5e5, headDim: 128, vary: varyLlama4},
 }
 
-// modelTypes are the architectures with the model_type of each.
-var modelTypes = func() map[string]string {
-	all := map[string]string{}
+// modelTypes has the model_type of each architecture.
+var modelTypes = func() map[string][]string {
+	all := map[string][]string{}
 	for name, k := range kinds {
-		all[name] = k.modelType
+		all[name] = []string{k.modelType}
 	}
 	return all
 }()
