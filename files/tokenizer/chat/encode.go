@@ -69,7 +69,7 @@ func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bo
 	}
 	err := eachString(in.Tools, check)
 	for _, m := range in.Messages {
-		err = errors.Join(err, eachString(m.Calls, check), check(m.CallID), check(m.Name))
+		err = errors.Join(err, eachString(m.Calls, check), eachString(m.CallID, check), eachString(m.Name, check))
 	}
 	return err
 }

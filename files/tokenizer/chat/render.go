@@ -32,9 +32,10 @@ type Message struct {
 	// Calls are the calls of tools by an assistant: a list of objects, as JSON, or null. nil means that the message has
 	// no such field.
 	Calls json.RawMessage `json:"tool_calls,omitempty"`
-	// Of what a tool answers: the call that it answers, and the tool's name; empty: not said.
-	CallID string `json:"tool_call_id,omitempty"`
-	Name   string `json:"name,omitempty"`
+	// CallID is the id of the call that a tool answers, and Name the name of the author or the tool: a string, as
+	// JSON, or null. nil means that the message has no such field.
+	CallID json.RawMessage `json:"tool_call_id,omitempty"`
+	Name   json.RawMessage `json:"name,omitempty"`
 	// Masked keeps EncodeForTraining from marking an answer of the assistant as learned.
 	Masked bool `json:"-"`
 }

@@ -22,20 +22,26 @@ func (r *renderer) message(m Message) *dict {
 	if len(m.Calls) > 0 {
 		d.set("tool_calls", r.list("tool_calls", m.Calls))
 	}
-	if m.CallID != "" {
-		d.set("tool_call_id", checked(r, m.CallID))
+	if len(m.CallID) > 0 {
+		d.set("tool_call_id", r.textOrNull("tool_call_id", m.CallID))
 	}
-	if m.Name != "" {
-		d.set("name", checked(r, m.Name))
+	if len(m.Name) > 0 {
+		d.set("name", r.textOrNull("name", m.Name))
 	}
 	return d
 }
 
-// list returns a list that is given as JSON, or nil for nothing and null.
-func (r *renderer) list(name string, raw json.RawMessage) any {
-	if len(raw) == 0 {
-		return nil
+// textOrNull returns a string that is given as JSON, or nil for null.
+func (r *renderer) textOrNull(name string, raw json.RawMessage) any {
+	value, err := r.fromJSON(raw)
+	if _, isText := value.(string); err != nil || !isText && value != nil {
+		r.wrong("%s is not a string in JSON (%v)", name, err)
 	}
+	return value
+}
+
+// fromJSON returns the only value of a JSON text.
+func (r *renderer) fromJSON(raw json.RawMessage) (any, error) {
 	r.spend(len(raw))
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -43,6 +49,15 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 	if _, after := decoder.Token(); err == nil && !errors.Is(after, io.EOF) {
 		err = errors.New("something follows")
 	}
+	return value, err
+}
+
+// list returns a list that is given as JSON, or nil for nothing and null.
+func (r *renderer) list(name string, raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	value, err := r.fromJSON(raw)
 	if _, isList := value.(*list); err != nil || !isList && value != nil {
 		r.wrong("%s is no list in JSON (%v)", name, err)
 	}
