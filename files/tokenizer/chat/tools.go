@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -12,21 +14,21 @@ import (
 // message is what a template sees of a message.
 func (r *renderer) message(m Message) *dict {
 	d := newDict()
-	d.set("role", checked(r, m.Role))
+	d.field("role", checked(r, m.Role))
 	switch m.Kind {
 	case TextContent:
-		d.set("content", checked(r, m.Content))
+		d.field("content", checked(r, m.Content))
 	case NullContent:
-		d.set("content", nil)
+		d.field("content", nil)
 	}
 	if len(m.Calls) > 0 {
-		d.set("tool_calls", r.list("tool_calls", m.Calls))
+		d.field("tool_calls", r.list("tool_calls", m.Calls))
 	}
 	if len(m.CallID) > 0 {
-		d.set("tool_call_id", r.textOrNull("tool_call_id", m.CallID))
+		d.field("tool_call_id", r.textOrNull("tool_call_id", m.CallID))
 	}
 	if len(m.Name) > 0 {
-		d.set("name", r.textOrNull("name", m.Name))
+		d.field("name", r.textOrNull("name", m.Name))
 	}
 	return d
 }
@@ -112,7 +114,7 @@ func (r *renderer) decodedDict(decoder *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.set(checked(r, key.(string)), value) // an object has no other keys
+		all.field(checked(r, key.(string)), value) // an object has no other keys
 	}
 	_, err := decoder.Token()
 	return all, err
@@ -124,8 +126,11 @@ func (r *renderer) number(text string) (any, error) {
 		value, err := strconv.ParseFloat(text, 64)
 		return value, err
 	}
-	value, err := strconv.ParseInt(text, 10, 64)
-	return value, err
+	value, valid := new(big.Int).SetString(text, 10)
+	if !valid || value.BitLen() > maxBits {
+		return nil, fmt.Errorf("a number of %d digits", len(text))
+	}
+	return newInt(value), nil
 }
 
 // eachString calls yield with every string of a JSON text, keys too.
