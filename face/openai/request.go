@@ -298,9 +298,9 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 			case "tool_calls":
 				return toolCalls(inner, raw, &m.Calls)
 			case "tool_call_id":
-				return read(inner, raw, &m.CallID, "a string")
+				return keepText(inner, raw, &m.CallID)
 			case "name":
-				return read(inner, raw, &m.Name, "a string")
+				return keepText(inner, raw, &m.Name)
 			case "annotations": // of an answer that is sent back
 				return only("[]")(r, inner, raw)
 			default:
@@ -321,6 +321,13 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 		r.messages = append(r.messages, m)
 	}
 	return nil
+}
+
+// keepText keeps the JSON of a string.
+func keepText(at string, raw json.RawMessage, to *json.RawMessage) *problem {
+	var text string
+	*to = raw
+	return read(at, raw, &text, "a string")
 }
 
 // content reads a text, or one in parts.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestTools(t *testing.T) {
 	if r, wrong = decode(talk(`"role":"tool","content":"12","tool_call_id":"c","name":"weather"`), true); wrong != nil {
 		t.Fatal(wrong)
 	}
-	if diff := cmp.Diff(chat.Message{Role: "tool", Content: "12", CallID: "c", Name: "weather"}, r.messages[1]); diff != "" {
+	if diff := cmp.Diff(chat.Message{Role: "tool", Content: "12", CallID: json.RawMessage(`"c"`), Name: json.RawMessage(`"weather"`)}, r.messages[1]); diff != "" {
 		t.Error(diff)
 	}
 }

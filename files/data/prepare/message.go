@@ -65,10 +65,11 @@ func (t talks) message(o object, of string) (m chat.Message, err error) {
 	if !found && isEmpty(m.Calls) {
 		return m, errMessage
 	}
-	for key, to := range map[string]*string{"tool_call_id": &m.CallID, "name": &m.Name} {
-		if *to, _, err = o.text(key); err != nil {
-			return m, err
-		}
+	if m.CallID, err = o.textOrNull("tool_call_id"); err != nil {
+		return m, err
+	}
+	if m.Name, err = o.textOrNull("name"); err != nil {
+		return m, err
 	}
 	if err := t.choose(o, &m, of); err != nil {
 		return m, err

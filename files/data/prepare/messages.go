@@ -58,6 +58,16 @@ func (o object) text(key string) (text string, found bool, err error) {
 	return text, true, nil
 }
 
+// textOrNull takes a key with a text or null, as JSON. It returns nil if the key is missing.
+func (o object) textOrNull(key string) (json.RawMessage, error) {
+	raw := o.keep(key)
+	var text *string
+	if raw != nil && json.Unmarshal(raw, &text) != nil {
+		return nil, fmt.Errorf("%s is %.40s, want a text or null", key, raw)
+	}
+	return raw, nil
+}
+
 // maxUnread bounds the different keys in Unread.
 const maxUnread = 64
 

@@ -102,6 +102,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		"message 0: it has both role and from":                                                                 `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
 		"output is missing, want a text":                                                                       `{"instruction":"do"}`,
 		"history: want a list of pairs of texts":                                                               `{"instruction":"do","output":"x","history":"h"}`,
+		`message 0: name is 5, want a text or null`:                                                            `{"messages":[{"role":"user","content":"a","name":5}]}`,
 		`tools is "nothing", want a list`:                                                                      `{"tools":"nothing","messages":[{"role":"assistant","content":"a"}]}`,
 		`message 0: function_call is "f()", want JSON with name and arguments`:                                 `{"conversations":[{"from":"function_call","value":"f()"}]}`,
 		"want an object with messages (role, content), conversations (from, value), or instruction and output": `[]`,
@@ -118,6 +119,19 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		read := talks{strict: true, unread: Unread{}}
 		if _, err := read.conversation([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestEmptyNames wants that templates see empty, null and absent names and ids of calls.
+func TestEmptyNames(t *testing.T) {
+	for line, want := range map[string]string{`"name":"","tool_call_id":""`: `""`, `"name":null,"tool_call_id":null`: "null", `"weight":0`: ""} {
+		in, err := talks{unread: Unread{}}.conversation([]byte(`{"messages":[{"role":"assistant","content":"a",` + line + `}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := in.Messages[0]; string(m.Name) != want || string(m.CallID) != want {
+			t.Errorf("%s: name %s, id %s", line, m.Name, m.CallID)
 		}
 	}
 }

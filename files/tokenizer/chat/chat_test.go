@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
@@ -55,7 +56,7 @@ func TestToolVectors(t *testing.T) {
 	}
 	var made struct {
 		Templates map[string]string
-		Chats     [][]Message
+		Chats     []json.RawMessage
 		Tools     json.RawMessage
 		Vectors   []struct {
 			Template, Text, Error string
@@ -66,9 +67,8 @@ func TestToolVectors(t *testing.T) {
 	if err := json.Unmarshal(data, &made); err != nil {
 		t.Fatal(err)
 	}
-	setKinds(t, data, made.Chats)
 	for i, v := range made.Vectors {
-		in := Input{Messages: made.Chats[v.Chat], AddGenerationPrompt: v.Prompt, Tokens: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}}
+		in := Input{Messages: readMessages(t, made.Chats[v.Chat]), AddGenerationPrompt: v.Prompt, Tokens: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}}
 		if v.Tools {
 			in.Tools = made.Tools
 		}
@@ -79,24 +79,24 @@ func TestToolVectors(t *testing.T) {
 	}
 }
 
-// setKinds reads from the file of tool vectors which messages have a null content, and which have none.
-func setKinds(t *testing.T, data []byte, chats [][]Message) {
+// readMessages reads messages with the kinds of their contents.
+func readMessages(t *testing.T, raw json.RawMessage) (messages []Message) {
 	t.Helper()
-	var raw struct {
-		Chats [][]map[string]json.RawMessage
-	}
-	if err := json.Unmarshal(data, &raw); err != nil {
+	var fields []map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &messages); err != nil {
 		t.Fatal(err)
 	}
-	for i, messages := range raw.Chats {
-		for j, message := range messages {
-			if content, found := message["content"]; !found {
-				chats[i][j].Kind = NoContent
-			} else if string(content) == "null" {
-				chats[i][j].Kind = NullContent
-			}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for i, message := range fields {
+		if content, found := message["content"]; !found {
+			messages[i].Kind = NoContent
+		} else if string(content) == "null" {
+			messages[i].Kind = NullContent
 		}
 	}
+	return messages
 }
 
 // TestEmptyNullAndAbsent renders what jinja2 renders of empty, null and absent fields.
@@ -123,7 +123,7 @@ func TestEmptyNullAndAbsent(t *testing.T) {
 
 // TestToolsThatAreNoJSON wants errors of this package.
 func TestToolsThatAreNoJSON(t *testing.T) {
-	for _, raw := range []string{"{}", "1", "[", "[1] 2", `[{"a": }]`, "[123456789012345678901]", "[1e999]", "[\"\xff\"]", strings.Repeat("[", 1000)} {
+	for _, raw := range []string{"{}", "1", "[", "[1] 2", `[{"a": }]`, "[1" + strings.Repeat("0", 5000) + "]", "[1e999]", "[\"\xff\"]", strings.Repeat("[", 1000)} {
 		for _, in := range []Input{{Tools: json.RawMessage(raw)}, {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(raw)}}}} {
 			if text, err := render("{{ tools }}{{ messages }}", in); raw != "[\"\xff\"]" && !errors.Is(err, ErrTemplate) && !errors.Is(err, ErrTooMuch) {
 				t.Errorf("%.40q: %q, %v", raw, text, err)
@@ -134,17 +134,54 @@ func TestToolsThatAreNoJSON(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for source, want := range map[string]error{
-		"{% include 'x' %}": ErrUnsupported, "{{ 1 | nosuch }}": ErrUnsupported, "{{ 1 is nosuch }}": ErrUnsupported, "{{ ''.format(1) }}": ErrUnsupported,
-		"{{ ''.__class__ }}": ErrUnsupported, "{{ 1.5 ** 2 }}": ErrUnsupported, "{{ 1e308 * 10 }}": ErrUnsupported, "{{ 2 ** 40 }}": ErrUnsupported, "{{ 1.5 // 0 }}": ErrTemplate, "{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": ErrUnsupported, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
-		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": ErrSyntax, "{% if 1 %}": ErrSyntax, "{{ ]": ErrSyntax,
-		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}":              ErrTooMuch,
-		"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}": ErrTooMuch,
-		"{{ 'x' * 999999999 }}": ErrTooMuch, "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": ErrTooMuch,
-		strings.Repeat("{% if 1 %}", 1000):                                          ErrTooMuch,
-		"{{ " + strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000) + " }}": ErrTooMuch, strings.Repeat("x", maxSource+1): ErrTooMuch,
+		"{% include 'x' %}": ErrUnsupported, "{{ 1 | nosuch }}": ErrSyntax, "{{ 1 is nosuch }}": ErrSyntax,
+		"{% if 1 %}{{ 1 | nosuch }}{% endif %}": ErrTemplate, "{% if 1 %}{% set x %}{{ 1 | nosuch }}{% endset %}{% endif %}": ErrSyntax,
+		"{{ 1 | nosuch if 1 }}": ErrTemplate, "{{ 1 | pprint }}": ErrUnsupported, "{{ '{:>5}'.format(1) }}": ErrUnsupported,
+		"{{ ''.__class__.x }}": ErrTemplate, "{{ [1].append(2) }}": ErrTemplate, "{{ 1e308 * 10 }}": ErrUnsupported, "{{ 1.5 // 0 }}": ErrTemplate,
+		"{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": ErrSyntax, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
+		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": ErrSyntax, "{% if 1 %}": ErrSyntax, "{{ ]": ErrSyntax, "{% raw %}x": ErrSyntax,
+		"{% macro m(caller) %}{% endmacro %}": ErrUnsupported, "{% call 1 %}{% endcall %}": ErrSyntax, "{{ {[]: 1} }}": ErrTemplate,
+		"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}": ErrTemplate, "{{ f(**1) }}": ErrTemplate, "{{ dict([1]) }}": ErrTemplate,
 	} {
 		if text, err := render(source, Input{}); !errors.Is(err, want) {
 			t.Errorf("%.60s: %.60q, error %v, want %v", source, text, err, want)
+		}
+	}
+}
+
+// TestBounded wants an error of templates that would take too long or too much memory.
+func TestBounded(t *testing.T) {
+	for _, source := range []string{
+		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+		"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
+		"{{ 'x' * 999999999 }}", "{{ [1] * 999999999 }}", "{{ 999999999 * 'x' }}", "{{ ['x' * 99999] * 99999 }}", "{{ 'x' * 9**99 ~ 1 }}",
+		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+		"{% macro m() %}{% call m() %}{% endcall %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}",
+		"{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"{% set n = namespace(x=[1]) %}{% for i in range(9999) %}{% set n.x = n.x | map('string') %}{% endfor %}{{ n.x | list }}",
+		"{% set n = namespace(x=[1]) %}{% for i in range(9999) %}{% set n.x = [n.x] | map('list') %}{% endfor %}{{ n.x | list }}",
+		"{% set n = namespace(x=[]) %}{% for i in range(99999) %}{% set n.x = [n.x, range(99999) | list] %}{% endfor %}",
+		"{{ 9 ** (9 ** 9) }}", "{{ 2 ** 99999999 }}", "{{ (2 ** 9999) ** 9999 }}", "{% set n = namespace(x=2) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+		"{{ 'x' | center(999999999) }}", "{{ 'x' | indent(999999999, true) }}", "{{ [1] | tojson(indent=999999999) }}", "{{ '%999999999d' % 1 }}", "{{ 'x'.zfill(999999999) }}",
+		"{{ [1] | batch(999999999, 0) | list }}", "{{ [1] | slice(999999999) | list }}", "{{ ('x' * 9999).replace('', 'y' * 99999) }}",
+		"{% set n = namespace(d={}) %}{% for i in range(9999) %}{% set n.d = dict(n.d, **{'k' ~ i: i}) %}{% endfor %}",
+		"{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = n.l + [n.l] %}{% endfor %}{{ n.l }}",
+		"{% set n = namespace(l=[1]) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}",
+		"{% set n = namespace(l=(1,)) %}{% for i in range(40) %}{% set n.l = (n.l, n.l) %}{% endfor %}{{ {n.l: 1} }}",
+		"{{ range(99999) | map('string') | join(' ') | wordcount }}{% for i in range(99) %}{{ range(99999) | sort(reverse=true) | length }}{% endfor %}",
+		"{% for c in ('\u03a3' ~ '.' * 9999) * 999 %}{% endfor %}{{ (('\u03a3' ~ '.' * 9999) * 999) | lower | length }}",
+		"{% for i in range(99) %}{{ dict(*range(99999)) if 0 else cycler(*range(99999)).next() }}{% endfor %}", "{{ range(999999999) }}",
+		"{{ '" + strings.Repeat("%s", 9999) + "' % (('x' * 99999,) * 9999) }}",
+		strings.Repeat("{% if 1 %}", 1000), "{{ " + strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000) + " }}", strings.Repeat("x", maxSource+1),
+		"{% set " + strings.Repeat("(", 1000) + "a" + strings.Repeat(")", 1000) + " = 1 %}",
+	} {
+		template, err := Parse(source)
+		var text string
+		if err == nil {
+			text, _, err = template.renderWithin(Input{}, maxSteps/16, maxWork/16)
+		}
+		if !errors.Is(err, ErrTooMuch) {
+			t.Errorf("%.80s: %.60q, error %v", source, text, err)
 		}
 	}
 }
@@ -154,8 +191,11 @@ func FuzzTemplate(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(v.Template)
 	}
+	for _, v := range readFeatures(f).Vectors {
+		f.Add(v.Template)
+	}
 	fuzztest.Run(f, func(t *testing.T, source string) {
-		_, err := render(source, Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "é", Calls: json.RawMessage(`[{"id": "a", "n": 1.5e3}]`)}}, Tools: json.RawMessage(`[{"a": [0.1, -2, null, true]}]`)})
+		_, err := render(source, Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "é", Calls: json.RawMessage(`[{"id": "a", "n": 1.5e3}]`), Name: json.RawMessage(`"Ann"`), CallID: json.RawMessage("null")}}, Now: time.Unix(1e9, 0), Tools: json.RawMessage(`[{"a": [0.1, -2, null, true]}]`)})
 		known := false
 		for _, one := range []error{ErrUnsupported, ErrSyntax, ErrTooMuch, ErrTemplate} {
 			known = known || errors.Is(err, one)

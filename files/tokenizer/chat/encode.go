@@ -76,7 +76,7 @@ func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bo
 	for i, m := range in.Messages {
 		inCall := fmt.Errorf("%w: message %d: a call of a tool", ErrControl, i)
 		checkCall := func(text string) error { return check(text, inCall) }
-		if err := errors.Join(eachString(m.Calls, checkCall), checkCall(m.CallID), checkCall(m.Name)); err != nil {
+		if err := errors.Join(eachString(m.Calls, checkCall), eachString(m.CallID, checkCall), eachString(m.Name, checkCall)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 	const plain = "{% for m in messages %}<|user|>{{ m.content | trim }}<|end|>{% endfor %}"
 	const assembling = "{% for m in messages %}<|user|>{{ m.content.replace('#', '') }}<|end|>{% endfor %}"
 	const suppressing = "{% for m in messages %}<|user|>{% if 'stop' in m.content %}{{ m.content }}{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}"
-	for name, test := range map[string]struct {
+	for title, test := range map[string]struct {
 		template, content, problem string
 		ends                       []int32
 	}{
@@ -53,25 +53,29 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := Input{Messages: []Message{{Role: "user", Content: "Hi"}, {Role: "user", Content: test.content}}}
+		name, err := json.Marshal(test.content)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if text, err := json.Marshal([]map[string]string{{"name": test.content}}); err != nil {
 			t.Fatal(err)
 		} else if direct := strings.HasPrefix(test.problem, "message") || strings.HasPrefix(test.problem, `"`); direct {
-			for _, m := range []Input{{Tools: text}, {Messages: []Message{{Role: "user", Calls: text}}}, {Messages: []Message{{Role: "user", Name: test.content}}}} {
+			for _, m := range []Input{{Tools: text}, {Messages: []Message{{Role: "user", Calls: text}}}, {Messages: []Message{{Role: "user", Name: name}}}} {
 				m.Messages = append(m.Messages, Message{Role: "user", Content: "Hi"})
 				if _, err := tokens.Encode(coder, m, test.ends); !errors.Is(err, ErrControl) || errors.Is(err, ErrToolControl) != (m.Tools != nil) {
-					t.Errorf("%s, in tools: %v", name, err)
+					t.Errorf("%s, in tools: %v", title, err)
 				}
 			}
 		}
 		ids, err := tokens.Encode(coder, in, test.ends)
 		if test.problem != "" {
 			if !errors.Is(err, ErrControl) || !strings.Contains(err.Error(), test.problem) {
-				t.Errorf("%s: error %v, want %s", name, err, test.problem)
+				t.Errorf("%s: error %v, want %s", title, err, test.problem)
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", title, err)
 			continue
 		}
 		text, err := tokens.Render(in)
@@ -79,7 +83,7 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want, err := coder.Encode([]byte(text)); err != nil || !slices.Equal(ids, want) {
-			t.Errorf("%s: ids %v, want %v, %v", name, ids, want, err)
+			t.Errorf("%s: ids %v, want %v, %v", title, ids, want, err)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package chat
 
 import (
+	"fmt"
+	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 type expression any
@@ -57,6 +60,8 @@ type arguments struct {
 	placed []expression
 	names  []string
 	named  []expression
+	// The expressions after * and **; nil: none.
+	list, dict expression
 }
 
 // tuple reads an expression, or several with commas between them. Conditions are left out where
@@ -89,9 +94,11 @@ func (p *parser) expression() (expression, error) {
 		return nil, err
 	}
 	defer func() { p.depth-- }()
+	unknown, soft := len(p.unknown), p.soft
 	value, err := p.or()
 	for err == nil && p.skip(nameToken, "if") {
 		c := conditional{then: value}
+		p.unknown, p.soft = p.unknown[:unknown], true
 		if c.condition, err = p.or(); err != nil {
 			return nil, err
 		}
@@ -100,6 +107,7 @@ func (p *parser) expression() (expression, error) {
 		}
 		value = c
 	}
+	p.soft = soft
 	return value, err
 }
 
@@ -222,10 +230,11 @@ func (p *parser) primary() (expression, error) {
 		if value, found := constants[t.text]; found {
 			return constant{value}, nil
 		}
-		if slices.Contains(reserved, t.text) && t.text != "loop" {
+		if slices.Contains(reserved, t.text) {
 			p.at--
 			return nil, p.unsupported("the name " + t.text + " here")
 		}
+		p.load(t.text)
 		return variable{t.text}, nil
 	case stringToken:
 		text := t.text
@@ -234,10 +243,14 @@ func (p *parser) primary() (expression, error) {
 		}
 		return constant{text}, nil
 	case integerToken:
-		value, err := strconv.ParseInt(t.text, 10, 64)
-		return constant{value}, err
+		value, valid := new(big.Int).SetString(t.text, 0)
+		if !valid || value.BitLen() > maxBits {
+			p.at--
+			return nil, p.unsupported("the number " + t.text)
+		}
+		return constant{newInt(value)}, nil
 	case floatToken:
-		value, err := strconv.ParseFloat(t.text, 64)
+		value, err := strconv.ParseFloat(strings.ReplaceAll(t.text, "_", ""), 64)
 		if err != nil {
 			p.at--
 			return nil, p.unsupported("the number " + t.text)
@@ -320,7 +333,10 @@ func (p *parser) postfix(value expression) (expression, error) {
 		switch {
 		case p.skip(operatorToken, "."):
 			if p.now().kind == integerToken {
-				return nil, p.unsupported("a number after a dot")
+				var at expression
+				at, err = p.primary()
+				value = index{value, at}
+				break
 			}
 			var name string
 			name, err = p.name()
@@ -351,8 +367,8 @@ func (p *parser) subscript(of expression) (expression, error) {
 			continue
 		}
 		if parts[colons] != nil {
-			if p.is(operatorToken, ",") {
-				return nil, p.unsupported("an index of several parts")
+			if p.is(operatorToken, ",") && colons == 0 {
+				return p.tupleIndex(of, parts[0])
 			}
 			return nil, p.wrong("]")
 		}
@@ -371,6 +387,19 @@ func (p *parser) subscript(of expression) (expression, error) {
 	return index{of, parts[0]}, nil
 }
 
+// tupleIndex reads the rest of an index of several values.
+func (p *parser) tupleIndex(of, first expression) (expression, error) {
+	all := []expression{first}
+	for p.skip(operatorToken, ",") {
+		next, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next)
+	}
+	return index{of, listOf{all, true}}, p.expect(operatorToken, "]")
+}
+
 func (p *parser) arguments() (a arguments, err error) {
 	if err := p.expect(operatorToken, "("); err != nil {
 		return a, err
@@ -384,29 +413,44 @@ func (p *parser) arguments() (a arguments, err error) {
 				break
 			}
 		}
-		if p.is(operatorToken, "*") || p.is(operatorToken, "**") {
-			return a, p.unsupported("arguments out of a list or a dict")
-		}
-		name := ""
-		if p.now().kind == nameToken && p.tokens[p.at+1].kind == operatorToken && p.tokens[p.at+1].text == "=" {
-			name = p.take().text
-			p.at++
-		}
-		value, err := p.expression()
-		switch {
-		case err != nil:
+		if err := p.argument(&a); err != nil {
 			return a, err
-		case name != "" && slices.Contains(a.names, name):
-			return a, p.unsupported("an argument that is given twice")
-		case name != "":
-			a.names, a.named = append(a.names, name), append(a.named, value)
-		case len(a.names) > 0:
-			return a, p.wrong("an argument with a name")
-		default:
-			a.placed = append(a.placed, value)
 		}
 	}
 	return a, nil
+}
+
+// argument reads one argument of a call.
+func (p *parser) argument(a *arguments) (err error) {
+	switch {
+	case a.dict != nil, p.is(operatorToken, "*") && a.list != nil:
+		return p.wrong("the end of the arguments")
+	case p.skip(operatorToken, "*"):
+		a.list, err = p.expression()
+		return err
+	case p.skip(operatorToken, "**"):
+		a.dict, err = p.expression()
+		return err
+	}
+	name := ""
+	if p.now().kind == nameToken && p.tokens[p.at+1].kind == operatorToken && p.tokens[p.at+1].text == "=" {
+		name = p.take().text
+		p.at++
+	}
+	value, err := p.expression()
+	switch {
+	case err != nil:
+		return err
+	case name != "" && slices.Contains(a.names, name):
+		return p.unsupported("an argument that is given twice")
+	case name != "":
+		a.names, a.named = append(a.names, name), append(a.named, value)
+	case len(a.names) > 0 || a.list != nil:
+		return p.wrong("an argument with a name")
+	default:
+		a.placed = append(a.placed, value)
+	}
+	return nil
 }
 
 // filters reads the filters and tests after a value.
@@ -418,15 +462,13 @@ func (p *parser) filters(value expression) (expression, error) {
 		var err error
 		switch {
 		case p.skip(operatorToken, "|"):
-			f := filter{of: value}
-			if f.name, err = p.name(); err == nil && p.is(operatorToken, "(") {
-				f.args, err = p.arguments()
-			}
-			value = f
+			value, err = p.filterAfter(value)
 		case p.skip(nameToken, "is"):
 			value, err = p.test(value)
 		case p.is(operatorToken, "("):
-			return nil, p.unsupported("calling what a filter returns")
+			var args arguments
+			args, err = p.arguments()
+			value = call{value, args}
 		default:
 			return value, nil
 		}
@@ -436,6 +478,22 @@ func (p *parser) filters(value expression) (expression, error) {
 	}
 }
 
+// filterAfter reads a filter of a value, behind its bar.
+func (p *parser) filterAfter(value expression) (expression, error) {
+	f := filter{of: value}
+	var err error
+	if f.name, err = p.name(); err != nil {
+		return nil, err
+	}
+	if !knownFilter(f.name) && !p.soft {
+		p.unknown = append(p.unknown, fmt.Sprintf("line %d: there is no filter %s", p.now().line, f.name))
+	}
+	if p.is(operatorToken, "(") {
+		f.args, err = p.arguments()
+	}
+	return f, err
+}
+
 func (p *parser) test(of expression) (expression, error) {
 	negated := p.skip(nameToken, "not")
 	name, err := p.name()
@@ -443,6 +501,9 @@ func (p *parser) test(of expression) (expression, error) {
 		return nil, err
 	}
 	t := test{of: of, name: name}
+	if !knownTest(name) && !p.soft {
+		p.unknown = append(p.unknown, fmt.Sprintf("line %d: there is no test %s", p.now().line, name))
+	}
 	now := p.now()
 	switch {
 	case p.is(operatorToken, "("):

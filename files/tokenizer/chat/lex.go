@@ -3,8 +3,10 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -108,15 +110,7 @@ func (l *lexer) next() error {
 	if len(l.rest) > at+2 {
 		sign = l.rest[at+2]
 	}
-	switch {
-	case sign == '-':
-		text = strings.TrimRightFunc(text, isSpace)
-	case sign != '+' && opener != "{{":
-		from := strings.LastIndexByte(text, '\n') + 1
-		if (from > 0 || l.lineStart) && strings.TrimFunc(text[from:], isSpace) == "" {
-			text = text[:from]
-		}
-	}
+	text = l.withoutIndent(text, sign, opener != "{{")
 	if text != "" {
 		l.add(textToken, text)
 	}
@@ -129,8 +123,57 @@ func (l *lexer) next() error {
 		return l.comment()
 	case "{{":
 		return l.inside(beginValue, endValue, "}}")
-	default:
-		return l.inside(beginBlock, endBlock, "%}")
+	}
+	if begin := rawBegin.FindString(l.rest); begin != "" {
+		return l.raw(begin)
+	}
+	return l.inside(beginBlock, endBlock, "%}")
+}
+
+// withoutIndent returns the text before a tag without the spaces that the sign of the tag, or the place of a
+// tag in its own line, removes.
+func (l *lexer) withoutIndent(text string, sign byte, ownLine bool) string {
+	if sign == '-' {
+		return strings.TrimRightFunc(text, isSpace)
+	}
+	from := strings.LastIndexByte(text, '\n') + 1
+	if sign != '+' && ownLine && (from > 0 || l.lineStart) && strings.TrimFunc(text[from:], isSpace) == "" {
+		return text[:from]
+	}
+	return text
+}
+
+var (
+	rawBegin = regexp.MustCompile(`^\s*raw\s*(?:-%}|%})`)
+	rawEnd   = regexp.MustCompile(`{%([-+]?)\s*endraw\s*(?:\+%}|-%}|%}\n?)`)
+)
+
+// raw reads a block whose text is not a template; begin is the rest of its first tag.
+func (l *lexer) raw(begin string) error {
+	l.skip(len(begin))
+	l.skipSpaces(strings.HasSuffix(begin, "-%}"))
+	end := rawEnd.FindStringSubmatchIndex(l.rest)
+	if end == nil && l.rest == "" {
+		return nil // as in jinja2
+	}
+	if end == nil {
+		return fmt.Errorf("%w: line %d: a raw block has no end", ErrSyntax, l.line)
+	}
+	sign := byte(0)
+	if end[2] < end[3] {
+		sign = l.rest[end[2]]
+	}
+	if text := l.withoutIndent(l.rest[:end[0]], sign, true); text != "" {
+		l.add(textToken, text)
+	}
+	tag := l.skip(end[1])
+	l.skipSpaces(strings.HasSuffix(tag, "-%}"))
+	return nil
+}
+
+func (l *lexer) skipSpaces(skip bool) {
+	if skip {
+		l.skip(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
 	}
 }
 
@@ -204,16 +247,10 @@ func (l *lexer) inside(begin, end kind, closer string) error {
 			if err := l.quoted(c); err != nil {
 				return err
 			}
-		case isLetter(c):
-			n := 1
-			for n < len(l.rest) && (isLetter(l.rest[n]) || isDigit(l.rest[n])) {
-				n++
-			}
-			l.add(nameToken, l.skip(n))
+		case nameLength(l.rest) > 0:
+			l.add(nameToken, l.skip(nameLength(l.rest)))
 		case isDigit(c):
-			if err := l.number(); err != nil {
-				return err
-			}
+			l.number()
 		default:
 			if err := l.operator(&open); err != nil {
 				return err
@@ -225,54 +262,33 @@ func (l *lexer) inside(begin, end kind, closer string) error {
 func isLetter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-func (l *lexer) number() error {
-	n := 1
-	for n < len(l.rest) && isDigit(l.rest[n]) {
-		n++
-	}
-	whole := n
-	last := l.tokens[len(l.tokens)-1]
-	if field := last.kind == operatorToken && last.text == "."; !field {
-		n += fraction(l.rest[n:])
-	}
-	number, after := l.rest[:n], l.rest[n:]
-	if after != "" && isLetter(after[0]) || n == whole && n > 1 && number[0] == '0' || n > 18 {
-		return fmt.Errorf("%w: line %d: a number that begins with %s: only decimal ones of up to 18 characters are read", ErrUnsupported, l.line, number)
-	}
-	kind := integerToken
-	if n > whole {
-		kind = floatToken
-	}
-	l.add(kind, l.skip(n))
-	return nil
-}
-
-// fraction returns the length of a fraction and an exponent, which may be left out.
-func fraction(text string) int {
+// nameLength returns the length of the name that a text begins with.
+func nameLength(text string) int {
 	n := 0
-	digits := func(from int) int {
-		to := from
-		for to < len(text) && isDigit(text[to]) {
-			to++
+	for n < len(text) {
+		c, size := utf8.DecodeRuneInString(text[n:])
+		if c != '_' && !unicode.IsLetter(c) && (n == 0 || !unicode.IsDigit(c)) {
+			break
 		}
-		return to
-	}
-	if strings.HasPrefix(text, ".") {
-		if n = digits(1); n == 1 {
-			return 0
-		}
-	}
-	if n == len(text) || text[n]|0x20 != 'e' {
-		return n
-	}
-	from := n + 1
-	if from < len(text) && (text[from] == '+' || text[from] == '-') {
-		from++
-	}
-	if to := digits(from); to > from {
-		return to
+		n += size
 	}
 	return n
+}
+
+var (
+	floatPattern   = regexp.MustCompile(`^(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][-+]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`)
+	integerPattern = regexp.MustCompile(`^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)`)
+)
+
+func (l *lexer) number() {
+	last := l.tokens[len(l.tokens)-1]
+	if field := last.kind == operatorToken && last.text == "."; !field {
+		if n := len(floatPattern.FindString(l.rest)); n > 0 {
+			l.add(floatToken, l.skip(n))
+			return
+		}
+	}
+	l.add(integerToken, l.skip(len(integerPattern.FindString(l.rest))))
 }
 
 var operators = []string{"==", "!=", ">=", "<=", "//", "**", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ","}
@@ -347,7 +363,15 @@ func escape(out *strings.Builder, rest string) (int, error) {
 		}
 		out.WriteRune(rune(value))
 		return 1 + n, nil
-	case c == 'N' || isDigit(c):
+	case c >= '0' && c <= '7':
+		n := 1
+		for n < min(3, len(rest)) && rest[n] >= '0' && rest[n] <= '7' {
+			n++
+		}
+		value, _ := strconv.ParseUint(rest[:n], 8, 16) // at most 511
+		out.WriteRune(rune(value))
+		return n, nil
+	case c == 'N':
 		return 0, fmt.Errorf("%w: the escape \\%c", ErrUnsupported, c)
 	default:
 		out.WriteByte('\\')

@@ -18,27 +18,44 @@ type (
 		then, or  []statement
 	}
 	forNode struct {
-		target    []string
+		target    target
 		over      expression
 		condition expression // nil: all
 		body, or  []statement
+		recursive bool
 	}
 	setNode struct {
-		targets []target
-		value   expression
+		target target
+		value  expression
 	}
 	setBlock struct {
-		target target
-		body   []statement
+		target  target
+		filters expression // of the variable pipedName; nil: none
+		body    []statement
+	}
+	filterNode struct {
+		filters expression // of the variable pipedName
+		body    []statement
+	}
+	withNode struct {
+		targets []target
+		values  []expression
+		body    []statement
 	}
 	macroNode struct {
 		name     string
 		names    []string
 		defaults []expression // of the last names
 		body     []statement
+		// Whether the body reads the variables of these names.
+		caller, varargs, kwargs bool
 	}
-	blockNode struct{ body []statement } // generation
-	jumpNode  struct{ again bool }       // continue, else break
+	callNode struct {
+		call   call
+		caller macroNode
+	}
+	blockNode struct{ of macroNode } // generation, which jinja2 calls like a macro
+	jumpNode  struct{ again bool }   // continue, else break
 )
 
 // A statement is one of the nodes above, and where it is.
@@ -47,16 +64,26 @@ type statement struct {
 	node any
 }
 
-// A target is a variable, or a field of a namespace.
-type target struct{ name, field string }
+// A target is a variable, a field of a namespace, or several targets that share the parts of a value.
+type target struct {
+	name, field string
+	parts       []target
+}
+
+// pipedName is the name of the text that filters of a block read. Templates cannot name it.
+const pipedName = ""
 
 type parser struct {
 	tokens []token
 	at     int
 	depth  int
 	loops  int
-	macros int
 	marks  bool // a generation block was read
+	// soft is whether the innermost scope is the branch of an if. jinja2 refuses unknown filters and tests elsewhere.
+	soft    bool
+	unknown []string     // errors of unknown filters and tests
+	readers []*macroNode // macros around this place
+	stored  []map[string]bool
 }
 
 func (p *parser) now() token { return p.tokens[p.at] }
@@ -181,13 +208,17 @@ func (p *parser) block(name string) (any, error) {
 		return p.setBlock()
 	case "macro":
 		return p.macroBlock()
+	case "call":
+		return p.callBlock()
+	case "filter":
+		return p.filterBlock()
+	case "with":
+		return p.withBlock()
 	case "generation":
-		if err := p.closeBlock(); err != nil {
-			return nil, err
-		}
 		p.marks = true
-		body, err := p.body("endgeneration")
-		return blockNode{body}, err
+		var node blockNode
+		err := p.macroBody(&node.of, "endgeneration")
+		return node, err
 	case "break", "continue":
 		if p.loops == 0 {
 			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
@@ -197,7 +228,33 @@ func (p *parser) block(name string) (any, error) {
 	return nil, p.unsupported("the tag " + name)
 }
 
+// scoped reads the body of a block whose variables end with it.
+func (p *parser) scoped(end string) ([]statement, error) {
+	soft := p.soft
+	p.soft = false
+	body, err := p.body(end)
+	p.soft = soft
+	return body, err
+}
+
+// separate reads the body of a block that break and continue cannot leave.
+func (p *parser) separate(end string) ([]statement, error) {
+	loops := p.loops
+	p.loops = 0
+	body, err := p.scoped(end)
+	p.loops = loops
+	return body, err
+}
+
 func (p *parser) ifBlock() (any, error) {
+	soft := p.soft
+	p.soft = true
+	node, err := p.branches()
+	p.soft = soft
+	return node, err
+}
+
+func (p *parser) branches() (any, error) {
 	condition, err := p.tuple(false)
 	if err != nil {
 		return nil, err
@@ -216,7 +273,7 @@ func (p *parser) ifBlock() (any, error) {
 			return nil, err
 		}
 		line := p.now().line
-		inner, err := p.ifBlock()
+		inner, err := p.branches()
 		p.depth--
 		node.or = []statement{{line, inner}}
 		return node, err
@@ -232,31 +289,25 @@ func (p *parser) ifBlock() (any, error) {
 
 func (p *parser) forBlock() (any, error) {
 	var node forNode
-	for {
-		name, err := p.variable()
-		if err != nil {
-			return nil, err
-		}
-		node.target = append(node.target, name)
-		if !p.skip(operatorToken, ",") {
-			break
-		}
+	var err error
+	if node.target, err = p.target(false); err != nil {
+		return nil, err
 	}
-	err := p.expect(nameToken, "in")
-	if err != nil {
+	if err = p.expect(nameToken, "in"); err != nil {
 		return nil, err
 	}
 	if node.over, err = p.tuple(false); err != nil {
 		return nil, err
 	}
+	soft := p.soft
+	p.soft = false
+	defer func() { p.soft = soft }()
 	if p.skip(nameToken, "if") {
 		if node.condition, err = p.expression(); err != nil {
 			return nil, err
 		}
 	}
-	if p.is(nameToken, "recursive") {
-		return nil, p.unsupported("recursive loops")
-	}
+	node.recursive = p.skip(nameToken, "recursive")
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
@@ -273,97 +324,5 @@ func (p *parser) forBlock() (any, error) {
 	if end == "else" {
 		node.or, err = p.body("endfor")
 	}
-	return node, err
-}
-
-// reserved are names that mean something of their own to Jinja.
-var reserved = []string{"true", "false", "none", "True", "False", "None", "not", "and", "or", "if", "else", "in", "is", "loop", "self", "super", "caller", "varargs", "kwargs"}
-
-// variable reads a name that something is given to.
-func (p *parser) variable() (string, error) {
-	name, err := p.name()
-	if err == nil && slices.Contains(reserved, name) {
-		return "", p.unsupported("a variable of the name " + name)
-	}
-	return name, err
-}
-
-func (p *parser) setBlock() (any, error) {
-	var targets []target
-	for {
-		name, err := p.variable()
-		if err != nil {
-			return nil, err
-		}
-		t := target{name: name}
-		if p.skip(operatorToken, ".") {
-			if t.field, err = p.name(); err != nil {
-				return nil, err
-			}
-		}
-		targets = append(targets, t)
-		if !p.skip(operatorToken, ",") {
-			break
-		}
-	}
-	if p.skip(operatorToken, "=") {
-		value, err := p.tuple(true)
-		if err != nil {
-			return nil, err
-		}
-		return setNode{targets, value}, p.closeBlock()
-	}
-	if p.is(operatorToken, "|") || len(targets) > 1 {
-		return nil, p.unsupported("a set block with filters or several variables")
-	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	body, err := p.body("endset")
-	return setBlock{targets[0], body}, err
-}
-
-func (p *parser) macroBlock() (any, error) {
-	name, err := p.variable()
-	if err != nil {
-		return nil, err
-	}
-	node := macroNode{name: name}
-	if err := p.expect(operatorToken, "("); err != nil {
-		return nil, err
-	}
-	for !p.skip(operatorToken, ")") {
-		if len(node.names) > 0 {
-			if err := p.expect(operatorToken, ","); err != nil {
-				return nil, err
-			}
-		}
-		argument, err := p.variable()
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(node.names, argument) {
-			return nil, p.unsupported("two arguments of one name")
-		}
-		node.names = append(node.names, argument)
-		if p.skip(operatorToken, "=") {
-			value, err := p.expression()
-			if err != nil {
-				return nil, err
-			}
-			node.defaults = append(node.defaults, value)
-		} else if len(node.defaults) > 0 {
-			return nil, p.wrong("a default")
-		}
-	}
-	if err := p.closeBlock(); err != nil {
-		return nil, err
-	}
-	loops := p.loops
-	p.loops = 0
-	p.macros++
-	node.body, err = p.body("endmacro")
-	p.loops = loops
-	p.macros--
 	return node, err
 }

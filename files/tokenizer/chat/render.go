@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,7 +13,7 @@ import (
 const (
 	maxSteps  = 2 << 20
 	maxWork   = 64 << 20 // bytes of texts and lists that it makes, all together
-	maxMacros = 32       // that call each other
+	maxMacros = 100      // macros, recursive loops and iterators within each other
 )
 
 // A Template is a chat template that was read. It is immutable and may be used concurrently.
@@ -33,9 +32,10 @@ type Message struct {
 	// Calls are the calls of tools by an assistant: a list of objects, as JSON, or null. nil means that the message has
 	// no such field.
 	Calls json.RawMessage `json:"tool_calls,omitempty"`
-	// Of what a tool answers: the call that it answers, and the tool's name; empty: not said.
-	CallID string `json:"tool_call_id,omitempty"`
-	Name   string `json:"name,omitempty"`
+	// CallID is the id of the call that a tool answers, and Name the name of the author or the tool: a string, as
+	// JSON, or null. nil means that the message has no such field.
+	CallID json.RawMessage `json:"tool_call_id,omitempty"`
+	Name   json.RawMessage `json:"name,omitempty"`
 	// Masked keeps EncodeForTraining from marking an answer of the assistant as learned.
 	Masked bool `json:"-"`
 }
@@ -70,6 +70,9 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(p.unknown) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrSyntax, p.unknown[0])
+	}
 	return &Template{body, p.marks, tokens}, nil
 }
 
@@ -85,7 +88,12 @@ type span struct{ start, end int }
 
 // render returns the text of a conversation, and what of it the template marks as generated.
 func (t *Template) render(in Input) (text string, marked []span, err error) {
-	r := &renderer{now: in.Now}
+	return t.renderWithin(in, maxSteps, maxWork)
+}
+
+// renderWithin is render with bounds on steps, and on the bytes of texts and lists.
+func (t *Template) renderWithin(in Input, steps, work int) (text string, marked []span, err error) {
+	r := &renderer{now: in.Now, steps: steps, work: work}
 	defer func() {
 		if value := recover(); value != nil {
 			failed, ours := value.(failure)
@@ -130,8 +138,8 @@ type renderer struct {
 	whole  *buffer // out, but within macros and set blocks
 	marked []span  // of whole; what is marked elsewhere is nowhere yet
 	line   int
-	steps  int
-	work   int
+	steps  int // that are left
+	work   int // bytes that are left
 	macros int
 }
 
@@ -148,17 +156,17 @@ func (r *renderer) tooMuch(format string, args ...any) {
 }
 
 func (r *renderer) step(n int) {
-	if r.steps += n; r.steps > maxSteps {
+	if r.steps -= n; r.steps < 0 {
 		r.tooMuch("more than %d steps", maxSteps)
 	}
 }
 
 // spend counts bytes that are about to be made or read.
 func (r *renderer) spend(n int) {
-	if n > maxWork || r.work+n > maxWork {
+	if n > r.work {
 		r.tooMuch("more than %d MiB of text", maxWork>>20)
 	}
-	r.work += n
+	r.work -= n
 }
 
 // buffer is a text in the making, within the bounds.
@@ -220,21 +228,21 @@ func (r *renderer) all(body []statement, s *scope) error {
 				return jump
 			}
 		case setNode:
-			r.set(node, s)
+			r.assign(node.target, r.eval(node.value, s), s)
 		case setBlock:
-			text := r.captured(func() { _ = r.all(node.body, s.inner()) })
-			r.assign(node.target, text, s)
+			r.assign(node.target, r.filtered(node.body, node.filters, s), s)
+		case filterNode:
+			r.write(r.filtered(node.body, node.filters, s))
 		case macroNode:
 			s.values[node.name] = &macro{node, s}
-		case blockNode:
-			start := r.out.Len()
-			jump := r.all(node.body, s.inner())
-			if end := r.out.Len(); r.out == r.whole && end > start {
-				r.marked = append(r.marked, span{start, end})
-			}
-			if jump != nil {
+		case callNode:
+			r.callBlock(node, s)
+		case withNode:
+			if jump := r.with(node, s); jump != nil {
 				return jump
 			}
+		case blockNode:
+			r.generation(node, s)
 		case jumpNode:
 			if node.again {
 				return errContinue
@@ -243,6 +251,36 @@ func (r *renderer) all(body []statement, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// filtered returns the text of a block, or the value that filters make of the text.
+func (r *renderer) filtered(body []statement, filters expression, s *scope) any {
+	inner := s.inner()
+	text := r.captured(func() { _ = r.all(body, inner) })
+	if filters == nil {
+		return text
+	}
+	inner.values[pipedName] = text
+	return r.eval(filters, inner)
+}
+
+// with executes a block whose variables end with it.
+func (r *renderer) with(node withNode, s *scope) error {
+	inner := s.inner()
+	for i, value := range node.values {
+		r.assign(node.targets[i], r.eval(value, s), inner)
+	}
+	return r.all(node.body, inner)
+}
+
+// generation executes a block whose text a template marks as generated.
+func (r *renderer) generation(node blockNode, s *scope) {
+	start, inner := r.out.Len(), s.inner()
+	node.of.special(inner, undefined{callerName}, newDict(), nil)
+	_ = r.all(node.of.body, inner)
+	if end := r.out.Len(); r.out == r.whole && end > start {
+		r.marked = append(r.marked, span{start, end})
+	}
 }
 
 // captured returns what a function writes.
@@ -255,107 +293,32 @@ func (r *renderer) captured(write func()) string {
 	return text
 }
 
-func (r *renderer) set(node setNode, s *scope) {
-	value := r.eval(node.value, s)
-	if len(node.targets) == 1 {
-		r.assign(node.targets[0], value, s)
-		return
-	}
-	parts := r.each(value)
-	if len(parts) != len(node.targets) {
-		r.wrong("%d values for %d variables", len(parts), len(node.targets))
-	}
-	for i, target := range node.targets {
-		r.assign(target, parts[i], s)
-	}
-}
-
+// assign assigns to a variable, to a field of a namespace, or to several of them.
 func (r *renderer) assign(t target, value any, s *scope) {
-	if t.field == "" {
+	switch {
+	case t.parts != nil:
+		parts := r.each(value)
+		if len(parts) != len(t.parts) {
+			r.wrong("%d values for %d variables", len(parts), len(t.parts))
+		}
+		for i, part := range t.parts {
+			r.assign(part, parts[i], s)
+		}
+	case t.field == "":
 		s.values[t.name] = value
-		return
+	default:
+		holder, isNamespace := r.lookup(t.name, s).(*namespace)
+		if !isNamespace {
+			r.wrong("%s is not a namespace, so %s.%s cannot be set", t.name, t.name, t.field)
+		}
+		r.checkField(t.field)
+		holder.fields.field(t.field, value)
 	}
-	holder, _ := r.lookup(t.name, s).(*namespace)
-	if holder == nil {
-		r.wrong("%s is no namespace, so %s.%s cannot be set", t.name, t.name, t.field)
-	}
-	holder.fields.set(t.field, value)
 }
 
-func (r *renderer) loop(node forNode, s *scope) error {
-	items := r.each(r.eval(node.over, s))
-	bind := func(item any) *scope {
-		r.step(1)
-		inner := s.inner()
-		if len(node.target) == 1 {
-			inner.values[node.target[0]] = item
-			return inner
-		}
-		parts := r.each(item)
-		if len(parts) != len(node.target) {
-			r.wrong("%d values for %d variables", len(parts), len(node.target))
-		}
-		for i, name := range node.target {
-			inner.values[name] = parts[i]
-		}
-		return inner
+// checkField refuses names that transformers does not store in a namespace.
+func (r *renderer) checkField(name string) {
+	if strings.HasPrefix(name, "_") {
+		r.wrong("a namespace cannot have the field %.40s", name)
 	}
-	if node.condition != nil {
-		var kept []any
-		for _, item := range items {
-			if truth(r.eval(node.condition, bind(item))) {
-				kept = append(kept, item)
-			}
-		}
-		items = kept
-	}
-	if len(items) == 0 {
-		return r.all(node.or, s.inner())
-	}
-	around := &loop{items: items}
-	for i, item := range items {
-		around.at = i
-		inner := bind(item)
-		inner.values["loop"] = around
-		if left := r.all(node.body, inner); errors.Is(left, errBreak) {
-			break
-		}
-	}
-	return nil
-}
-
-// call computes a macro.
-func (r *renderer) macro(m *macro, placed []any, names []string, named []any) any {
-	if r.macros++; r.macros > maxMacros {
-		r.tooMuch("more than %d macros that call each other", maxMacros)
-	}
-	inner := m.scope.inner()
-	node := m.node
-	if len(placed) > len(node.names) {
-		r.wrong("macro %s takes %d arguments, not %d", node.name, len(node.names), len(placed))
-	}
-	for i, name := range names {
-		at := slices.Index(node.names, name)
-		if at < 0 || at < len(placed) {
-			r.wrong("macro %s does not take the argument %s, or takes it twice", node.name, name)
-		}
-		inner.values[name] = named[i]
-	}
-	for i, value := range placed {
-		inner.values[node.names[i]] = value
-	}
-	for i, name := range node.names {
-		if _, given := inner.values[name]; given {
-			continue
-		}
-		inner.values[name] = undefined{name}
-		if d := i - (len(node.names) - len(node.defaults)); d >= 0 {
-			inner.values[name] = r.eval(node.defaults[d], inner)
-		}
-	}
-	line := r.line
-	text := r.captured(func() { _ = r.all(node.body, inner) })
-	r.line = line
-	r.macros--
-	return text
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -12,30 +14,36 @@ import (
 // message is what a template sees of a message.
 func (r *renderer) message(m Message) *dict {
 	d := newDict()
-	d.set("role", checked(r, m.Role))
+	d.field("role", checked(r, m.Role))
 	switch m.Kind {
 	case TextContent:
-		d.set("content", checked(r, m.Content))
+		d.field("content", checked(r, m.Content))
 	case NullContent:
-		d.set("content", nil)
+		d.field("content", nil)
 	}
 	if len(m.Calls) > 0 {
-		d.set("tool_calls", r.list("tool_calls", m.Calls))
+		d.field("tool_calls", r.list("tool_calls", m.Calls))
 	}
-	if m.CallID != "" {
-		d.set("tool_call_id", checked(r, m.CallID))
+	if len(m.CallID) > 0 {
+		d.field("tool_call_id", r.textOrNull("tool_call_id", m.CallID))
 	}
-	if m.Name != "" {
-		d.set("name", checked(r, m.Name))
+	if len(m.Name) > 0 {
+		d.field("name", r.textOrNull("name", m.Name))
 	}
 	return d
 }
 
-// list returns a list that is given as JSON, or nil for nothing and null.
-func (r *renderer) list(name string, raw json.RawMessage) any {
-	if len(raw) == 0 {
-		return nil
+// textOrNull returns a string that is given as JSON, or nil for null.
+func (r *renderer) textOrNull(name string, raw json.RawMessage) any {
+	value, err := r.fromJSON(raw)
+	if _, isText := value.(string); err != nil || !isText && value != nil {
+		r.wrong("%s is not a string in JSON (%v)", name, err)
 	}
+	return value
+}
+
+// fromJSON returns the only value of a JSON text.
+func (r *renderer) fromJSON(raw json.RawMessage) (any, error) {
 	r.spend(len(raw))
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -43,6 +51,15 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 	if _, after := decoder.Token(); err == nil && !errors.Is(after, io.EOF) {
 		err = errors.New("something follows")
 	}
+	return value, err
+}
+
+// list returns a list that is given as JSON, or nil for nothing and null.
+func (r *renderer) list(name string, raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	value, err := r.fromJSON(raw)
 	if _, isList := value.(*list); err != nil || !isList && value != nil {
 		r.wrong("%s is no list in JSON (%v)", name, err)
 	}
@@ -97,7 +114,7 @@ func (r *renderer) decodedDict(decoder *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.set(checked(r, key.(string)), value) // an object has no other keys
+		all.field(checked(r, key.(string)), value) // an object has no other keys
 	}
 	_, err := decoder.Token()
 	return all, err
@@ -109,8 +126,11 @@ func (r *renderer) number(text string) (any, error) {
 		value, err := strconv.ParseFloat(text, 64)
 		return value, err
 	}
-	value, err := strconv.ParseInt(text, 10, 64)
-	return value, err
+	value, valid := new(big.Int).SetString(text, 10)
+	if !valid || value.BitLen() > maxBits {
+		return nil, fmt.Errorf("a number of %d digits", len(text))
+	}
+	return newInt(value), nil
 }
 
 // eachString calls yield with every string of a JSON text, keys too.

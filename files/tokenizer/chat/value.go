@@ -1,32 +1,30 @@
 package chat
 
 import (
-	"fmt"
+	"cmp"
 	"math"
-	"slices"
-	"strconv"
+	"math/big"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
-// A value of a template is nil, a bool, an int64, a finite float64, a string, or one of these.
+// A value of a template is nil, a bool, an int64, a *big.Int beyond an int64, a finite float64, a string,
+// a markup, or one of the types below.
 type (
 	undefined struct{ name string }
 	list      struct {
 		items []any
 		tuple bool
 	}
-	// dict keeps the order in which keys were first given. Keys are strings.
-	dict struct {
-		keys   []string
-		values map[string]any
-	}
 	namespace struct{ fields *dict }
-	// iterator is what a filter returns that Python computes while it is read: once.
-	iterator struct{ items []any }
-	// view is what a dict shows of itself.
-	view   struct{ items []any }
+	// iterator computes each value when it is read, and yields it once, like a generator in Python.
+	iterator struct{ next func() (any, bool) }
+	// view is a range, or the keys, values or items of a dict.
+	view struct {
+		kind  string // Python's name of the type
+		items []any
+		show  string // repr of a range
+	}
 	method struct {
 		of   any
 		name string
@@ -36,22 +34,20 @@ type (
 		node  macroNode
 		scope *scope
 	}
-	loop struct {
-		items []any
-		at    int
-	}
 )
 
-func newDict() *dict { return &dict{values: map[string]any{}} }
-
-func (d *dict) set(key string, value any) {
-	if _, there := d.values[key]; !there {
-		d.keys = append(d.keys, key)
+// str returns the text of a string or markup.
+func str(value any) (text string, isText bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case markup:
+		return string(v), true
 	}
-	d.values[key] = value
+	return "", false
 }
 
-// typeName names the type of a value as Python does, for messages.
+// typeName returns the name of a value's type in Python, for messages and for pythonNames.
 func typeName(value any) string {
 	switch v := value.(type) {
 	case undefined:
@@ -60,11 +56,11 @@ func typeName(value any) string {
 		return "None"
 	case bool:
 		return "bool"
-	case int64:
+	case int64, *big.Int:
 		return "int"
 	case float64:
 		return "float"
-	case string:
+	case string, markup:
 		return "str"
 	case *list:
 		if v.tuple {
@@ -78,9 +74,11 @@ func typeName(value any) string {
 	case *iterator:
 		return "iterator"
 	case *view:
-		return "view of a dict"
+		return v.kind
 	case *loop:
 		return "loop"
+	case *cycler:
+		return "cycler"
 	}
 	return "function"
 }
@@ -97,6 +95,8 @@ func truth(value any) bool {
 		return v != 0
 	case string:
 		return v != ""
+	case markup:
+		return v != ""
 	case *list:
 		return len(v.items) > 0
 	case *dict:
@@ -104,12 +104,12 @@ func truth(value any) bool {
 	case *view:
 		return len(v.items) > 0
 	case *loop:
-		return len(v.items) > 0
+		return v.length() > 0
 	}
 	return true
 }
 
-// number returns a value as Python counts with it: True is 1.
+// number returns a bool or a small integer. Python counts True as 1.
 func number(value any) (int64, bool) {
 	switch v := value.(type) {
 	case int64:
@@ -123,32 +123,17 @@ func number(value any) (int64, bool) {
 	return 0, false
 }
 
-// real returns a value that is a number as one with a fraction.
-func (r *renderer) real(value any) (float64, bool) {
-	if f, isFloat := value.(float64); isFloat {
-		return f, true
-	}
-	n, isNumber := number(value)
-	if isNumber && (n > 1<<53 || n < -1<<53) {
-		r.unsupported("numbers beyond %d beside ones with a fraction", int64(1)<<53)
-	}
-	return float64(n), isNumber
-}
-
 // equal is == of Python.
 func (r *renderer) equal(a, b any, depth int) bool {
 	r.step(1)
-	if depth > maxNesting {
-		r.tooMuch("values nested deeper than %d", maxNesting)
+	r.nesting(depth)
+	if order, numbers := compareNumbers(a, b); numbers {
+		return order == 0
 	}
-	if x, isNumber := number(a); isNumber {
-		if y, other := number(b); other {
-			return x == y
-		}
-	}
-	if x, isNumber := r.real(a); isNumber {
-		y, other := r.real(b)
-		return other && x == y
+	if x, isText := str(a); isText {
+		y, same := str(b)
+		r.spend(min(len(x), len(y)))
+		return same && x == y
 	}
 	switch x := a.(type) {
 	case undefined:
@@ -156,49 +141,132 @@ func (r *renderer) equal(a, b any, depth int) bool {
 		return same
 	case nil:
 		return b == nil
-	case string:
-		y, same := b.(string)
-		r.spend(min(len(x), len(y)))
-		return same && x == y
 	case *list:
 		y, same := b.(*list)
-		return same && x.tuple == y.tuple && len(x.items) == len(y.items) && !slices.ContainsFunc(indices(x.items), func(i int) bool {
-			return !r.equal(x.items[i], y.items[i], depth+1)
-		})
+		return same && x.tuple == y.tuple && r.equalItems(x.items, y.items, depth+1)
 	case *dict:
 		y, same := b.(*dict)
-		if !same || len(x.keys) != len(y.keys) {
-			return false
+		return same && r.equalDicts(x, y, depth+1)
+	case *view:
+		if y, same := b.(*view); same && x.kind == rangeType && y.kind == rangeType {
+			return r.equalItems(x.items, y.items, depth+1)
 		}
-		for _, key := range x.keys {
-			value, there := y.values[key]
-			if !there || !r.equal(x.values[key], value, depth+1) {
-				return false
-			}
+		if x.kind == "dict_keys" || x.kind == "dict_items" {
+			r.unsupported("comparing a value of the type %s", x.kind)
 		}
-		return true
-	case *namespace, *macro:
+		return a == b
+	case *namespace, *macro, *iterator, *loop, *cycler, global, bool, int64, *big.Int, float64:
 		return a == b
 	}
 	r.unsupported("comparing a value of the type %s", typeName(a))
 	return false
 }
 
-func indices(items []any) []int {
-	all := make([]int, len(items))
-	for i := range all {
-		all[i] = i
+func (r *renderer) equalItems(x, y []any, depth int) bool {
+	if len(x) != len(y) {
+		return false
 	}
-	return all
+	for i, item := range x {
+		if !r.equal(item, y[i], depth) {
+			return false
+		}
+	}
+	return true
 }
 
-// length is len of Python; found is false where a value has none.
+func (r *renderer) equalDicts(x, y *dict, depth int) bool {
+	if len(x.keys) != len(y.keys) {
+		return false
+	}
+	for _, hash := range x.hashes {
+		other, there := y.values[hash]
+		if !there || !r.equal(x.values[hash], other, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// nesting refuses values that are nested too deep.
+func (r *renderer) nesting(depth int) {
+	if depth > maxNesting {
+		r.tooMuch("values nested deeper than %d", maxNesting)
+	}
+}
+
+// order compares values as < and > of Python do. An error refuses values without an order.
+func (r *renderer) order(op string, left, right any, depth int) int {
+	r.step(1)
+	r.nesting(depth)
+	if order, numbers := compareNumbers(left, right); numbers {
+		return order
+	}
+	a, isText := str(left)
+	if b, too := str(right); isText && too {
+		r.spend(min(len(a), len(b)))
+		return strings.Compare(a, b)
+	}
+	x, isList := left.(*list)
+	if y, too := right.(*list); isList && too && x.tuple == y.tuple {
+		for i := range min(len(x.items), len(y.items)) {
+			if !r.equal(x.items[i], y.items[i], depth+1) {
+				return r.order(op, x.items[i], y.items[i], depth+1)
+			}
+		}
+		return cmp.Compare(len(x.items), len(y.items))
+	}
+	r.wrong("%s between values of the types %s and %s", op, typeName(left), typeName(right))
+	return 0
+}
+
+func (r *renderer) compare(op string, left, right any) bool {
+	switch op {
+	case "==":
+		return r.equal(left, right, 0)
+	case "!=":
+		return !r.equal(left, right, 0)
+	case "in":
+		return r.contains(right, left)
+	case "not in":
+		return !r.contains(right, left)
+	}
+	order := r.order(op, left, right, 0)
+	return map[string]bool{"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
+}
+
+func (r *renderer) contains(in, value any) bool {
+	if holder, isText := str(in); isText {
+		part, isText := str(value)
+		if !isText {
+			r.wrong("whether a value of the type %s is in a string", typeName(value))
+		}
+		r.spend(len(holder))
+		return strings.Contains(holder, part)
+	}
+	if holder, isDict := in.(*dict); isDict {
+		_, there := holder.values[r.hash(value, 0)]
+		return there
+	}
+	for next := r.iterate(in); ; {
+		item, more := next()
+		if !more {
+			return false
+		}
+		if r.equal(item, value, 0) {
+			return true
+		}
+	}
+}
+
+// length is len of Python; found is false for values without a length.
 func length(value any) (n int, found bool) {
 	switch v := value.(type) {
 	case undefined:
 		return 0, true
 	case string:
 		return utf8.RuneCountInString(v), true
+	case markup:
+		return utf8.RuneCountInString(string(v)), true
 	case *list:
 		return len(v.items), true
 	case *dict:
@@ -206,234 +274,120 @@ func length(value any) (n int, found bool) {
 	case *view:
 		return len(v.items), true
 	case *loop:
-		return len(v.items), true
+		return v.length(), true
 	}
 	return 0, false
 }
 
-// each returns what a loop over a value goes through.
+// iterate returns the function that yields the items of a value.
+func (r *renderer) iterate(value any) func() (any, bool) {
+	if once, isIterator := value.(*iterator); isIterator {
+		return once.next
+	}
+	items := r.each(value)
+	return func() (any, bool) {
+		if len(items) == 0 {
+			return nil, false
+		}
+		item := items[0]
+		items = items[1:]
+		r.step(1)
+		return item, true
+	}
+}
+
+// each returns the items of a value. Callers do not change the slice.
 func (r *renderer) each(value any) []any {
-	switch v := value.(type) {
-	case undefined:
-		return nil
-	case string:
-		r.spend(16 * len(v))
+	if text, isText := str(value); isText {
+		r.spend(16 * len(text))
 		var all []any
-		for _, c := range v {
+		for _, c := range text {
 			all = append(all, string(c))
 		}
 		return all
+	}
+	switch v := value.(type) {
+	case undefined:
+		return nil
 	case *list:
 		return v.items
 	case *dict:
-		r.spend(16 * len(v.keys))
-		var all []any
-		for _, key := range v.keys {
-			all = append(all, key)
-		}
-		return all
+		return v.keys
 	case *view:
 		return v.items
 	case *iterator:
-		items := v.items
-		v.items = nil
-		return items
+		var all []any
+		for {
+			item, more := v.next()
+			if !more {
+				return all
+			}
+			r.spend(16)
+			all = append(all, item)
+		}
 	}
-	r.wrong("a value of the type %s cannot be gone through", typeName(value))
+	r.wrong("a value of the type %s has no items", typeName(value))
 	return nil
 }
 
-// text is str of Python.
-func (r *renderer) text(value any) string {
-	switch v := value.(type) {
-	case undefined:
-		return ""
-	case string:
-		return v
+// compareNumbers compares two numbers exactly; numbers is false if a value is not a number.
+func compareNumbers(a, b any) (order int, numbers bool) {
+	x, isNumber := number(a)
+	if y, too := number(b); isNumber && too {
+		return cmp.Compare(x, y), true
 	}
-	b := r.buffer()
-	r.repr(b, value, 0)
-	return b.String()
+	exactA, isNumber := exact(a)
+	if !isNumber {
+		return 0, false
+	}
+	exactB, isNumber := exact(b)
+	if !isNumber {
+		return 0, false
+	}
+	return exactA.Cmp(exactB), true
 }
 
-// repr writes a value as Python shows it.
-func (r *renderer) repr(b *buffer, value any, depth int) {
-	r.step(1)
-	if depth > maxNesting {
-		r.tooMuch("values nested deeper than %d", maxNesting)
+// exact returns the value of a number.
+func exact(value any) (*big.Float, bool) {
+	if v, isFloat := value.(float64); isFloat {
+		return big.NewFloat(v), !math.IsNaN(v)
 	}
-	switch v := value.(type) {
-	case nil:
-		b.add("None")
-	case bool:
-		b.add(map[bool]string{true: "True", false: "False"}[v])
-	case int64:
-		b.add(strconv.FormatInt(v, 10))
-	case float64:
-		b.add(floatText(v))
-	case string:
-		r.quote(b, v)
-	case *list:
-		b.add(map[bool]string{true: "(", false: "["}[v.tuple])
-		for i, item := range v.items {
-			if i > 0 {
-				b.add(", ")
-			}
-			r.repr(b, item, depth+1)
-		}
-		if v.tuple && len(v.items) == 1 {
-			b.add(",")
-		}
-		b.add(map[bool]string{true: ")", false: "]"}[v.tuple])
-	case *dict:
-		b.add("{")
-		for i, key := range v.keys {
-			if i > 0 {
-				b.add(", ")
-			}
-			r.quote(b, key)
-			b.add(": ")
-			r.repr(b, v.values[key], depth+1)
-		}
-		b.add("}")
-	case undefined:
-		b.add("Undefined")
-	default:
-		r.unsupported("showing a value of the type %s", typeName(value))
+	if v, isWhole := whole(value); isWhole {
+		return new(big.Float).SetPrec(uint(max(v.BitLen(), 1))).SetInt(v), true
 	}
+	return nil, false
 }
 
-// floatText is repr of Python: the shortest text of the number, in scientific form from 1e16 on and below 1e-4.
-func floatText(v float64) string {
-	if abs := math.Abs(v); abs != 0 && (abs >= 1e16 || abs < 1e-4) {
-		return strconv.FormatFloat(v, 'e', -1, 64)
+// whole returns an integer or a bool.
+func whole(value any) (*big.Int, bool) {
+	if v, isBig := value.(*big.Int); isBig {
+		return v, true
 	}
-	text := strconv.FormatFloat(v, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
+	if n, isNumber := number(value); isNumber {
+		return big.NewInt(n), true
 	}
-	return text
+	return nil, false
 }
 
-// quote writes a string as repr of Python does.
-func (r *renderer) quote(b *buffer, text string) {
-	mark := '\''
-	if strings.Contains(text, "'") && !strings.Contains(text, `"`) {
-		mark = '"'
+// newInt returns an integer as an int64 if it fits.
+func newInt(n *big.Int) any {
+	if n.IsInt64() {
+		return n.Int64()
 	}
-	b.add(string(mark))
-	for _, c := range text {
-		switch {
-		case c == mark || c == '\\':
-			b.add("\\" + string(c))
-		case c == '\n':
-			b.add(`\n`)
-		case c == '\r':
-			b.add(`\r`)
-		case c == '\t':
-			b.add(`\t`)
-		case c < ' ' || c == 0x7f:
-			b.add(fmt.Sprintf(`\x%02x`, c))
-		case c < 0x7f || unicode.IsPrint(c):
-			b.add(string(c))
-		default:
-			r.unsupported("showing the character %U within a list or dict", c)
-		}
-	}
-	b.add(string(mark))
+	return n
 }
 
-// layout is how JSON is written.
-type layout struct {
-	indent int // of a level; less than 0: all in one line
-}
-
-// json writes a value as json.dumps of Python does with ensure_ascii=False.
-func (r *renderer) json(b *buffer, value any, l layout, depth int) {
-	r.step(1)
-	if depth > maxNesting {
-		r.tooMuch("values nested deeper than %d", maxNesting)
+// real returns a number as a float64.
+func (r *renderer) real(value any) (f float64, isNumber bool) {
+	if f, isFloat := value.(float64); isFloat {
+		return f, true
 	}
-	separate := func(first bool, depth int) {
-		switch {
-		case l.indent >= 0:
-			if !first {
-				b.add(",")
-			}
-			b.add("\n" + strings.Repeat(" ", l.indent*depth))
-		case !first:
-			b.add(", ")
-		}
+	n, isNumber := whole(value)
+	if !isNumber {
+		return 0, false
 	}
-	switch v := value.(type) {
-	case nil:
-		b.add("null")
-	case bool:
-		b.add(strconv.FormatBool(v))
-	case int64:
-		b.add(strconv.FormatInt(v, 10))
-	case float64:
-		b.add(floatText(v))
-	case string:
-		jsonString(b, v)
-	case *list:
-		if len(v.items) == 0 {
-			b.add("[]")
-			return
-		}
-		b.add("[")
-		for i, item := range v.items {
-			separate(i == 0, depth+1)
-			r.json(b, item, l, depth+1)
-		}
-		if l.indent >= 0 {
-			separate(true, depth)
-		}
-		b.add("]")
-	case *dict:
-		if len(v.keys) == 0 {
-			b.add("{}")
-			return
-		}
-		b.add("{")
-		for i, key := range v.keys {
-			separate(i == 0, depth+1)
-			jsonString(b, key)
-			b.add(": ")
-			r.json(b, v.values[key], l, depth+1)
-		}
-		if l.indent >= 0 {
-			separate(true, depth)
-		}
-		b.add("}")
-	default:
-		r.wrong("a value of the type %s cannot be JSON", typeName(value))
+	if f, _ = new(big.Float).SetInt(n).Float64(); math.IsInf(f, 0) {
+		r.wrong("an integer of %d bits is too large for a float", n.BitLen())
 	}
-}
-
-func jsonString(b *buffer, text string) {
-	b.add(`"`)
-	for _, c := range text {
-		switch c {
-		case '"', '\\':
-			b.add("\\" + string(c))
-		case '\n':
-			b.add(`\n`)
-		case '\r':
-			b.add(`\r`)
-		case '\t':
-			b.add(`\t`)
-		case '\b':
-			b.add(`\b`)
-		case '\f':
-			b.add(`\f`)
-		default:
-			if c < ' ' {
-				b.add(fmt.Sprintf(`\u%04x`, c))
-			} else {
-				b.add(string(c))
-			}
-		}
-	}
-	b.add(`"`)
+	return f, true
 }

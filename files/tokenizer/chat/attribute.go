@@ -1,0 +1,261 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+)
+
+const rangeType = "range"
+
+// pythonNames are the names that values of Python have, and that are not keys.
+var pythonNames = map[string][]string{
+	"str":  strings.Fields("capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill"),
+	"list": strings.Fields("append clear copy count extend index insert pop remove reverse sort"), "tuple": {"count", "index"},
+	"dict":      strings.Fields("clear copy fromkeys get items keys pop popitem setdefault update values"),
+	"int":       strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
+	"float":     strings.Fields("as_integer_ratio conjugate fromhex from_number hex imag is_integer real"),
+	"bool":      strings.Fields("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator real to_bytes"),
+	rangeType:   strings.Fields("count index start step stop"),
+	"dict_keys": {"isdisjoint", "mapping"}, "dict_values": {"mapping"}, "dict_items": {"isdisjoint", "mapping"},
+}
+
+// changing are the methods that the sandbox of jinja2 hides, because they change a value.
+var changing = map[string][]string{
+	"list": strings.Fields("append clear extend insert pop remove reverse sort"),
+	"dict": strings.Fields("clear pop popitem setdefault update"),
+}
+
+// internalNames are the attributes of a dict that the sandbox hides. Other names with underscores are keys.
+var internalNames = strings.Fields("__class__ __class_getitem__ __contains__ __delattr__ __delitem__ __dir__ __doc__ __eq__ __format__ __ge__ __getattribute__ __getitem__ __getstate__ __gt__ __hash__ __init__ __init_subclass__ __ior__ __iter__ __le__ __len__ __lt__ __ne__ __new__ __or__ __reduce__ __reduce_ex__ __repr__ __reversed__ __ror__ __setattr__ __setitem__ __sizeof__ __str__ __subclasshook__")
+
+// attribute is value.name: an attribute of Python, or else an item. Attributes that the sandbox hides are undefined.
+func (r *renderer) attribute(of any, name string) any {
+	if missing, isUndefined := of.(undefined); isUndefined {
+		r.wrong("%s is undefined, so it has no %s", missing.name, name)
+	}
+	if value, found := r.ownAttribute(of, name); found {
+		return value
+	}
+	if d, isDict := of.(*dict); isDict {
+		if value, there := d.values[name]; there {
+			return value
+		}
+	}
+	return undefined{name}
+}
+
+// ownAttribute returns an attribute of Python.
+func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
+	kind := typeName(of)
+	if strings.HasPrefix(name, "__") {
+		if _, isDict := of.(*dict); !isDict || slices.Contains(internalNames, name) {
+			return undefined{name}, true
+		}
+	}
+	switch v := of.(type) {
+	case *namespace:
+		value, found = v.fields.values[name]
+		return value, found
+	case *loop:
+		return r.loopField(v, name)
+	case *macro:
+		return r.macroField(v, name)
+	case *cycler:
+		return r.cyclerField(v, name)
+	case global, joiner, method, *iterator:
+		r.unsupported("the attribute %s of a value of the type %s", name, kind)
+	}
+	if !slices.Contains(pythonNames[kind], name) {
+		return nil, false
+	}
+	if slices.Contains(changing[kind], name) {
+		return undefined{name}, true
+	}
+	return method{of, name}, true
+}
+
+// item is value[at]: an item, or else an attribute of Python.
+func (r *renderer) item(of, at any) any {
+	if missing, isUndefined := of.(undefined); isUndefined {
+		r.wrong("%s is undefined", missing.name)
+	}
+	if value, found := r.ownItem(of, at); found {
+		return value
+	}
+	name, isText := str(at)
+	if !isText {
+		return undefined{"an item"}
+	}
+	if value, found := r.ownAttribute(of, name); found {
+		return value
+	}
+	return undefined{name}
+}
+
+// ownItem returns the item of a dict, or at an index.
+func (r *renderer) ownItem(of, at any) (value any, found bool) {
+	if d, isDict := of.(*dict); isDict {
+		switch at.(type) {
+		case *list, *dict, *view:
+			if tuple, isList := at.(*list); !isList || !tuple.tuple {
+				return nil, false
+			}
+		}
+		value, found = d.values[r.hash(at, 0)]
+		return value, found
+	}
+	n, isNumber := number(at)
+	if !isNumber {
+		return nil, false
+	}
+	if text, isText := str(of); isText {
+		r.spend(4 * len(text))
+		all := []rune(text)
+		if n < 0 {
+			n += int64(len(all))
+		}
+		if n < 0 || n >= int64(len(all)) {
+			return nil, false
+		}
+		return like(of, string(all[n])), true
+	}
+	items := indexed(of)
+	if n < 0 {
+		n += int64(len(items))
+	}
+	if n < 0 || n >= int64(len(items)) {
+		return nil, false
+	}
+	return items[n], true
+}
+
+// indexed returns the items of a list or a range.
+func indexed(of any) []any {
+	switch v := of.(type) {
+	case *list:
+		return v.items
+	case *view:
+		if v.kind == rangeType {
+			return v.items
+		}
+	}
+	return nil
+}
+
+// slice is value[from:to:step].
+func (r *renderer) slice(e slice, s *scope) any {
+	of := r.eval(e.of, s)
+	var bounds [3]*int64
+	valid := true
+	for i, bound := range []expression{e.from, e.to, e.step} {
+		if bound == nil {
+			continue
+		}
+		value := r.eval(bound, s)
+		if n, isNumber := number(value); isNumber {
+			bounds[i] = &n
+		} else if value != nil {
+			valid = false
+		}
+	}
+	_, isText := str(of)
+	whole, isList := of.(*list)
+	if v, isView := of.(*view); isView && v.kind == rangeType {
+		r.unsupported("a slice of a range")
+	}
+	if !valid || !isText && !isList {
+		r.wrong("a slice of a value of the type %s, or with bounds that are not integers", typeName(of))
+	}
+	chosen := r.sliced(r.each(of), bounds[0], bounds[1], bounds[2])
+	if isText {
+		return like(of, r.joined(chosen, ""))
+	}
+	return &list{chosen, whole.tuple}
+}
+
+// sliced returns a slice of items. As in Python, places before the beginning or after the end are the nearest.
+func (r *renderer) sliced(items []any, from, to, by *int64) []any {
+	step := int64(1)
+	if by != nil {
+		step = *by
+	}
+	if step == 0 {
+		r.wrong("a slice in steps of 0")
+	}
+	n := int64(len(items))
+	low, high := int64(0), n
+	first, last := low, high
+	if step < 0 {
+		low, high = -1, n-1
+		first, last = high, low
+	}
+	clamp := func(bound *int64, byDefault int64) int64 {
+		if bound == nil {
+			return byDefault
+		}
+		at := *bound
+		if at < 0 {
+			at += n
+		}
+		return min(max(at, low), high)
+	}
+	r.spend(16 * len(items))
+	var chosen []any
+	end := clamp(to, last)
+	for at := clamp(from, first); step > 0 && at < end || step < 0 && at > end; at += step {
+		r.step(1)
+		chosen = append(chosen, items[at])
+		if step > n || step < -n {
+			break
+		}
+	}
+	return chosen
+}
+
+// method calls a method of a value.
+func (r *renderer) method(m method, g given) any {
+	switch v := m.of.(type) {
+	case string:
+		return r.stringMethod(v, m.name, g)
+	case markup:
+		return r.markupMethod(v, m.name, g)
+	case *dict:
+		return r.dictMethod(v, m.name, g)
+	case *list:
+		return r.listMethod(v, m.name, g)
+	case *loop:
+		return r.loopMethod(v, m.name, g)
+	case *cycler:
+		g.bind()
+		if v.at++; m.name == "reset" {
+			v.at = 0
+			return nil
+		}
+		return v.items[(v.at-1)%len(v.items)]
+	}
+	r.unsupported("the method %s of a value of the type %s", m.name, typeName(m.of))
+	return nil
+}
+
+// listMethod calls a method that does not change the list. The sandbox of transformers hides the rest.
+func (r *renderer) listMethod(l *list, name string, g given) any {
+	if name == "copy" {
+		g.bind()
+		r.spend(16 * len(l.items))
+		return &list{slices.Clone(l.items), l.tuple}
+	}
+	count := int64(0)
+	wanted := g.one()
+	for i, item := range l.items {
+		switch same := r.equal(item, wanted, 0); {
+		case same && name == "index":
+			return int64(i)
+		case same:
+			count++
+		}
+	}
+	if name == "index" {
+		r.wrong("index of a value that is not in the list")
+	}
+	return count
+}

@@ -1,0 +1,72 @@
+package chat
+
+// choiceFilter returns a filter that computes or chooses each item of a list, when the item is read.
+func choiceFilter(name string) filterFunc {
+	switch name {
+	case "select", "reject", "selectattr", "rejectattr":
+		return func(r *renderer, of any, g given) any {
+			return r.lazy(func() func() (any, bool) { return r.chosen(name, of, g) })
+		}
+	case "map":
+		return func(r *renderer, of any, g given) any {
+			return r.lazy(func() func() (any, bool) { return r.mapped(of, g) })
+		}
+	}
+	return nil
+}
+
+// chosen returns the items for which a test holds, or does not.
+func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
+	if !truth(of) { // jinja2 reads neither the items nor the arguments
+		return r.iterate(&list{})
+	}
+	if len(g.names) > 0 {
+		r.unsupported("%s with the argument %s", g.call, g.names[0])
+	}
+	args, get := g.placed, func(item any) any { return item }
+	if name == "selectattr" || name == "rejectattr" {
+		if len(args) == 0 {
+			r.wrong("%s lacks the name of an attribute", g.call)
+		}
+		get, args = r.getter(args[0], nil, true), args[1:]
+	}
+	holds, want := truth, name == "select" || name == "selectattr"
+	if len(args) > 0 {
+		test, values := g.text(args[0]), args[1:]
+		holds = func(value any) bool { return r.test(test, value, values) }
+	}
+	next := r.iterate(of)
+	return func() (any, bool) {
+		for {
+			item, more := next()
+			if !more || holds(get(item)) == want {
+				return item, more
+			}
+		}
+	}
+}
+
+// mapped returns an attribute of each item, or the result of a filter for each item.
+func (r *renderer) mapped(of any, g given) func() (any, bool) {
+	if !truth(of) { // jinja2 reads neither the items nor the arguments
+		return r.iterate(&list{})
+	}
+	compute := func(item any) any { return item }
+	if len(g.placed) == 0 {
+		g.call = "the filter map"
+		args := g.bind("attribute", "default")
+		compute = r.getter(g.need(args[0]), or(args[1], nil), true)
+	} else {
+		name := g.text(g.placed[0])
+		inner := given{r, "the filter " + name, g.placed[1:], g.names, g.named}
+		compute = func(item any) any { return r.filter(name, item, inner) }
+	}
+	next := r.iterate(of)
+	return func() (any, bool) {
+		item, more := next()
+		if more {
+			item = compute(item)
+		}
+		return item, more
+	}
+}

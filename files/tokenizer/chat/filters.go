@@ -1,0 +1,356 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+)
+
+// A filterFunc computes a filter.
+type filterFunc func(r *renderer, of any, g given) any
+
+// unsupportedFilters are filters of jinja2 that this package does not compute.
+var unsupportedFilters = []string{"filesizeformat", "groupby", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"}
+
+// filterNamed returns the filter of a name, or nil.
+func filterNamed(name string) filterFunc {
+	for _, find := range []func(string) filterFunc{textFilter, listFilter, numberFilter, choiceFilter} {
+		if found := find(name); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// knownFilter reports whether jinja2 has a filter. Templates with an unknown filter are not valid.
+func knownFilter(name string) bool {
+	return filterNamed(name) != nil || slices.Contains(unsupportedFilters, name)
+}
+
+func (r *renderer) filter(name string, of any, g given) any {
+	compute := filterNamed(name)
+	switch {
+	case compute != nil:
+		return compute(r, of, g)
+	case slices.Contains(unsupportedFilters, name):
+		r.unsupported("the filter %s", name)
+	}
+	r.wrong("there is no filter %s", name)
+	return nil
+}
+
+// listFilter returns a filter of lists, dicts and values in general.
+func listFilter(name string) filterFunc {
+	switch name {
+	case "default", "d":
+		return defaultFilter
+	case "length", "count":
+		return lengthFilter
+	case "join":
+		return joinFilter
+	case "list":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return &list{items: r.cloned(of)}
+		}
+	case "items":
+		return itemsFilter
+	case "first":
+		return firstFilter
+	case "last":
+		return lastFilter
+	case "reverse":
+		return reverseFilter
+	case "sort":
+		return sortFilter
+	case "dictsort":
+		return dictsortFilter
+	case "unique":
+		return uniqueFilter
+	case "batch":
+		return batchFilter
+	case "slice":
+		return sliceFilter
+	case "attr":
+		return attrFilter
+	case "tojson":
+		return func(r *renderer, of any, g given) any { return r.tojson(of, g) }
+	}
+	return nil
+}
+
+func defaultFilter(_ *renderer, of any, g given) any {
+	args := g.bind("default_value", "boolean")
+	if _, isUndefined := of.(undefined); isUndefined || truth(or(args[1], false)) && !truth(of) {
+		return or(args[0], "")
+	}
+	return of
+}
+
+func lengthFilter(r *renderer, of any, g given) any {
+	g.bind()
+	n, found := length(of)
+	if !found {
+		r.wrong("a value of the type %s has no length", typeName(of))
+	}
+	return int64(n)
+}
+
+func joinFilter(r *renderer, of any, g given) any {
+	args := g.bind("d", "attribute")
+	items := r.each(of)
+	if path := or(args[1], nil); path != nil {
+		items = r.cloned(&list{items: items})
+		get := r.getter(path, nil, true)
+		for i := range items {
+			items[i] = get(items[i])
+		}
+	}
+	return r.joined(items, r.text(or(args[0], "")))
+}
+
+func itemsFilter(r *renderer, of any, g given) any {
+	g.bind()
+	return r.lazy(func() func() (any, bool) {
+		switch v := of.(type) {
+		case undefined:
+			return r.iterate(&list{})
+		case *dict:
+			return r.iterate(r.dictView(v, "items"))
+		}
+		r.wrong("items of a value of the type %s, want a dict", typeName(of))
+		return nil
+	})
+}
+
+// cloned returns a copy of the items of a value.
+func (r *renderer) cloned(of any) []any {
+	items := r.each(of)
+	r.spend(16 * len(items))
+	return slices.Clone(items)
+}
+
+// lazy returns an iterator that calls open when its first item is read. Errors of filters that are never read
+// do not end a template. Iterators that read from each other count as macros that call each other.
+func (r *renderer) lazy(open func() func() (any, bool)) *iterator {
+	var next func() (any, bool)
+	return &iterator{func() (any, bool) {
+		r.enter()
+		defer r.leave()
+		if next == nil {
+			next = open()
+		}
+		return next()
+	}}
+}
+
+func firstFilter(r *renderer, of any, g given) any {
+	g.bind()
+	if item, found := r.iterate(of)(); found {
+		return item
+	}
+	return undefined{"the first of no items"}
+}
+
+func lastFilter(r *renderer, of any, g given) any {
+	g.bind()
+	if _, once := of.(*iterator); once {
+		r.wrong("last of an iterator, which has no end")
+	}
+	items := r.each(of)
+	if len(items) == 0 {
+		return undefined{"the last of no items"}
+	}
+	return items[len(items)-1]
+}
+
+func reverseFilter(r *renderer, of any, g given) any {
+	g.bind()
+	reversed := r.cloned(of)
+	slices.Reverse(reversed)
+	if _, isText := str(of); isText {
+		return like(of, r.joined(reversed, ""))
+	}
+	if _, once := of.(*iterator); once {
+		return &list{items: reversed}
+	}
+	return &iterator{r.iterate(&list{items: reversed})}
+}
+
+// attrFilter is the attribute of a value, never an item.
+func attrFilter(r *renderer, of any, g given) any {
+	name := g.text(g.one())
+	if _, isNamespace := of.(*namespace); isNamespace || slices.Contains(pythonNames[typeName(of)], name) {
+		return r.attribute(of, name)
+	}
+	switch v := of.(type) {
+	case undefined:
+		r.wrong("%s is undefined", v.name)
+	case *loop, *macro, *cycler, *view:
+		return r.attribute(of, name)
+	}
+	return undefined{name}
+}
+
+// getter returns the function that reads a path of attributes and indices. byDefault, if it is not nil,
+// replaces what is undefined. Texts are made small if exactCase is false.
+func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
+	var parts []any
+	text, isText := str(path)
+	switch {
+	case isText:
+		for _, part := range strings.Split(text, ".") {
+			parts = append(parts, r.pathPart(part))
+		}
+	case path != nil:
+		parts = []any{path}
+	}
+	return func(item any) any {
+		r.step(len(parts))
+		for _, part := range parts {
+			item = r.item(item, part)
+			if _, isUndefined := item.(undefined); isUndefined && byDefault != nil {
+				item = byDefault
+			}
+		}
+		if text, isText := str(item); isText && !exactCase {
+			return r.lower(text)
+		}
+		return item
+	}
+}
+
+// pathPart is a name, or a number where all characters are digits.
+func (r *renderer) pathPart(part string) any {
+	if !every(part, r.digit) {
+		return part
+	}
+	if n, isNumber := parseInt(part, 10); isNumber {
+		return newInt(n)
+	}
+	r.unsupported("the number %.40s in a path of attributes", part)
+	return nil
+}
+
+// sortKey is the key of sort, of an attribute or of several with commas between them.
+func (r *renderer) sortKey(path any, exactCase bool) func(any) any {
+	text, isText := str(path)
+	if !isText || !strings.Contains(text, ",") {
+		return r.getter(path, nil, exactCase)
+	}
+	var getters []func(any) any
+	for _, one := range strings.Split(text, ",") {
+		getters = append(getters, r.getter(one, nil, exactCase))
+	}
+	return func(item any) any {
+		all := &list{}
+		for _, get := range getters {
+			all.items = append(all.items, get(item))
+		}
+		return all
+	}
+}
+
+func sortFilter(r *renderer, of any, g given) any {
+	args := g.bind("reverse", "case_sensitive", "attribute")
+	items := r.each(of)
+	return &list{items: r.arranged(items, items, r.sortKey(or(args[2], nil), truth(or(args[1], false))), g.flag(args[0]))}
+}
+
+func dictsortFilter(r *renderer, of any, g given) any {
+	args := g.bind("case_sensitive", "by", "reverse")
+	d, isDict := of.(*dict)
+	if !isDict {
+		r.wrong("dictsort of a value of the type %s, want a dict", typeName(of))
+	}
+	pairs := r.dictView(d, "items").items
+	by, _ := str(or(args[1], "key"))
+	keys := map[string][]any{"key": d.keys, "value": r.dictView(d, "values").items}[by]
+	if keys == nil && by != "key" && by != "value" {
+		r.wrong("dictsort by %.40q, want key or value", by)
+	}
+	return &list{items: r.arranged(pairs, keys, r.getter(nil, nil, truth(or(args[0], false))), g.flag(args[2]))}
+}
+
+// arranged returns items in the order of their keys.
+func (r *renderer) arranged(items, by []any, key func(any) any, reverse bool) []any {
+	keys := make([]any, len(by))
+	for i := range by {
+		keys[i] = key(by[i])
+	}
+	all := make([]any, len(items))
+	for i, at := range r.sorted(keys, reverse) {
+		all[i] = items[at]
+	}
+	return all
+}
+
+func uniqueFilter(r *renderer, of any, g given) any {
+	args := g.bind("case_sensitive", "attribute")
+	return r.lazy(func() func() (any, bool) {
+		key := r.getter(or(args[1], nil), nil, truth(or(args[0], false)))
+		seen, next := map[any]bool{}, r.iterate(of)
+		return func() (any, bool) {
+			for {
+				item, more := next()
+				if !more {
+					return nil, false
+				}
+				r.spend(64)
+				if hash := r.hash(key(item), 0); !seen[hash] {
+					seen[hash] = true
+					return item, true
+				}
+			}
+		}
+	})
+}
+
+func batchFilter(r *renderer, of any, g given) any {
+	args := g.bind("linecount", "fill_with")
+	size, fill := g.whole(args[0]), or(args[1], nil)
+	var all []any
+	line := &list{}
+	for _, item := range r.each(of) {
+		r.spend(32)
+		if int64(len(line.items)) == size {
+			all = append(all, line)
+			line = &list{}
+		}
+		line.items = append(line.items, item)
+	}
+	if len(line.items) > 0 {
+		for fill != nil && int64(len(line.items)) < size {
+			r.step(1)
+			r.spend(16)
+			line.items = append(line.items, fill)
+		}
+		all = append(all, line)
+	}
+	return &iterator{r.iterate(&list{items: all})}
+}
+
+func sliceFilter(r *renderer, of any, g given) any {
+	args := g.bind("slices", "fill_with")
+	items, fill := r.each(of), or(args[1], nil)
+	slices := g.whole(args[0])
+	if slices == 0 {
+		r.wrong("slice into 0 parts")
+	}
+	var all []any
+	n, offset := int64(len(items)), int64(0)
+	for i := range max(slices, 0) {
+		r.step(1)
+		r.spend(32)
+		start := offset + i*(n/slices)
+		if i < n%slices {
+			offset++
+		}
+		part := &list{items: append([]any(nil), items[start:offset+(i+1)*(n/slices)]...)}
+		r.spend(16 * len(part.items))
+		if fill != nil && i >= n%slices {
+			part.items = append(part.items, fill)
+		}
+		all = append(all, part)
+	}
+	return &iterator{r.iterate(&list{items: all})}
+}

@@ -1,0 +1,130 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+)
+
+var globals = []string{"range", "namespace", "raise_exception", "strftime_now", "dict", "joiner", "cycler", "lipsum"}
+
+// cycler is the global cycler of jinja2, which goes through its items again and again.
+type cycler struct {
+	items []any
+	at    int
+}
+
+// joiner is the global joiner of jinja2, which returns nothing at first, and then its text.
+type joiner struct {
+	text string
+	used *bool
+}
+
+func (r *renderer) lookup(name string, s *scope) any {
+	if value, found := s.get(name); found {
+		return value
+	}
+	if slices.Contains(globals, name) {
+		return global(name)
+	}
+	return undefined{name}
+}
+
+func (r *renderer) call(of any, g given) any {
+	switch f := of.(type) {
+	case *macro:
+		return r.macro(f, g)
+	case method:
+		g.call = "the method " + f.name
+		return r.method(f, g)
+	case global:
+		g.call = "the function " + string(f)
+		return r.global(string(f), g)
+	case *loop:
+		return r.again(f, g)
+	case joiner:
+		g.bind()
+		if *f.used {
+			return f.text
+		}
+		*f.used = true
+		return ""
+	case undefined:
+		r.wrong("%s is undefined", f.name)
+	}
+	r.wrong("a value of the type %s is not a function", typeName(of))
+	return nil
+}
+
+func (r *renderer) global(name string, g given) any {
+	switch name {
+	case "raise_exception":
+		r.wrong("it refuses the conversation: %s", r.text(g.need(g.bind("message")[0])))
+	case "dict":
+		return r.newFields(g)
+	case "namespace":
+		fields := r.newFields(g)
+		for _, key := range fields.keys {
+			if name, isText := str(key); isText {
+				r.checkField(name)
+			}
+		}
+		return &namespace{fields}
+	case "range":
+		return r.span(g)
+	case "strftime_now":
+		return r.date(g.text(g.bind("format")[0]))
+	case "joiner":
+		return joiner{g.text(or(g.bind("sep")[0], ", ")), new(bool)}
+	case "cycler":
+		if len(g.placed) == 0 || len(g.names) > 0 {
+			r.wrong("a cycler without items, or with names")
+		}
+		return &cycler{items: g.placed}
+	}
+	r.unsupported("the function %s", name)
+	return nil
+}
+
+// cyclerField returns an attribute of a cycler.
+func (r *renderer) cyclerField(c *cycler, name string) (any, bool) {
+	switch name {
+	case "next", "reset":
+		return method{c, name}, true
+	case "current":
+		return c.items[c.at%len(c.items)], true
+	}
+	return nil, false
+}
+
+// maxRange is the limit of jinja2's sandbox.
+const maxRange = 100_000
+
+// span is the function range.
+func (r *renderer) span(g given) any {
+	args := g.bind("", "", "")
+	from, to, step := int64(0), g.whole(args[0]), int64(1)
+	show := ""
+	if second := or(args[1], nil); second != nil {
+		from, to = to, g.whole(second)
+	}
+	if show = fmt.Sprintf("range(%d, %d)", from, to); len(g.placed) == 3 {
+		if step = g.whole(args[2]); step != 1 {
+			show = fmt.Sprintf("range(%d, %d, %d)", from, to, step)
+		}
+	}
+	if step == 0 {
+		r.wrong("a range in steps of 0")
+	}
+	var items []any
+	for at := from; step > 0 && at < to || step < 0 && at > to; at += step {
+		if len(items) == maxRange {
+			r.tooMuch("a range of more than %d numbers", maxRange)
+		}
+		items = append(items, at)
+		if next := at + step; (next > at) != (step > 0) { // beyond an int64
+			break
+		}
+	}
+	r.spend(16 * len(items))
+	return &view{rangeType, items, show}
+}

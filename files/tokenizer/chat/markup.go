@@ -1,0 +1,61 @@
+package chat
+
+import "strings"
+
+// markup is a text that the filter safe or escape returned. Texts that are added to it are escaped.
+type markup string
+
+var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
+
+// escaped returns the text of a value for HTML.
+func (r *renderer) escaped(value any) markup {
+	if safe, isSafe := value.(markup); isSafe {
+		return safe
+	}
+	text := r.text(value)
+	r.spend(5 * len(text))
+	return markup(htmlEscapes.Replace(text))
+}
+
+// markupMethod calls a method of a markup. It escapes arguments that become part of the result.
+func (r *renderer) markupMethod(of markup, name string, g given) any {
+	switch name {
+	case "join":
+		b := r.buffer()
+		for i, item := range r.each(g.one()) {
+			if i > 0 {
+				b.add(string(of))
+			}
+			b.add(string(r.escaped(item)))
+		}
+		return markup(b.String())
+	case "replace":
+		if len(g.placed) > 1 {
+			g.placed = append([]any{g.placed[0], r.escaped(g.placed[1])}, g.placed[2:]...)
+		}
+	case "format", "format_map", "translate":
+		r.unsupported("the method %s of a safe string", name)
+	case "find", "rfind", "index", "rindex", "count", "startswith", "endswith":
+		return r.stringMethod(string(of), name, g)
+	}
+	switch result := r.stringMethod(string(of), name, g).(type) {
+	case string:
+		return markup(result)
+	case *list:
+		all := &list{tuple: result.tuple}
+		for _, item := range result.items {
+			all.items = append(all.items, markup(item.(string)))
+		}
+		return all
+	default:
+		return result
+	}
+}
+
+// like returns a text as a markup if the original value is a markup.
+func like(of any, text string) any {
+	if _, isSafe := of.(markup); isSafe {
+		return markup(text)
+	}
+	return text
+}

@@ -1,0 +1,109 @@
+package chat
+
+import (
+	"slices"
+)
+
+// comparisonTests are the tests that compare with one value.
+var comparisonTests = map[string]string{
+	"equalto": "==", "eq": "==", "==": "==", "ne": "!=", "!=": "!=", "in": "in", "gt": ">", "greaterthan": ">", ">": ">",
+	"ge": ">=", ">=": ">=", "lt": "<", "lessthan": "<", "<": "<", "le": "<=", "<=": "<=",
+}
+
+// plainTests are the remaining tests of jinja2 without an argument.
+var plainTests = []string{
+	"boolean", "callable", "defined", "escaped", "even", "false", "filter", "float", "integer", "iterable", "lower", "mapping",
+	"none", "number", "odd", "sequence", "string", "test", "true", "undefined", "upper",
+}
+
+// knownTest reports whether jinja2 has a test. Templates with an unknown test are not valid.
+func knownTest(name string) bool {
+	return comparisonTests[name] != "" || name == "divisibleby" || name == "sameas" || slices.Contains(plainTests, name)
+}
+
+func (r *renderer) test(name string, of any, args []any) bool {
+	operator := comparisonTests[name]
+	switch {
+	case !knownTest(name):
+		r.wrong("there is no test %s", name)
+	case slices.Contains(plainTests, name):
+		if len(args) > 0 {
+			r.wrong("the test %s with arguments", name)
+		}
+		return r.plainTest(name, of)
+	case len(args) != 1:
+		r.wrong("the test %s with %d arguments, want 1", name, len(args))
+	case operator != "":
+		return r.compare(operator, of, args[0])
+	case name == "divisibleby":
+		return r.equal(r.operate("%", of, args[0]), int64(0), 0)
+	}
+	return r.same(of, args[0])
+}
+
+// same is the operator is of Python.
+func (r *renderer) same(a, b any) bool {
+	switch a.(type) {
+	case nil, bool, *list, *dict, *namespace, *macro, *view, *iterator, *loop:
+		return a == b
+	}
+	switch b.(type) {
+	case nil, bool, *list, *dict, *namespace, *macro, *view, *iterator, *loop:
+		return false
+	}
+	r.unsupported("the test sameas of a value of the type %s", typeName(a))
+	return false
+}
+
+func (r *renderer) plainTest(name string, of any) bool {
+	kind := typeName(of)
+	switch name {
+	case "defined":
+		return kind != "undefined"
+	case "undefined":
+		return kind == "undefined"
+	case "none":
+		return of == nil
+	case "string":
+		return kind == "str"
+	case "mapping":
+		return kind == "dict"
+	case "boolean":
+		return kind == "bool"
+	case "true", "false":
+		return of == (name == "true")
+	case "integer":
+		return kind == "int"
+	case "float":
+		return kind == "float"
+	case "number":
+		return kind == "int" || kind == "bool" || kind == "float"
+	case "callable":
+		return kind == "function" || kind == "undefined" || kind == "loop"
+	case "escaped":
+		_, isSafe := of.(markup)
+		return isSafe
+	case "filter", "test":
+		known := map[string]func(string) bool{"filter": knownFilter, "test": knownTest}[name]
+		text, isText := str(of)
+		return isText && known(text)
+	case "lower", "upper":
+		return characterMethods["is"+name](r, r.text(of))
+	case "odd", "even":
+		return r.equal(r.operate("%", of, int64(2)), map[string]any{"odd": int64(1), "even": int64(0)}[name], 0)
+	}
+	return isCollection(name, of)
+}
+
+// isCollection is the tests iterable and sequence.
+func isCollection(name string, of any) bool {
+	switch v := of.(type) {
+	case undefined, string, markup, *list, *dict:
+		return true
+	case *view:
+		return name == "iterable" || v.kind == rangeType
+	case *iterator, *loop:
+		return name == "iterable"
+	}
+	return false
+}

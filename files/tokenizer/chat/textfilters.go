@@ -1,0 +1,203 @@
+package chat
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// textFilter returns a filter of texts.
+func textFilter(name string) filterFunc {
+	switch name {
+	case "upper", "lower", "capitalize":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return like(of, letterMethods[name](r, r.text(of)))
+		}
+	case "title":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return r.titleFilter(r.text(of))
+		}
+	case "trim":
+		return func(r *renderer, of any, g given) any {
+			return like(of, r.stripped(r.text(of), or(g.bind("chars")[0], nil), g, name))
+		}
+	case "string":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return like(of, r.text(of))
+		}
+	case "replace":
+		return replaceFilter
+	case "indent":
+		return indentFilter
+	case "truncate":
+		return truncateFilter
+	case "center":
+		return func(r *renderer, of any, g given) any {
+			width := or(g.bind("width")[0], int64(80))
+			return like(of, r.padded(r.text(of), name, given{r, g.call, []any{width}, nil, nil}))
+		}
+	case "format":
+		return formatFilter
+	case "wordcount":
+		return wordcountFilter
+	}
+	return htmlFilter(name)
+}
+
+// htmlFilter returns a filter that makes texts for HTML or addresses.
+func htmlFilter(name string) filterFunc {
+	switch name {
+	case "safe":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return markup(r.text(of))
+		}
+	case "escape", "e":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return r.escaped(of)
+		}
+	case "forceescape":
+		return func(r *renderer, of any, g given) any {
+			g.bind()
+			return r.escaped(r.text(of))
+		}
+	case "urlencode":
+		return urlencodeFilter
+	}
+	return nil
+}
+
+func replaceFilter(r *renderer, of any, g given) any {
+	args := g.bind("old", "new", "count")
+	most := int64(-1)
+	if count := or(args[2], nil); count != nil {
+		most = g.whole(count)
+	}
+	return r.replaced(r.text(of), r.text(g.need(args[0])), r.text(g.need(args[1])), most)
+}
+
+func indentFilter(r *renderer, of any, g given) any {
+	args := g.bind("width", "first", "blank")
+	indent, isText := str(or(args[0], int64(4)))
+	if !isText {
+		indent = r.repeated(" ", g.whole(or(args[0], int64(4))))
+	}
+	if _, isSafe := of.(markup); isSafe && isText {
+		indent = string(r.escaped(args[0]))
+	}
+	r.spend(32 * len(g.text(of)))
+	all := lines(g.text(of)+"\n", false)
+	b := r.buffer()
+	for i, line := range all {
+		if i > 0 {
+			b.add("\n")
+		}
+		if i == 0 && truth(or(args[1], false)) || i > 0 && (line != "" || truth(or(args[2], false))) {
+			b.add(indent)
+		}
+		b.add(line.(string))
+	}
+	return like(of, b.String())
+}
+
+func truncateFilter(r *renderer, of any, g given) any {
+	args := g.bind("length", "killwords", "end", "leeway")
+	end, leeway := g.text(or(args[2], "...")), int64(5)
+	if given := or(args[3], nil); given != nil {
+		leeway = g.whole(given)
+	}
+	most := g.whole(or(args[0], int64(255)))
+	endLength := int64(utf8.RuneCountInString(end))
+	if most < endLength || leeway < 0 {
+		r.wrong("truncate to %d characters and %d more, with an end of %d", most, leeway, endLength)
+	}
+	if n, found := length(of); found && int64(n) <= most+leeway {
+		return of
+	}
+	if _, isSafe := of.(markup); isSafe {
+		r.unsupported("truncate of a safe string")
+	}
+	text := g.text(of)
+	r.spend(4 * len(text))
+	all := []rune(text)
+	cut := string(all[:most-endLength])
+	if space := strings.LastIndexByte(cut, ' '); space >= 0 && !truth(or(args[1], false)) {
+		cut = cut[:space]
+	}
+	return cut + end
+}
+
+func formatFilter(r *renderer, of any, g given) any {
+	values := any(&list{g.placed, true})
+	if len(g.names) > 0 {
+		if len(g.placed) > 0 {
+			r.wrong("format with arguments by place and by name")
+		}
+		values = r.newFields(g)
+	}
+	_, isSafe := of.(markup)
+	return like(of, r.formatted(r.text(of), values, isSafe))
+}
+
+func wordcountFilter(r *renderer, of any, g given) any {
+	g.bind()
+	text := r.text(of)
+	r.spend(len(text))
+	count, within := int64(0), false
+	for _, c := range text {
+		word := c == '_' || unicode.IsLetter(c) || unicode.IsNumber(c)
+		if word && !within {
+			count++
+		}
+		within = word
+	}
+	return count
+}
+
+func urlencodeFilter(r *renderer, of any, g given) any {
+	g.bind()
+	if _, isText := str(of); isText {
+		return r.quoted(r.text(of), "/")
+	}
+	var pairs []any
+	switch v := of.(type) {
+	case *dict:
+		pairs = r.dictView(v, "items").items
+	case *list, *iterator, *view:
+		pairs = r.each(of)
+	default:
+		return r.quoted(r.text(of), "/")
+	}
+	b := r.buffer()
+	for i, pair := range pairs {
+		parts := r.each(pair)
+		if len(parts) != 2 {
+			r.wrong("urlencode of %d values, want pairs", len(parts))
+		}
+		if i > 0 {
+			b.add("&")
+		}
+		b.add(strings.ReplaceAll(r.quoted(r.text(parts[0]), ""), "%20", "+"))
+		b.add("=")
+		b.add(strings.ReplaceAll(r.quoted(r.text(parts[1]), ""), "%20", "+"))
+	}
+	return b.String()
+}
+
+// quoted returns a text with the bytes that addresses escape as %XX.
+func (r *renderer) quoted(text, safe string) string {
+	const digits = "0123456789ABCDEF"
+	b := r.buffer()
+	for i := range len(text) {
+		if c := text[i]; isLetter(c) || isDigit(c) || strings.IndexByte("-.~"+safe, c) >= 0 {
+			b.add(text[i : i+1])
+		} else {
+			b.add(string([]byte{'%', digits[c>>4], digits[c&15]}))
+		}
+	}
+	return b.String()
+}
