@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
@@ -124,7 +125,7 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 		return "", err
 	}
 	defer unpacked()
-	buffer := bufio.NewReader(io.LimitReader(from, maxDocument))
+	buffer := bufio.NewReader(filestart.Text(io.LimitReader(from, maxDocument)))
 	switch first := nextByte(buffer); first {
 	case '[':
 		if nextByte(buffer) == '{' {
@@ -148,15 +149,14 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 	return FormatJSONL, nil
 }
 
-// nextByte returns the next byte that is neither white space nor of a byte order mark; 0 at
-// the end.
+// nextByte returns the next byte that is not white space; 0 at the end.
 func nextByte(from *bufio.Reader) byte {
 	for {
 		b, err := from.ReadByte()
 		switch {
 		case err != nil:
 			return 0
-		case !strings.ContainsRune(" \t\r\n", rune(b)) && strings.IndexByte(byteOrderMark, b) < 0:
+		case !strings.ContainsRune(" \t\r\n", rune(b)):
 			return b
 		}
 	}

@@ -150,28 +150,6 @@ func TestNamesOfTables(t *testing.T) {
 	try(t, "a.bin", "\x00\x01", "which is not text; if it is a table, name its format with --format", func(*Options) {})
 }
 
-// TestEncodingsThatAreNamed: UTF-16, as Excel and PowerShell write it, and lines that end in CR.
-func TestEncodingsThatAreNamed(t *testing.T) {
-	wide := func(text, mark string, first int) string {
-		out := []byte(mark)
-		for i := range len(text) {
-			pair := [2]byte{}
-			pair[first] = text[i]
-			out = append(out, pair[:]...)
-		}
-		return string(out)
-	}
-	for name, content := range map[string]string{
-		"a.csv": wide("text,id\na,1\n", "\xff\xfe", 0), "b.csv": wide("text,id\na,1\n", "\xfe\xff", 1),
-		"a.tsv": wide("text\tid\na\t1\n", "\xff\xfe", 0), "a.jsonl": wide(`{"text":"a"}`, "\xff\xfe", 0),
-	} {
-		try(t, name, content, "it is UTF-16; convert it to UTF-8", func(*Options) {})
-	}
-	try(t, "a.csv", "text,label\ralpha,1\rbeta,2\r", "its lines end in CR alone", func(*Options) {})
-	try(t, "a.tsv", "text\tlabel\ralpha\t1\r", "its lines end in CR alone", func(*Options) {})
-	try(t, "a.csv", "\ufefftext\na\n", "a|", func(*Options) {})
-}
-
 // TestConversationsWithPythonsConstants: keys that are not read may have them.
 func TestConversationsWithPythonsConstants(t *testing.T) {
 	in, err := talks{unread: Unread{}}.conversation([]byte(`{"score":NaN,"messages":[{"role":"assistant","content":"NaN"}]}`))

@@ -181,8 +181,10 @@ func (r *run) write(j *job) error {
 		r.progress.Input += j.source.size - min(r.inFile, j.source.size)
 		r.inFile = 0
 	}
-	if j.binary {
-		r.progress.SkippedBinary++
+	if j.skipped != nil {
+		if r.progress.SkippedBinary++; r.progress.SkippedBinary == 1 {
+			r.progress.FirstSkipped = fmt.Sprintf("%s: %v", j.source.path, j.skipped)
+		}
 	}
 	if r.o.Progress != nil {
 		r.o.Progress(r.progress)
@@ -256,13 +258,13 @@ func (p Progress) whyNothing(met walk.Counts) string {
 	case p.Files == 0:
 		return "no file was read; is the include pattern right?"
 	case p.Files == 1 && binary == 1:
-		return "1 file was read, which is not text; if it is a table, name its format with --format"
+		return fmt.Sprintf("1 file was read, which is not text; if it is a table, name its format with --format (%s)", p.FirstSkipped)
 	case p.Files == 1:
 		return "1 file was read, which has no text that is not empty"
 	case binary == 0:
 		return fmt.Sprintf("%d files were read, which have no text that is not empty", p.Files)
 	default:
-		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty", p.Files, binary)
+		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
 }
 
