@@ -241,6 +241,7 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		HiddenLeftOut:    r.met.Hidden,
 		LinksFollowed:    r.met.Links,
 		LinksLeftOut:     r.met.Dead,
+		SpecialLeftOut:   r.met.Other,
 		Tokens:           progress.Tokens,
 		HeldOutTokens:    progress.HeldOutTokens,
 		Files:            files,
