@@ -65,10 +65,9 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
-// canonical leaves out what published checkpoints hold beside the model's own tensors: the
-// tables of rotary positions, which follow from the config, and a tied head.
+// canonical leaves out buffers that published checkpoints hold beside the model's own tensors, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tensors = weights.WithoutTables(tensors, c.NumHiddenLayers)
+	tensors = weights.WithoutBuffers(tensors, c.NumHiddenLayers)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}
