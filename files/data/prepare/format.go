@@ -21,7 +21,7 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
-	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
+	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".arrows": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
 }
 
 // HoldsRows reports whether a file holds several texts, by the ending of its name.
@@ -101,7 +101,8 @@ func formatByContent(name string) (Format, error) {
 		return "", fmt.Errorf("read text %s: %w", name, err)
 	case string(start[:4]) == "PAR1" && string(end[2:]) == "PAR1":
 		return FormatParquet, nil
-	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1":
+	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1",
+		string(start[:4]) == "\xff\xff\xff\xff" && string(end[2:]) == "\x00\x00\x00\x00": // a stream ends with no message
 		return FormatArrow, nil
 	}
 	return FormatText, nil

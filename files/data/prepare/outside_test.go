@@ -143,8 +143,19 @@ func TestNamesOfTables(t *testing.T) {
 	for _, name := range []string{"a.pq", "a.parq", "a.parquet.gzip", "a", "a.data"} {
 		try(t, name, read("whole.parquet"), "a|b|c|d|", func(*Options) {})
 	}
-	for _, name := range []string{"a.ipc", "a.arrows", "a"} {
+	for _, name := range []string{"a.ipc", "a.arrows", "a.feather", "a.fea", "a"} {
 		try(t, name, read("some.arrow"), "a|", func(*Options) {})
+	}
+	stream, err := os.ReadFile(filepath.Join("testdata", "formats", "stream.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := madeOf(t, "a.arrow", string(stream), func(*Options) {})
+	if err != nil || want == "" {
+		t.Fatal(want, err)
+	}
+	for _, name := range []string{"a.arrows", "a.ipc", "a", "a.data"} {
+		try(t, name, string(stream), want, func(*Options) {})
 	}
 	try(t, "a.txt", "PAR1 is how a Parquet file begins", "PAR1 is how a Parquet file begins|", func(*Options) {})
 	try(t, "a.bin", "\x00\x01", "which is not text; if it is a table, name its format with --format", func(*Options) {})
