@@ -90,7 +90,7 @@ func TestLinesInOtherEncodings(t *testing.T) {
 	}
 }
 
-// TestObjectsOfOnlyNulls: a column of which no row has an object has nulls within.
+// TestObjectsOfOnlyNulls: if no row has an object, the columns within are null.
 func TestObjectsOfOnlyNulls(t *testing.T) {
 	for _, column := range []string{"text", "text.label", "text.label.of"} {
 		path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", "nulls.parquet")

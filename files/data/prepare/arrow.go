@@ -16,7 +16,7 @@ type batches struct {
 	column int
 	steps  []step // within the column
 	field  string
-	wrong  error // of a value, because of the column's type; nulls are no texts
+	wrong  error // error of the first value, because the type of the column is not read
 	row    int64 // rows that were read
 
 	skip   int64             // rows to pass over before the next

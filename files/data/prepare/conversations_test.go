@@ -34,12 +34,12 @@ func TestProvidedConversations(t *testing.T) {
 			}
 		}
 		if string(whole) != test.whole || string(learned) != test.learned {
-			t.Errorf("%s: %q, of which %q is learned; want %+v", name, whole, learned, test)
+			t.Errorf("%s: %q, learned %q; want %+v", name, whole, learned, test)
 		}
 	}
 }
 
-// TestRowsThatAreNotLearned: a key of the conversation masks all its messages. Another value is no choice.
+// TestRowsThatAreNotLearned: a key of the conversation masks all its messages. Other values select nothing.
 func TestRowsThatAreNotLearned(t *testing.T) {
 	const talk, learned = `"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|UQ\nAa\n"
 	for key, unread := range map[string]Unread{

@@ -22,7 +22,7 @@ func inUTF16(text string, order binary.AppendByteOrder) string {
 }
 
 // TestUTF16 reads text and tables in UTF-16 with a byte order mark, as Excel and PowerShell write it, in each format. The
-// texts are what Python's open(encoding="utf-16") and pandas.read_csv(encoding="utf-16") give.
+// texts equal the texts of Python's open and pandas.read_csv with encoding="utf-16".
 func TestUTF16(t *testing.T) {
 	const csv, lines, array = "text,id\nalpha,1\n\"béta, 🙂\",2\n", "{\"text\":\"alpha\"}\r\n{\"text\":\"béta, 🙂\"}\r\n", `[{"text":"alpha"},{"text":"béta, 🙂"}]`
 	for _, test := range []struct{ name, content, want string }{
@@ -56,7 +56,7 @@ func TestUTF16(t *testing.T) {
 	try(t, "a.csv", string(provided), "alpha|", func(*Options) {})
 }
 
-// TestOtherEncodings names encodings that are not read, and what stands in place of a file.
+// TestOtherEncodings wants errors to name encodings that are not read, packed files and pointers.
 func TestOtherEncodings(t *testing.T) {
 	const csv, lines, text = "text,id\nalpha,1\n", `{"text":"alpha"}`, "alpha and more"
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"

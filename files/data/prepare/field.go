@@ -70,7 +70,7 @@ func parseField(field string) ([]step, error) {
 type gather struct {
 	sample
 	texts int   // that were added
-	lists int   // around the value that is looked at
+	lists int   // around the current value
 	wrong error // of any value, because of the type of its column
 }
 

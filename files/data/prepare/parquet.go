@@ -65,7 +65,7 @@ type leaf struct {
 	places []int // wanted in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
 	nulls  bool  // the column has only nulls
-	wrong  error // of a value, because of the column's type; nulls are no texts
+	wrong  error // error of the first value, because the type of the column is not read
 }
 
 // findLeaf returns the column that a field names.

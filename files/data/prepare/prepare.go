@@ -249,7 +249,7 @@ func (r *run) manifest() (manifest.Manifest, error) {
 	}, nil
 }
 
-// whyNothing returns the reason why no token came of what was read.
+// whyNothing returns the reason why a run has no tokens.
 func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	named := ""
 	if o.fieldGiven {

@@ -23,8 +23,8 @@ func textsOf(t *testing.T, change func(*Options), paths ...string) (string, erro
 	return text(t, filepath.Join(o.Output, "train-00000.ds")), nil
 }
 
-// TestProvidedFiles reads files that other programs wrote, or read otherwise. The texts are what datasets 5.2 and pandas
-// 3.1 read, with quoting=3 for TSV.
+// TestProvidedFiles reads files that other programs wrote, or read otherwise. datasets 5.2 reads the
+// same texts, and pandas 3.1 with quoting=3 the texts of TSV and of CSV with quotes.
 func TestProvidedFiles(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -101,8 +101,8 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	return p.made, nil
 }
 
-// files returns the paths of all files to read, those of folders in natural order, and the number of files in folders
-// that are not read.
+// files returns the paths of all files to read, and the number of files in folders that are not read. The files of a
+// folder are in natural order.
 func (o SampleOptions) files() (paths []string, others int, met walk.Counts, err error) {
 	for _, name := range o.Paths {
 		if info, err := os.Stat(name); err != nil || !info.IsDir() {

@@ -65,7 +65,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
-// canonical leaves out buffers that published checkpoints hold beside the model's own tensors, and a tied head.
+// canonical leaves out buffers of published checkpoints, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	tensors = weights.WithoutBuffers(tensors, c.NumHiddenLayers)
 	if !c.TieWordEmbeddings {

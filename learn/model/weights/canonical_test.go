@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// TestWithoutBuffers leaves out what older programs saved, and keeps names that only look so. The names are of
-// checkpoints on the Hub: Llama by ColossalAI and by Meta's converter, Gemma 3, Phi 3, GPT-2, GPT-NeoX and CLIP.
+// TestWithoutBuffers leaves out what older programs saved, and keeps similar names. ColossalAI, Meta and
+// transformers saved such names for Llama, Gemma 3, Phi 3, GPT-2, GPT-NeoX and CLIP.
 func TestWithoutBuffers(t *testing.T) {
 	line, square := []int64{8}, []int64{1, 1, 8, 8}
 	for _, test := range []struct {
