@@ -12,7 +12,7 @@ import (
 func TestParseKeypair(t *testing.T) {
 	key := FromSeed([SeedSize]byte{7})
 	long := base58.Encode(key.Private())
-	for _, text := range []string{long, " " + long + "\n", string(key.AppendJSON(nil))} {
+	for _, text := range []string{long, " " + long + "\n", "\ufeff" + long + "\r\n", string(key.AppendJSON(nil)), "\ufeff " + string(key.AppendJSON(nil)) + "\r\n\r\n"} {
 		if got, err := ParseKeypair(text); err != nil || got.ID() != key.ID() {
 			t.Errorf("%v", err)
 		}
@@ -45,7 +45,7 @@ func TestWalletFromEnvironment(t *testing.T) {
 	for _, set := range []struct {
 		name, value string
 		want        Key
-	}{{"WALLET_PATH", path, named}, {WalletVariable, base58.Encode(wallet.Private()), wallet}, {SecretKeyVariable, testSecret, own}} {
+	}{{"WALLET_PATH", path, named}, {WalletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
 		environment[set.name] = set.value
 		if key, found, err := from(); !found || err != nil || key.ID() != set.want.ID() {
 			t.Errorf("%s: %v, %v", set.name, found, err)

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
@@ -43,8 +43,8 @@ func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
 	if !found {
 		return nil, nil
 	}
-	if bytes.HasPrefix(data, []byte("\ufeff")) {
-		return nil, fmt.Errorf("%s begins with a byte order mark, which JSON must not have; save it as UTF-8 without one", name)
+	if err := filestart.Check(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var all map[string]json.RawMessage
 	err := json.Unmarshal(pythonjson.Quoted(data), &all)
@@ -61,18 +61,16 @@ func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
 	if raw == nil || string(raw) == "null" {
 		return nil, nil
 	}
-	var one *int32
-	if json.Unmarshal(raw, &one) == nil {
-		return []int32{*one}, nil
-	}
-	var several []*int32
-	if err := json.Unmarshal(raw, &several); err != nil {
-		return nil, fmt.Errorf("%s: %s is %.80s, want the id of a token or a list of ids", name, field, pythonjson.Unquoted(raw))
+	several := []*int32{nil}
+	if json.Unmarshal(raw, &several[0]) != nil {
+		if err := json.Unmarshal(raw, &several); err != nil {
+			return nil, fmt.Errorf("%s: %s is %.80s, want the id of a token or a list of ids", name, field, pythonjson.Unquoted(raw))
+		}
 	}
 	ids := make([]int32, 0, len(several))
 	for _, id := range several {
-		if id == nil {
-			return nil, fmt.Errorf("%s: %s is %.80s, want ids of tokens and no null", name, field, raw)
+		if id == nil || *id < 0 {
+			return nil, fmt.Errorf("%s: %s is %.80s, want ids of tokens from 0, and no null", name, field, raw)
 		}
 		ids = append(ids, *id)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/identity"
 )
 
@@ -128,6 +129,10 @@ func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
 
 // parseServed reads the text of a list.
 func parseServed(path string, text []byte) (list servedFile, err error) {
+	if err := filestart.Check(text); err != nil && !errors.Is(err, filestart.ErrMark) {
+		return list, fmt.Errorf("%s: %w", path, err)
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin a file with a byte order mark
 	err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&list)
 	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		line, column := unknown.Errors[0].Position()

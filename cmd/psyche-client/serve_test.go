@@ -503,12 +503,16 @@ func TestServeRefusesLists(t *testing.T) {
 	entry := func(link string) string { return "[[run]]\nlink = \"" + link + "\"\n" }
 	fail(t, exitUsage, filepath.Join("config", "psyche", "runs.toml"), "serve")
 	for text, want := range map[string]string{
-		"":                    "names no run",
-		"[[run]]\n":           "run 1 has no link",
-		"links = []\n":        `runs.toml:1:1: unknown key "links": want flags`,
-		"[[run]]\nlink = 1\n": "runs.toml:2:",
-		"[[run]\n":            "runs.toml:1:",
-		entry("psyche://h"):   "run 1: not a link to a run",
+		"":                             "names no run",
+		"[[run]]\n":                    "run 1 has no link",
+		"links = []\n":                 `runs.toml:1:1: unknown key "links": want flags`,
+		"[[run]]\nlink = 1\n":          "runs.toml:2:",
+		"[[run]\n":                     "runs.toml:1:",
+		entry("psyche://h"):            "run 1: not a link to a run",
+		"\ufeff" + entry("psyche://h"): "run 1: not a link to a run", // the mark is not an error
+		"\ufeff[[run]\n":               "runs.toml:1:",
+		"\xff\xfe[\x00[\x00":           "runs.toml: it is UTF-16; convert it to UTF-8",
+		"[\x00[\x00r\x00u\x00":         "runs.toml: it looks like UTF-16 without a byte order mark",
 		entry(link.String()) + "flags = [\"--stepz\"]\n":                    "run 1: unknown flag --stepz",
 		entry(link.String()) + "flags = [\"--micro-batch-size=0\"]\n":       "run 1: --micro-batch-size is 0",
 		entry(link.String()) + "flags = [\"--logs=tui\"]\n":                 "draws on a terminal",

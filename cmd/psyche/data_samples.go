@@ -19,7 +19,7 @@ type dataSamples struct {
 	SeqLen        int      `default:"2048" placeholder:"N" help:"Tokens of a sample at most: max_seq_len of the run (${default})."`
 	Strict        bool     `help:"Refuse keys of conversations that are not read, instead of counting them."`
 	IncludeHidden bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
-	Paths         []string `arg:"" name:"path" type:"path" help:"Files, or folders of files *.jsonl and *.ndjson, with a JSON object in every line: messages of role and content, conversations of from and value, or instruction and output. They may be compressed (.gz, .zst, .lz4, .br)."`
+	Paths         []string `arg:"" name:"path" type:"path" help:"Files, or folders of files, with a JSON object in every line (*.jsonl, *.ndjson) or an array of objects (*.json): messages of role and content, conversations of from and value, or instruction and output. They may be compressed (.gz, .zst, .lz4, .br)."`
 }
 
 // maxTemplate bounds the files of a tokenizer that are read for its chat template.
@@ -46,6 +46,9 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 	}
 	if len(made.Unread) > 0 {
 		_, _ = fmt.Fprintf(to.err, "keys that were not read: %v; --strict refuses them\n", made.Unread)
+	}
+	if made.Others > 0 {
+		_, _ = fmt.Fprintf(to.err, "%d files of folders are not JSON with conversations and were left out\n", made.Others)
 	}
 	left := made.Long + made.Unlearned + made.Refused
 	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens, %d of them learned; left out: %d longer than %d tokens, %d without an answer, %d refused%s\n",

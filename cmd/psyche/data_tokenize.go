@@ -50,6 +50,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	}
 	started := time.Now()
 	m := meter.New(to.err, "psyche: tokenizing")
+	skipped := ""
 	made, err := prepare.Run(ctx, prepare.Options{
 		Paths:           paths,
 		Output:          c.Output,
@@ -70,6 +71,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		HeldOutFraction: c.HeldOutFraction,
 		ShardTokens:     c.ShardTokens,
 		Progress: func(p prepare.Progress) {
+			if p.FirstSkipped != "" {
+				skipped = " (the first is " + p.FirstSkipped + ")"
+			}
 			m.Note(func() string {
 				return fmt.Sprintf("%d files, %d texts, %d tokens", p.Files, p.Texts, p.Tokens+p.HeldOutTokens)
 			})
@@ -80,9 +84,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	met := walk.Counts{Hidden: made.HiddenLeftOut, Links: made.LinksFollowed, Dead: made.LinksLeftOut}
-	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped%s; %.1f s\n",
-		c.Output, made.Tokens, made.TokenSizeInBytes, len(made.Files), made.HeldOutTokens, made.Texts, made.TextFiles, made.SkippedBinary, met, time.Since(started).Seconds())
+	met := walk.Counts{Hidden: made.HiddenLeftOut, Links: made.LinksFollowed, Dead: made.LinksLeftOut, Other: made.SpecialLeftOut}
+	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped%s%s; %.1f s\n",
+		c.Output, made.Tokens, made.TokenSizeInBytes, len(made.Files), made.HeldOutTokens, made.Texts, made.TextFiles, made.SkippedBinary, skipped, met, time.Since(started).Seconds())
 	return err
 }
 

@@ -264,6 +264,22 @@ func TestReadDirRejects(t *testing.T) {
 		{"index names too much", func(t *testing.T, dir string) {
 			reindex(t, dir, func(map[string]string) {}, "ghost")
 		}, "index.json names tensor ghost, which model-00001-of-00001.safetensors does not hold (1 such tensors)"},
+		{"index names too little", func(t *testing.T, dir string) {
+			reindex(t, dir, func(names map[string]string) { delete(names, "model.norm.weight") })
+		}, "model-00001-of-00001.safetensors holds tensor model.norm.weight, which model.safetensors.index.json does not name"},
+		{"index names two too many", func(t *testing.T, dir string) {
+			reindex(t, dir, func(map[string]string) {}, "mtp.fc.weight", "ghost")
+		}, "names tensor ghost, which model-00001-of-00001.safetensors does not hold (2 such tensors)"},
+		{"index names no shard", func(t *testing.T, dir string) {
+			reindex(t, dir, func(names map[string]string) { names["model.norm.weight"] = "" })
+		}, `names the shard ""`},
+		{"index names a shard that is absent", func(t *testing.T, dir string) {
+			reindex(t, dir, func(names map[string]string) {
+				for name := range names {
+					names[name] = "model-00009-of-00009.safetensors"
+				}
+			})
+		}, "model-00009-of-00009.safetensors"},
 		{"index puts a tensor elsewhere", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { names["model.embed_tokens.weight"] = "model-00002-of-00001.safetensors" })
 		}, `model.embed_tokens.weight, which model.safetensors.index.json puts in "model-00002-of-00001.safetensors"`},

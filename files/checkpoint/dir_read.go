@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/safetensors"
 )
@@ -218,12 +219,20 @@ func (index shardIndex) missing(held []safetensors.Tensor) error {
 	return fmt.Errorf("%w: a shard holds a tensor twice", ErrInvalid)
 }
 
-// parseIndex reads an index and checks the names of the shards in it.
+// parseIndex reads an index and checks the names of the shards in it. Writers disagree about its metadata, which is not
+// read.
 func parseIndex(data []byte) (shardIndex, error) {
-	var index shardIndex
-	if err := json.Unmarshal(data, &index); err != nil {
+	var read struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	err := filestart.Check(data)
+	if err == nil {
+		err = json.Unmarshal(pythonjson.Quoted(data), &read)
+	}
+	if err != nil {
 		return shardIndex{}, fmt.Errorf("%w: %s: %w", ErrInvalid, indexFile, err)
 	}
+	index := shardIndex{WeightMap: read.WeightMap}
 	if len(index.WeightMap) == 0 {
 		return shardIndex{}, fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
 	}
@@ -281,7 +290,11 @@ func checkConfig(s Snapshot) error {
 		Layers        *int     `json:"num_hidden_layers"`
 		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, behind the last
 	}
-	if err := json.Unmarshal(pythonjson.Quoted(data), &config); err != nil {
+	err := filestart.Check(data)
+	if err == nil {
+		err = json.Unmarshal(pythonjson.Quoted(data), &config)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)
 	}
 	if len(config.Architectures) == 0 {

@@ -2,10 +2,13 @@ package checkpoint
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // TestReadDirTakesPythonsConstants: json.dump writes NaN and Infinity. In a field that is read they are refused.
@@ -22,6 +25,46 @@ func TestReadDirTakesPythonsConstants(t *testing.T) {
 		_, err := ReadDir(dir)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: error %v, want one with %q", added, err, want)
+		}
+	}
+}
+
+// TestReadDirNamesEncodings: files of JSON are UTF-8 without a byte order mark, as for Python. The errors name the file.
+func TestReadDirNamesEncodings(t *testing.T) {
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+	for _, name := range []string{"config.json", "model.safetensors.index.json"} {
+		for start, want := range map[string]error{
+			"\ufeff{}": filestart.ErrMark, "\xff\xfe{\x00}\x00": filestart.ErrUTF16, "\xfe\xff\x00{\x00}": filestart.ErrUTF16, "{\x00}\x00": filestart.ErrUTF16,
+			"\xff\xfe\x00\x00{\x00\x00\x00": filestart.ErrUTF32, pointer: filestart.ErrPointer, "\x1f\x8b\x08": filestart.ErrPacked, "": nil, "[]": nil, "nul": nil,
+		} {
+			dir := filepath.Join(t.TempDir(), "model")
+			if err := WriteDir(dir, sample(1)); err != nil {
+				t.Fatal(err)
+			}
+			reindex(t, dir, func(map[string]string) {})
+			write(t, dir, name, start)
+			if _, err := ReadDir(dir); !errors.Is(err, ErrInvalid) || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s of %q: %v, want %v", name, start, err, want)
+			}
+		}
+	}
+}
+
+// TestReadDirTakesIndexWithConstants: only the names of an index are read.
+func TestReadDirTakesIndexWithConstants(t *testing.T) {
+	for _, metadata := range []string{"NaN", "Infinity", `{"total_size":NaN}`, `{"total_size":"7"}`, `{"total_size":1.5e10}`, "null", `{"a":[-Infinity,"NaN"]}`} {
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := WriteDir(dir, sample(1)); err != nil {
+			t.Fatal(err)
+		}
+		reindex(t, dir, func(map[string]string) {})
+		index, err := os.ReadFile(filepath.Join(dir, indexFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, indexFile, strings.Replace(string(index), "{", `{"metadata":`+metadata+`,`, 1))
+		if _, err := ReadDir(dir); err != nil {
+			t.Errorf("metadata %s: %v", metadata, err)
 		}
 	}
 }

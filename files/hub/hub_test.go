@@ -536,6 +536,10 @@ func TestFromEnvironment(t *testing.T) {
 	if err := os.WriteFile(token, []byte("hf_file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	marked := filepath.Join(home, "marked")
+	if err := os.WriteFile(marked, []byte("\ufeffhf_file \r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name string
 		env  map[string]string
@@ -546,6 +550,9 @@ func TestFromEnvironment(t *testing.T) {
 		{"HF_HOME with a token", map[string]string{"HF_HOME": home}, hub.Options{CacheDir: filepath.Join(home, "hub"), Token: "hf_file"}},
 		{"all", map[string]string{"HF_HOME": home, "HF_HUB_CACHE": "/cache", "HF_TOKEN": " hf_env ", "HF_ENDPOINT": "https://mirror/", "HF_HUB_OFFLINE": "1"},
 			hub.Options{CacheDir: "/cache", Token: "hf_env", Endpoint: "https://mirror", Offline: true}},
+		{"a token of Windows", map[string]string{"HF_HUB_CACHE": "/c", "HF_TOKEN": "\ufeffhf_env\r\n"}, hub.Options{CacheDir: "/c", Token: "hf_env"}},
+		{"an old variable", map[string]string{"HF_HUB_CACHE": "/c", "HUGGING_FACE_HUB_TOKEN": "hf_old\n"}, hub.Options{CacheDir: "/c", Token: "hf_old"}},
+		{"a token file of Windows", map[string]string{"HF_TOKEN_PATH": marked, "HF_HUB_CACHE": "/c"}, hub.Options{CacheDir: "/c", Token: "hf_file"}},
 		{"token path", map[string]string{"HF_TOKEN_PATH": token, "HF_HUB_CACHE": "/c"}, hub.Options{CacheDir: "/c", Token: "hf_file"}},
 	}
 	for _, test := range tests {

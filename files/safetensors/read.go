@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // lengthSize is the bytes of the header length at the start of a file.
@@ -102,7 +104,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if string(prefix[:]) == pointerStart {
-		return Header{}, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrInvalid)
+		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, filestart.ErrPointer)
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > MaxHeaderSize {

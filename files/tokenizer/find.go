@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/psyche-go/psyche/base/filestart"
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // Files of a tokenizer in a model's folder. PieceFile is read where there is no JSONFile, and with it
@@ -48,7 +51,7 @@ func Find(file func(name string) (data []byte, found bool)) (*Tokenizer, error) 
 	}
 	if text, found := file(AddedFile); found {
 		var ids map[string]int64
-		if err := json.Unmarshal(text, &ids); err != nil {
+		if err := decode(text, &ids); err != nil {
 			return nil, fmt.Errorf("%s: %w", AddedFile, err)
 		}
 		for _, token := range slices.Sorted(maps.Keys(ids)) {
@@ -58,6 +61,14 @@ func Find(file func(name string) (data []byte, found bool)) (*Tokenizer, error) 
 		}
 	}
 	return t, nil
+}
+
+// decode reads JSON that Python wrote.
+func decode(text []byte, into any) error {
+	if err := filestart.Check(text); err != nil {
+		return err
+	}
+	return json.Unmarshal(pythonjson.Quoted(text), into)
 }
 
 // LoadDir reads the tokenizer of a model's folder.
@@ -107,7 +118,7 @@ func (t *Tokenizer) configure(text []byte) error {
 			Content string `json:"content"`
 		} `json:"added_tokens_decoder"`
 	}
-	if err := json.Unmarshal(text, &config); err != nil {
+	if err := decode(text, &config); err != nil {
 		return err
 	}
 	for _, number := range slices.Sorted(maps.Keys(config.Added)) {

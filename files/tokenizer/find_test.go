@@ -39,6 +39,12 @@ func TestFind(t *testing.T) {
 		{"one token more", with(ConfigFile, `{"added_tokens_decoder": {"8": {"content": "<im>"}}}`), `added_tokens_decoder: the tokenizer is not supported: it has the token "<im>" with the id 8`, nil},
 		{"no id", with(ConfigFile, `{"added_tokens_decoder": {"x": {"content": "<im>"}}}`), `added_tokens_decoder has the id "x"`, nil},
 		{"another id", with(AddedFile, `{"</s>": 6}`), AddedFile + `: the tokenizer is not supported: it has the token "</s>" with the id 6`, nil},
+		{"Python's constants", with(ConfigFile, `{"model_max_length": Infinity, "a": [NaN, -Infinity], "add_bos_token": true, "bos_token": "<s>"}`), "", []int32{1, 2, 3}},
+		{"marked JSON", with(JSONFile, "\ufeff"+small()), JSONFile + ": the tokenizer is not supported: it begins with a byte order mark", nil},
+		{"marked settings", with(ConfigFile, "\ufeff{}"), ConfigFile + ": it begins with a byte order mark", nil},
+		{"settings in UTF-16", with(ConfigFile, "\xff\xfe{\x00}\x00"), ConfigFile + ": it is UTF-16", nil},
+		{"a pointer of settings", with(ConfigFile, "version https://git-lfs.github.com/spec/v1\n"), "git lfs pull", nil},
+		{"a pointer of pieces", map[string]string{PieceFile: "version https://git-lfs.github.com/spec/v1\n"}, "git lfs pull", nil},
 		{"bad additions", with(AddedFile, `[]`), AddedFile + ": ", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
@@ -25,9 +25,6 @@ const (
 	maxMerges     = 4 << 20
 	maxTokenBytes = 4096
 )
-
-// pointerStart begins what Git LFS leaves where a file was not downloaded.
-const pointerStart = "version https://git-lfs"
 
 // Load reads a tokenizer.json. If the name contains .model, as in tokenizer.model.v3, it reads a
 // tokenizer.model.
@@ -53,8 +50,8 @@ func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
 	}
-	if bytes.HasPrefix(text, []byte(pointerStart)) {
-		return nil, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrUnsupported)
+	if err := filestart.Check(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if err := strictjson.CheckEscapes(text); err != nil {
 		return nil, fmt.Errorf("the file: %w", err)

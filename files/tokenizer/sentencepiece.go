@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // ParseSentencePiece reads a tokenizer.model, the file of SentencePiece, which it keeps: models of
@@ -16,8 +18,8 @@ func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
 	}
-	if bytes.HasPrefix(raw, []byte(pointerStart)) {
-		return nil, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrUnsupported)
+	if err := filestart.Pointer(raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	p, err := parsePieceFile(raw)
 	if err == nil && len(p.pieces) == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
@@ -88,7 +89,7 @@ func weight(value any) int {
 
 // readLines reads a JSON object from every line.
 func (s *split) readLines(ctx context.Context, from io.Reader) error {
-	lines := bufio.NewScanner(from)
+	lines := bufio.NewScanner(filestart.Text(from))
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	for number := 1; !s.full() && lines.Scan(); number++ {
 		if err := ctx.Err(); err != nil {
@@ -112,7 +113,7 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%w: a line: %w", ErrDocument, err)
+		return fmt.Errorf("%w: lines: %w", ErrDocument, err)
 	}
 	return nil
 }
@@ -205,6 +206,11 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 	for _, within := range [][]string{nil, {"list", "element"}, {"list", "item"}} {
 		leaf, found := schema.Lookup(append(path[:len(path):len(path)], within...)...)
 		if found && leaf.Node.Leaf() && leaf.MaxRepetitionLevel <= 1 {
+			return leaf, nil
+		}
+	}
+	for end := 1; end < len(path); end++ { // objects that are all null have no columns within
+		if leaf, found := schema.Lookup(path[:end]...); found && leaf.Node.Leaf() && parquetfile.OnlyNulls(leaf.Node) {
 			return leaf, nil
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestEmptyRowGroups: groups and pages without rows change nothing, and columns of only nulls have no values.
@@ -44,5 +46,57 @@ func TestPythonsConstants(t *testing.T) {
 	}
 	if rows[0]["text"] != "a NaN" || rows[0]["score"] != nil || rows[1]["score"] != math.Inf(-1) {
 		t.Errorf("%v", rows)
+	}
+}
+
+// TestProvidedEmptyGroups: a group without rows in the middle, or at the start, changes no document. pyarrow reads the
+// same four rows from each file.
+func TestProvidedEmptyGroups(t *testing.T) {
+	columns := []string{"question", "choices.text", "choices.label", "answerKey"}
+	read := func(name string) []map[string]any {
+		paths, _, err := Library{}.listed(filepath.Join("testdata", "empty-groups", name), "ARC-Easy", "test")
+		if err != nil || len(paths) != 1 {
+			t.Fatal(paths, err)
+		}
+		rows, err := readSplit(t.Context(), paths, columns, 99)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	whole := read("whole")
+	if len(whole) != 4 || whole[2]["answerKey"] != "E" {
+		t.Fatal(whole)
+	}
+	for _, name := range []string{"between", "first"} {
+		if diff := cmp.Diff(whole, read(name)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestLinesInOtherEncodings reads lines with a byte order mark and in UTF-16, and names what it cannot read.
+func TestLinesInOtherEncodings(t *testing.T) {
+	for content, want := range map[string]string{
+		"{\"text\":\"a\"}\r\n\r\n{\"text\":\"a\"}": "", "\ufeff{\"text\":\"a\"}": "", "\xff\xfe{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}\x00": "", "\xfe\xff\x00{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}": "",
+		"{\x00\"\x00": "without a byte order mark", "version https://git-lfs.github.com/spec/v1\n": "git lfs pull", "\x1f\x8b\x08\x00": "packed with gzip", "\xff\xfe\x00\x00{\x00\x00\x00": "UTF-32",
+	} {
+		path := filepath.Join(t.TempDir(), "test.jsonl")
+		place(t, path, content)
+		rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, 9)
+		if want == "" && (err != nil || len(rows) == 0 || rows[0]["text"] != "a") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, %v, want %q", content, rows, err, want)
+		}
+	}
+}
+
+// TestObjectsOfOnlyNulls: if no row has an object, the columns within are null.
+func TestObjectsOfOnlyNulls(t *testing.T) {
+	for _, column := range []string{"text", "text.label", "text.label.of"} {
+		path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", "nulls.parquet")
+		rows, err := readSplit(t.Context(), []string{path}, []string{column}, 9)
+		if err != nil || len(rows) != 3 || rows[0][column] != nil {
+			t.Errorf("%s: %v, %v", column, rows, err)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // maxFileSize bounds a configuration file, in bytes. The longest that the original
@@ -66,6 +68,9 @@ func readFile(path string) ([]byte, error) {
 func parse(file string, text []byte) (*table, error) {
 	if len(text) > maxFileSize {
 		return nil, problem{file: file, text: fmt.Sprintf("%d bytes, at most %d are read", len(text), maxFileSize)}
+	}
+	if err := filestart.Check(text); err != nil && !errors.Is(err, filestart.ErrMark) {
+		return nil, problem{file: file, text: err.Error()}
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin a file with a byte order mark
 	values := map[string]any{}

@@ -76,6 +76,14 @@ func TestByteOrderMark(t *testing.T) {
 	if _, err := LoadState(path); err != nil {
 		t.Error(err)
 	}
+	for _, start := range []string{"\xff\xfe[\x00", "\xfe\xff\x00[", "[\x00m\x00o\x00", "\xff\xfe\x00\x00[\x00\x00\x00"} { // PowerShell writes the first
+		if err := os.WriteFile(path, []byte(start), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadState(path); err == nil || !strings.Contains(err.Error(), "convert it to UTF-8") || !strings.Contains(err.Error(), "state.toml") {
+			t.Errorf("%q: %v", start, err)
+		}
+	}
 }
 
 // TestProbationIsOnWhereAFileIsSilent wants files from before there was the key to say it as well.

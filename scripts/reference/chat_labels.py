@@ -30,11 +30,14 @@ CHATS = [
     [SYSTEM, {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}, {"role": "user", "content": "und ü?"}, {"role": "assistant", "content": "日本 \n\nfin."}],
     [SYSTEM, {"role": "user", "content": "only a question"}],
     [{"role": "assistant", "content": "I begin"}, {"role": "user", "content": "oh"}, {"role": "assistant", "content": ""}],
+    [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "One."}, {"role": "assistant", "content": "Two."}, {"role": "user", "content": "oh"}],
+    [{"role": "assistant", "content": "One."}, {"role": "assistant", "content": "Two."}, {"role": "user", "content": "oh"}, {"role": "assistant", "content": "No."}],
 ]
 
 
 def added(coder, chat):
-    """What scripts label that encode conversations one message longer each time."""
+    """What scripts label that encode conversations one message longer each time. The ids that begin an answer are
+    not learned, whatever stands before the answer: transformers agrees for the template that marks answers."""
     whole = coder.apply_chat_template(chat, return_dict=False)
     mask, before = [], 0
     for i, message in enumerate(chat):
@@ -42,7 +45,10 @@ def added(coder, chat):
         prompt = follows and chat[i + 1]["role"] == "assistant"
         part = coder.apply_chat_template(chat[: i + 1], add_generation_prompt=prompt, return_dict=False) if follows else whole
         assert whole[: len(part)] == part
-        mask += [int(message["role"] == "assistant")] * (len(part) - before)
+        said = part
+        if prompt and message["role"] == "assistant":  # the header of the next answer is not learned
+            said = coder.apply_chat_template(chat[: i + 1], return_dict=False)
+        mask += [int(message["role"] == "assistant")] * (len(said) - before) + [0] * (len(part) - len(said))
         before = len(part)
     if chat[0]["role"] == "assistant":
         question = [{"role": "user", "content": "word"}]

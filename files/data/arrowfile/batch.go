@@ -78,6 +78,7 @@ type Column struct {
 
 	valid, offsets, values []byte     // as Kind has them; valid is empty if no value is missing
 	texts                  [][]byte   // that views refer to
+	nulls                  bool       // of KindOther: all values are null
 	categories             categories // that values are places in
 }
 
@@ -157,12 +158,8 @@ func (w *walk) next() ([]byte, error) {
 	return raw, nil
 }
 
-// read reads a column. Of what is not read it has the length only.
+// read reads a column. Of what is not read it has the length only, and whether all values are null.
 func (w *walk) read(f Field) (*Column, error) {
-	if f.Kind == KindOther {
-		c := &Column{Field: f, Length: w.batch.Rows}
-		return c, w.pass(f)
-	}
 	if 16*w.node+16 > len(w.batch.nodes) {
 		return nil, fmt.Errorf("%w: the record batch has fewer columns than the schema", ErrInvalid)
 	}
@@ -171,6 +168,10 @@ func (w *walk) read(f Field) (*Column, error) {
 		return nil, fmt.Errorf("%w: it has %d values", ErrInvalid, length)
 	}
 	c := &Column{Field: f, Length: int(length)}
+	if f.Kind == KindOther {
+		c.nulls = binary.LittleEndian.Uint64(w.batch.nodes[16*w.node+8:]) == uint64(length)
+		return c, w.pass(f)
+	}
 	w.node++
 	to := []*[]byte{&c.valid, &c.offsets, &c.values}[:min(f.buffers, 3)]
 	if f.kind == typeInt || f.views() {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // ErrInvalid says that a file is no Arrow file, or is damaged, or is of a kind that is not read.
@@ -44,11 +47,14 @@ type File struct {
 // contains, whose end is marked.
 func Open(from io.ReaderAt, size int64) (*File, error) {
 	f := &File{from: from, size: size}
-	start := make([]byte, min(size, int64(len(magic))))
+	start := make([]byte, min(size, filestart.Size))
 	if _, err := from.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if string(start) == magic {
+	if err := filestart.Pointer(start); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if strings.HasPrefix(string(start), magic) {
 		f.at = int64(len(magic))
 	}
 	if len(start) >= 4 && string(start[:4]) == "FEA1" {

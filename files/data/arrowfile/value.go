@@ -7,7 +7,7 @@ import (
 
 // Null reports whether the value of a row is missing.
 func (c *Column) Null(row int) bool {
-	return c.Field.Kind == KindNull || len(c.valid) > 0 && c.valid[row/8]>>(row%8)&1 == 0
+	return c.Field.Kind == KindNull || c.nulls || len(c.valid) > 0 && c.valid[row/8]>>(row%8)&1 == 0
 }
 
 // Text returns the value of a row of a column of KindText, which is not checked to be UTF-8. It

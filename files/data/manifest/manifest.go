@@ -32,8 +32,9 @@ type Manifest struct {
 	SkippedBinary    int       `json:"skipped_binary"`            // files that are not text
 	HiddenLeftOut    int       `json:"hidden_left_out,omitempty"` // files and folders in folders
 	LinksFollowed    int       `json:"links_followed,omitempty"`
-	LinksLeftOut     int       `json:"links_left_out,omitempty"` // see walk.Counts.Dead
-	Tokens           uint64    `json:"tokens"`                   // to train on
+	LinksLeftOut     int       `json:"links_left_out,omitempty"`   // see walk.Counts.Dead
+	SpecialLeftOut   int       `json:"special_left_out,omitempty"` // pipes, sockets, devices
+	Tokens           uint64    `json:"tokens"`                     // to train on
 	HeldOutTokens    uint64    `json:"heldout_tokens"`
 	Files            []File    `json:"files"`
 	HeldOut          []File    `json:"heldout"`

@@ -9,6 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // ErrInvalid says that a file is no Parquet file, is damaged, or is of a kind that cannot
@@ -100,6 +102,12 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return metadata, err
+	}
+	var start [filestart.Size]byte
+	if n, err := r.ReadAt(start[:], 0); err == nil || errors.Is(err, io.EOF) {
+		if err := filestart.Pointer(start[:n]); err != nil {
+			return metadata, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
 	}
 	if string(tail[4:]) != "PAR1" {
 		return metadata, fmt.Errorf("%w: it does not end as a Parquet file does; was it cut off, or is it encrypted?", ErrInvalid)

@@ -16,6 +16,7 @@ type batches struct {
 	column int
 	steps  []step // within the column
 	field  string
+	wrong  error // error of the first value, because the type of the column is not read
 	row    int64 // rows that were read
 
 	skip   int64             // rows to pass over before the next
@@ -34,47 +35,47 @@ func openArrow(file *os.File, field string, position int64) (*batches, error) {
 		return nil, err
 	}
 	b := &batches{file: file, parsed: parsed, field: field, row: position, skip: position}
-	b.column, b.steps, err = findColumn(parsed.Fields, field)
+	b.column, b.steps, b.wrong, err = findColumn(parsed.Fields, field)
 	return b, err
 }
 
-// findColumn returns the column that a field names, and the way within it.
-func findColumn(columns []arrowfile.Field, field string) (number int, within []step, err error) {
+// findColumn returns the column that a field names, the way within it, and an error for values whose type is not read.
+func findColumn(columns []arrowfile.Field, field string) (number int, within []step, wrong, err error) {
 	steps := []step{{key: field}} // a name may have dots
 	if number = columnOf(columns, field); number < 0 {
 		if steps, err = parseField(field); err != nil {
-			return 0, nil, err
+			return 0, nil, nil, err
 		}
 		number = columnOf(columns, steps[0].key)
 	}
 	if number < 0 {
-		return 0, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+		return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
 	}
 	within = steps[1:]
 	at, rest, listed := columns[number], within, false
 	for {
 		switch {
 		case at.Kind == arrowfile.KindNull: // the type of its values is unknown
-			return number, within, nil
+			return number, within, nil, nil
 		case at.Kind == arrowfile.KindList:
 			if len(rest) > 0 && rest[0].key == "" {
 				rest = rest[1:]
 			}
 			at, listed = at.Fields[0], true
 		case at.Kind == arrowfile.KindStruct && (len(rest) == 0 || rest[0].key == ""):
-			return 0, nil, fmt.Errorf("column %q has columns of its own; name one as well, as in --field messages.content", field)
+			return 0, nil, nil, fmt.Errorf("column %q has columns of its own; name one as well, as in --field messages.content", field)
 		case at.Kind == arrowfile.KindStruct:
 			inner := columnOf(at.Fields, rest[0].key)
 			if inner < 0 {
-				return 0, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+				return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
 			}
 			at, rest = at.Fields[inner], rest[1:]
 		case len(rest) > 0:
-			return 0, nil, fmt.Errorf("column %q ends at %q, which has nothing that %s asks for", field, at.Name, rest[0])
+			return 0, nil, nil, fmt.Errorf("column %q ends at %q, which has nothing that %s asks for", field, at.Name, rest[0])
 		case at.Kind == arrowfile.KindText, at.Kind == arrowfile.KindInt && listed:
-			return number, within, nil
+			return number, within, nil, nil
 		default:
-			return 0, nil, fmt.Errorf("column %q is of %s, want strings, or lists of token ids", field, at.Type())
+			return number, within, fmt.Errorf("column %q is of %s, want strings, or lists of token ids", field, at.Type()), nil
 		}
 	}
 }
@@ -99,8 +100,10 @@ func (b *batches) next() (sample, error) {
 			return sample{}, fmt.Errorf("after row %d: %w", b.row, err)
 		}
 	}
-	b.sample = gather{sample: sample{b.sample.text[:0], b.sample.ids[:0]}}
-	if err := b.sample.fromArrow(b.values, b.at, b.steps); err != nil {
+	b.sample = gather{sample: sample{b.sample.text[:0], b.sample.ids[:0]}, wrong: b.wrong}
+	if err := b.sample.fromArrow(b.values, b.at, b.steps); errors.Is(err, errOfColumn) {
+		return sample{}, b.wrong
+	} else if err != nil {
 		return sample{}, fmt.Errorf("row %d: column %q %w", b.row+1, b.field, err)
 	}
 	b.at++
@@ -124,6 +127,9 @@ func (b *batches) advance() error {
 	return err
 }
 
+// errOfColumn means that a column whose type is not read has a value.
+var errOfColumn = errors.New("the column has values")
+
 // fromArrow adds what a field names in the value of a row; findColumn has been there.
 func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) error {
 	if row >= column.Length {
@@ -131,6 +137,9 @@ func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) erro
 	}
 	if column.Null(row) {
 		return nil
+	}
+	if column.Field.Kind == arrowfile.KindOther {
+		return errOfColumn
 	}
 	column, row, err := column.At(row)
 	if err != nil {
@@ -140,6 +149,8 @@ func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) erro
 		return nil
 	}
 	switch column.Field.Kind {
+	case arrowfile.KindOther:
+		return errOfColumn
 	case arrowfile.KindText:
 		text, err := column.Text(row)
 		if err != nil {
@@ -147,6 +158,9 @@ func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) erro
 		}
 		return g.add(text)
 	case arrowfile.KindInt:
+		if g.wrong != nil {
+			return errOfColumn
+		}
 		return g.addID(column.Int(row))
 	case arrowfile.KindList:
 		from, to, err := column.List(row)

@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // Quotes selects what a double quote means in CSV and TSV.
@@ -46,8 +49,12 @@ func openRecords(file *os.File, field string, quotes Quotes, position int64) (*r
 	}
 	r := &records{file: file, end: end, limit: &capped{from: from}}
 	r.limit.reset()
-	r.reader = newRecordReader(&withoutMark{from: r.limit}, file.Name(), quotes)
-	columns, err := r.reader.Read()
+	buffer := bufio.NewReaderSize(filestart.Text(r.limit), 1<<20)
+	r.reader = newRecordReader(buffer, file.Name(), quotes)
+	var columns []string
+	if err = checkLines(buffer); err == nil {
+		columns, err = r.reader.Read()
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it is empty, the first line of CSV names the columns")
 	}
@@ -68,7 +75,7 @@ func openRecords(file *os.File, field string, quotes Quotes, position int64) (*r
 	return r, nil
 }
 
-func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
+func newRecordReader(from *bufio.Reader, name string, quotes Quotes) recordReader {
 	name = strings.ToLower(name)
 	if slices.Contains(compressions, path.Ext(name)) {
 		name = strings.TrimSuffix(name, path.Ext(name))
@@ -79,7 +86,7 @@ func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
 		comma = '\t'
 	}
 	if quotes == QuotesNone || quotes != QuotesDouble && tabs {
-		return &plainRecords{lines: &lines{buffer: bufio.NewReaderSize(from, 1<<20)}, comma: string(comma)}
+		return &plainRecords{lines: &lines{buffer: from}, comma: string(comma)}
 	}
 	reader := csv.NewReader(&quotedReturns{from: from})
 	reader.ReuseRecord = true
@@ -87,12 +94,23 @@ func newRecordReader(from io.Reader, name string, quotes Quotes) recordReader {
 	return reader
 }
 
+var errLoneCR = errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
+
+// checkLines refuses a file that begins with a line that ends in CR alone.
+func checkLines(from *bufio.Reader) error {
+	start, _ := from.Peek(64 << 10) // an error appears again
+	if bytes.IndexByte(start, '\n') < 0 && bytes.IndexByte(start, '\r') >= 0 {
+		return errLoneCR
+	}
+	return nil
+}
+
 // columnNamed returns the number of a column in the first line.
 func columnNamed(columns []string, field string) (int, error) {
 	column := slices.Index(columns, field)
 	switch {
 	case slices.ContainsFunc(columns, func(name string) bool { return strings.Contains(strings.ReplaceAll(name, "\r\n", ""), "\r") }):
-		return 0, errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
+		return 0, errLoneCR
 	case column < 0 && slices.Contains(columns, `"`+field+`"`):
 		return 0, fmt.Errorf("column %q is quoted in its first line; read quotes with --quotes double", field)
 	case column < 0:

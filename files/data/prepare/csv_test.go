@@ -37,7 +37,7 @@ func TestCSVAgreesWithDatasets(t *testing.T) {
 		t.Errorf("%d words, %d files", len(expected.Missing), len(expected.Files))
 	}
 	for name, values := range expected.Files {
-		texts := textsOf(t, filepath.Join("testdata", "csv", name))
+		texts := cellsOf(t, filepath.Join("testdata", "csv", name))
 		if len(texts) != len(values) {
 			t.Errorf("%s: %d texts, datasets has %d values", name, len(texts), len(values))
 			continue
@@ -60,8 +60,8 @@ func TestCSVAgreesWithDatasets(t *testing.T) {
 	}
 }
 
-// textsOf returns the values of the column "text".
-func textsOf(t *testing.T, path string) (texts []string) {
+// cellsOf returns the values of the column "text".
+func cellsOf(t *testing.T, path string) (texts []string) {
 	t.Helper()
 	r, err := Options{Field: "text", Quotes: QuotesDouble}.open(t.Context(), source{path: path, format: FormatCSV}, 0)
 	if err != nil {

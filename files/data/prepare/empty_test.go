@@ -66,6 +66,8 @@ func TestOnlyNulls(t *testing.T) {
 		for _, test := range []struct{ name, field, want string }{
 			{"nulls", "text", "|||"}, {"nulls", "text.of", "|||"}, {"nulls", "text[0].of", "|||"},
 			{"lists", "text", "|||"}, {"lists", "text.of", "|||"}, {"objects", "text.of", "|||"}, {"some", "text", "|a||"},
+			{"doubles", "text", "|||"}, {"doubles", "after", "x|y|z|"}, {"integers", "text", "|||"}, {"times", "text", "|||"}, {"decimals", "text", "|||"},
+			{"lists-of-doubles", "text", "|||"}, {"categories", "text", "|a||"},
 		} {
 			if got := rowsOf(t, test.name+ending, test.field, 0); got != test.want {
 				t.Errorf("%s%s, %s: %q, want %q", test.name, ending, test.field, got, test.want)
@@ -73,6 +75,11 @@ func TestOnlyNulls(t *testing.T) {
 		}
 		if got := rowsOf(t, "nulls"+ending, "text", 2); got != "|" {
 			t.Errorf("nulls%s from row 2: %q", ending, got)
+		}
+		for _, name := range []string{"a-double", "an-integer"} {
+			if _, err := textsOf(t, func(*Options) {}, filepath.Join("testdata", "empty", name+ending)); err == nil || !strings.Contains(err.Error(), "want strings, or lists of token ids") {
+				t.Errorf("%s%s: %v", name, ending, err)
+			}
 		}
 		dir := t.TempDir()
 		tree(t, dir, map[string]string{"c/b.jsonl": `{"text":"alpha"}`})

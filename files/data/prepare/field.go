@@ -69,8 +69,9 @@ func parseField(field string) ([]step, error) {
 // gather makes a sample of the values that a field names.
 type gather struct {
 	sample
-	texts int // that were added
-	lists int // around the value that is looked at
+	texts int   // that were added
+	lists int   // around the current value
+	wrong error // of any value, because of the type of its column
 }
 
 // add adds a text; several are lines.

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,17 +80,20 @@ func TestOnlyHiddenNames(t *testing.T) {
 // TestConverseFolder reads the JSON lines of a folder, without hidden names.
 func TestConverseFolder(t *testing.T) {
 	dir := t.TempDir()
-	tree(t, dir, map[string]string{"c/2.jsonl": "", "c/10.ndjson": "", "c/.x/a.jsonl": "", "c/._2.jsonl": "", "c/README.md": ""})
-	paths, met, err := SampleOptions{Paths: []string{filepath.Join(dir, "c")}}.files()
+	tree(t, dir, map[string]string{
+		"c/2.jsonl": "", "c/10.ndjson": "", "c/.x/a.jsonl": "", "c/._2.jsonl": "", "c/README.md": "", "c/dataset_info.json": `{"a": {"file_name": "b.json"}}`,
+		"c/20.json": `[{"instruction": "a", "output": "b"}]`, "c/30.json": "{}\n{}\n", "c/names.json": `["a"]`, "c/empty.json": "", "c/table.parquet": "", "c/40.jsonl.gz": "",
+	})
+	paths, others, met, err := SampleOptions{Paths: []string{filepath.Join(dir, "c")}}.files()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{filepath.Join(dir, "c", "2.jsonl"), filepath.Join(dir, "c", "10.ndjson")}
-	if diff := cmp.Diff(want, paths); diff != "" || met != (walk.Counts{Hidden: 2}) {
-		t.Errorf("%s, %+v", diff, met)
+	want := []string{filepath.Join(dir, "c", "2.jsonl"), filepath.Join(dir, "c", "10.ndjson"), filepath.Join(dir, "c", "20.json"), filepath.Join(dir, "c", "30.json"), filepath.Join(dir, "c", "40.jsonl.gz")}
+	if diff := cmp.Diff(want, paths); diff != "" || met != (walk.Counts{Hidden: 2}) || others != 5 {
+		t.Errorf("%s, %d others, %+v", diff, others, met)
 	}
 	tree(t, dir, map[string]string{"d/a.txt": ""})
-	if _, _, err := (SampleOptions{Paths: []string{filepath.Join(dir, "d")}}).files(); err == nil || !strings.Contains(err.Error(), "has no .jsonl") {
+	if _, _, _, err := (SampleOptions{Paths: []string{filepath.Join(dir, "d")}}).files(); !errors.Is(err, errTables) || !strings.Contains(err.Error(), "has no .jsonl") {
 		t.Error(err)
 	}
 }

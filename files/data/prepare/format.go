@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
@@ -20,7 +21,7 @@ var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 // tables are the endings of files that hold several texts.
 var tables = map[string]Format{
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
-	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
+	".pq": FormatParquet, ".parq": FormatParquet, ".arrow": FormatArrow, ".arrows": FormatArrow, ".feather": FormatArrow, ".ipc": FormatArrow,
 }
 
 // HoldsRows reports whether a file holds several texts, by the ending of its name.
@@ -100,7 +101,8 @@ func formatByContent(name string) (Format, error) {
 		return "", fmt.Errorf("read text %s: %w", name, err)
 	case string(start[:4]) == "PAR1" && string(end[2:]) == "PAR1":
 		return FormatParquet, nil
-	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1":
+	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1",
+		string(start[:4]) == "\xff\xff\xff\xff" && string(end[2:]) == "\x00\x00\x00\x00": // a stream ends with no message
 		return FormatArrow, nil
 	}
 	return FormatText, nil
@@ -124,7 +126,7 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 		return "", err
 	}
 	defer unpacked()
-	buffer := bufio.NewReader(io.LimitReader(from, maxDocument))
+	buffer := bufio.NewReader(filestart.Text(io.LimitReader(from, maxDocument)))
 	switch first := nextByte(buffer); first {
 	case '[':
 		if nextByte(buffer) == '{' {
@@ -148,15 +150,14 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 	return FormatJSONL, nil
 }
 
-// nextByte returns the next byte that is neither white space nor of a byte order mark; 0 at
-// the end.
+// nextByte returns the next byte that is not white space; 0 at the end.
 func nextByte(from *bufio.Reader) byte {
 	for {
 		b, err := from.ReadByte()
 		switch {
 		case err != nil:
 			return 0
-		case !strings.ContainsRune(" \t\r\n", rune(b)) && strings.IndexByte(byteOrderMark, b) < 0:
+		case !strings.ContainsRune(" \t\r\n", rune(b)):
 			return b
 		}
 	}

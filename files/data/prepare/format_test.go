@@ -76,11 +76,11 @@ func TestTextsOfContainers(t *testing.T) {
 	const table = "id,text\n1,one\n2,\n3,tw\u00f6\n"
 	const want = "one|tw\u00f6|"
 	for name, file := range map[string]string{
-		"a.jsonl": lines, "a.ndjson": lines, "a.json": lines, "b.json": array, "c.json": byteOrderMark + array, "d.jsonl": byteOrderMark + lines,
+		"a.jsonl": lines, "a.ndjson": lines, "a.json": lines, "b.json": array, "c.json": "\ufeff" + array, "d.jsonl": "\ufeff" + lines,
 		"a.jsonl.gz": packGzip(t, lines), "a.json.gz": packGzip(t, array), "b.json.gz": packGzip(t, lines),
 		"a.jsonl.lz4": packLZ4(t, lines), "a.json.br": packBrotli(t, array), "a.csv.br": packBrotli(t, table), "a.tsv.lz4": packLZ4(t, strings.ReplaceAll(table, ",", "\t")),
 		"a.jsonl.zst": packZstd(t, lines), "a.json.zst": packZstd(t, array), "a.CSV.zst": packZstd(t, table),
-		"a.csv": table, "b.csv": byteOrderMark + strings.ReplaceAll(table, "\n", "\r\n"), "a.csv.gz": packGzip(t, table),
+		"a.csv": table, "b.csv": "\ufeff" + strings.ReplaceAll(table, "\n", "\r\n"), "a.csv.gz": packGzip(t, table),
 		"a.tsv": strings.ReplaceAll(table, ",", "\t"), "c.csv": "\"text\"\n\"one\"\n\"\"\n\"tw\u00f6\"\n",
 	} {
 		dir := t.TempDir()

@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/base/filelock"
 )
@@ -49,7 +51,7 @@ func (o Options) fingerprint(sources []source) (string, error) {
 	}
 	files := make([]file, len(sources))
 	for i, s := range sources {
-		files[i] = file{s.path, s.inside, s.format, s.heldOut, s.size, s.changed.UTC(), s.sole}
+		files[i] = file{exact(s.path), exact(s.inside), s.format, s.heldOut, s.size, s.changed.UTC(), s.sole}
 	}
 	tokenizer := sha256.Sum256(o.Tokenizer.JSON())
 	text, err := json.Marshal([]any{1, files, tokenizer, o.TokenizerName, o.TokenSize, o.Begin, o.Separator, o.Field, o.Quotes, o.fieldGiven, o.HeldOutFraction, o.ShardTokens})
@@ -58,6 +60,14 @@ func (o Options) fingerprint(sources []source) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// exact returns a path as JSON can hold it: JSON has no bytes that are not UTF-8.
+func exact(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return strconv.Quote(path)
 }
 
 type journalHeader struct {

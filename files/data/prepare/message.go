@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
@@ -52,6 +53,11 @@ func (t talks) message(o object, of string) (m chat.Message, err error) {
 	}
 	if other, known := roles[role]; known {
 		m.Role = other
+	}
+	if !slices.Contains(ownRoles, m.Role) {
+		if err := t.note(fmt.Sprintf("%s of the role %s", of, m.Role)); err != nil {
+			return m, err
+		}
 	}
 	if role == "function_call" {
 		m.Content = ""
@@ -118,13 +124,32 @@ func calls(text string) (json.RawMessage, error) {
 	return json.Marshal(made)
 }
 
-// choices are the keys of a message that select whether it is learned, with the values of both choices.
-var choices = []struct{ key, learned, masked string }{
-	{"weight", "1", "0"},       // OpenAI, Mistral, Together
-	{"train", "true", "false"}, // Axolotl
-	{"loss", "true", "false"},  // ms-swift
-	{"loss_mask", "1", "0"},    // of tokens elsewhere; here of a message
-	{"mask", "false", "true"},  // the reverse of the keys above
+// choice is a key of a message that selects whether it is learned.
+type choice struct {
+	key   string
+	masks bool // true means not learned
+}
+
+var choices = []choice{
+	{"weight", false},    // OpenAI, Mistral, Together
+	{"train", false},     // Axolotl
+	{"loss", false},      // ms-swift
+	{"loss_mask", false}, // of tokens elsewhere; here of a message
+	{"mask", true},
+}
+
+// learned returns the choice of a value: true or 1, false or 0. Other values are unknown.
+func (c choice) learned(raw json.RawMessage) (learned, known bool) {
+	var number float64
+	switch text := string(raw); {
+	case text == "true":
+		return !c.masks, true
+	case text == "false":
+		return c.masks, true
+	case raw == nil || text == "null" || json.Unmarshal(raw, &number) != nil || number != 0 && number != 1:
+		return false, false
+	}
+	return (number == 1) != c.masks, true
 }
 
 // choose reads whether a message is learned. Only answers are: a request to learn another message is noted
@@ -136,26 +161,23 @@ func (t talks) choose(o object, m *chat.Message, of string) error {
 		if raw == nil {
 			continue
 		}
-		value := string(raw)
-		if choice.key == "weight" || choice.key == "loss_mask" {
-			var number float64
-			if json.Unmarshal(raw, &number) == nil && (number == 0 || number == 1) {
-				value = fmt.Sprint(number)
+		learned, known := choice.learned(raw)
+		if !known {
+			yes, no := "true or 1", "false or 0"
+			if choice.masks {
+				yes, no = no, yes
 			}
+			return fmt.Errorf("%s is %.40s, want %s to learn the message, or %s", choice.key, raw, yes, no)
 		}
-		if value != choice.learned && value != choice.masked {
-			return fmt.Errorf("%s is %.40s, want %s to learn the message, or %s", choice.key, raw, choice.learned, choice.masked)
-		}
-		masked := value == choice.masked
 		switch {
-		case by != "" && masked != m.Masked:
+		case by != "" && learned == m.Masked:
 			return fmt.Errorf("%s and %s contradict each other; remove one of them", by, choice.key)
-		case m.Role != roleAssistant && !masked && choice.key != "mask":
+		case m.Role != roleAssistant && learned && !choice.masks:
 			if err := t.note(fmt.Sprintf("%s.%s of the role %s", of, choice.key, m.Role)); err != nil {
 				return err
 			}
 		}
-		by, m.Masked = choice.key, masked
+		by, m.Masked = choice.key, !learned
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ var roles = map[string]string{
 	"User": roleUser, "Assistant": roleAssistant, "System": roleSystem,
 }
 
+// ownRoles are the names of roles that templates know. Messages of other roles are not learned, and are noted.
+var ownRoles = []string{roleSystem, roleUser, roleAssistant, "developer", "tool", "function", "ipython"}
+
 var errShape = errors.New("want an object with messages (role, content), conversations (from, value), or instruction and output, and not with both")
 
 // object is a JSON object whose keys are taken one by one, so that the remaining keys were not read.
@@ -77,6 +80,9 @@ type Unread map[string]int64
 
 // String lists the keys with their counts, in the order of the keys.
 func (u Unread) String() string {
+	if len(u) == 0 {
+		return "none"
+	}
 	var parts []string
 	for key, count := range u {
 		parts = append(parts, fmt.Sprintf("%.80q %d times", key, count))
@@ -147,6 +153,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	if in.Tools, err = tools(o.keep("tools")); err != nil {
 		return in, err
 	}
+	o.maskAll(in.Messages)
 	if err := o.mask(in.Messages); err != nil {
 		return in, err
 	}
@@ -171,8 +178,9 @@ func (o object) alpaca() ([]chat.Message, error) {
 	}
 	var history [][2]string
 	if raw := o.take("history"); raw != nil {
-		if err := json.Unmarshal(raw, &history); err != nil {
-			return nil, fmt.Errorf("history: want a list of pairs of texts: %w", err)
+		var err error
+		if history, err = pairs(raw); err != nil {
+			return nil, err
 		}
 	}
 	question := values[0]
@@ -199,6 +207,19 @@ func (o object) system(messages []chat.Message) ([]chat.Message, error) {
 		return messages, nil
 	}
 	return append([]chat.Message{{Role: roleSystem, Content: text}}, messages...), nil
+}
+
+// maskAll masks all messages if a key of the conversation selects that it is not learned. Other values, such as a weight
+// for sampling, stay, and are noted as not read.
+func (o object) maskAll(messages []chat.Message) {
+	for _, choice := range choices {
+		if learned, known := choice.learned(o[choice.key]); known && choice.key != "mask" {
+			delete(o, choice.key)
+			for i := range messages {
+				messages[i].Masked = messages[i].Masked || !learned
+			}
+		}
+	}
 }
 
 // mask masks the messages of the role that NeMo's key mask names.

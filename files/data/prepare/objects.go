@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
@@ -30,7 +31,7 @@ func openJSON(file *os.File, field string, position int64) (reader, error) {
 	}
 	limit := &capped{from: from}
 	limit.reset()
-	buffer := bufio.NewReader(pythonjson.Reader(&withoutMark{from: limit}))
+	buffer := bufio.NewReader(pythonjson.Reader(filestart.Text(limit)))
 	if firstByte(buffer) == '{' {
 		defer end()
 		return openObject(buffer, file, field, position)
@@ -119,35 +120,4 @@ func (a *objects) next() (sample, error) {
 		return sample{}, fmt.Errorf("object %d: %w", a.read, err)
 	}
 	return text, nil
-}
-
-// withoutMark passes over the byte order mark that a text may begin with, and refuses UTF-16.
-type withoutMark struct {
-	from  io.Reader
-	begun bool
-}
-
-var errUTF16 = errors.New("it is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
-
-func (w *withoutMark) Read(p []byte) (int, error) {
-	if w.begun {
-		return w.from.Read(p)
-	}
-	w.begun = true
-	start := make([]byte, len(byteOrderMark))
-	n, err := io.ReadFull(w.from, start)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil
-	}
-	if err == nil && string(start[:n]) == byteOrderMark {
-		return 0, nil
-	}
-	if n > 1 && (string(start[:2]) == "\xff\xfe" || string(start[:2]) == "\xfe\xff") {
-		return 0, errUTF16
-	}
-	w.from = io.MultiReader(bytes.NewReader(start[:n]), w.from)
-	if err != nil {
-		return 0, err
-	}
-	return w.from.Read(p)
 }

@@ -107,9 +107,10 @@ const defaultJournalEvery = 32 << 20
 
 // Progress is how far Run is.
 type Progress struct {
-	Files         int    `json:"files"`          // read, text and binary
-	SkippedBinary int    `json:"skipped_binary"` // of these, not text
-	Texts         int    `json:"texts"`          // that are not empty
+	Files         int    `json:"files"`                   // read, text and binary
+	SkippedBinary int    `json:"skipped_binary"`          // of these, not text
+	FirstSkipped  string `json:"first_skipped,omitempty"` // the path of the first of these, and the reason
+	Texts         int    `json:"texts"`                   // that are not empty
 	Tokens        uint64 `json:"tokens"`
 	HeldOutTokens uint64 `json:"heldout_tokens"`
 	Bytes         int64  `json:"bytes"` // of text

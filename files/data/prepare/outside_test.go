@@ -143,33 +143,22 @@ func TestNamesOfTables(t *testing.T) {
 	for _, name := range []string{"a.pq", "a.parq", "a.parquet.gzip", "a", "a.data"} {
 		try(t, name, read("whole.parquet"), "a|b|c|d|", func(*Options) {})
 	}
-	for _, name := range []string{"a.ipc", "a.arrows", "a"} {
+	for _, name := range []string{"a.ipc", "a.arrows", "a.feather", "a.fea", "a"} {
 		try(t, name, read("some.arrow"), "a|", func(*Options) {})
+	}
+	stream, err := os.ReadFile(filepath.Join("testdata", "formats", "stream.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := madeOf(t, "a.arrow", string(stream), func(*Options) {})
+	if err != nil || want == "" {
+		t.Fatal(want, err)
+	}
+	for _, name := range []string{"a.arrows", "a.ipc", "a", "a.data"} {
+		try(t, name, string(stream), want, func(*Options) {})
 	}
 	try(t, "a.txt", "PAR1 is how a Parquet file begins", "PAR1 is how a Parquet file begins|", func(*Options) {})
 	try(t, "a.bin", "\x00\x01", "which is not text; if it is a table, name its format with --format", func(*Options) {})
-}
-
-// TestEncodingsThatAreNamed: UTF-16, as Excel and PowerShell write it, and lines that end in CR.
-func TestEncodingsThatAreNamed(t *testing.T) {
-	wide := func(text, mark string, first int) string {
-		out := []byte(mark)
-		for i := range len(text) {
-			pair := [2]byte{}
-			pair[first] = text[i]
-			out = append(out, pair[:]...)
-		}
-		return string(out)
-	}
-	for name, content := range map[string]string{
-		"a.csv": wide("text,id\na,1\n", "\xff\xfe", 0), "b.csv": wide("text,id\na,1\n", "\xfe\xff", 1),
-		"a.tsv": wide("text\tid\na\t1\n", "\xff\xfe", 0), "a.jsonl": wide(`{"text":"a"}`, "\xff\xfe", 0),
-	} {
-		try(t, name, content, "it is UTF-16; convert it to UTF-8", func(*Options) {})
-	}
-	try(t, "a.csv", "text,label\ralpha,1\rbeta,2\r", "its lines end in CR alone", func(*Options) {})
-	try(t, "a.tsv", "text\tlabel\ralpha\t1\r", "its lines end in CR alone", func(*Options) {})
-	try(t, "a.csv", "\ufefftext\na\n", "a|", func(*Options) {})
 }
 
 // TestConversationsWithPythonsConstants: keys that are not read may have them.

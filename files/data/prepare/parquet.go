@@ -65,6 +65,7 @@ type leaf struct {
 	places []int // wanted in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
 	nulls  bool  // the column has only nulls
+	wrong  error // error of the first value, because the type of the column is not read
 }
 
 // findLeaf returns the column that a field names.
@@ -132,8 +133,8 @@ func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
 	case kind == parquet.ByteArray:
 	case (kind == parquet.Int32 || kind == parquet.Int64) && len(l.places) > 0:
 		l.ids = true
-	default:
-		return leaf{}, fmt.Errorf("column %q is of %v, want strings, or lists of token ids", field, column.Type())
+	default: // pandas gives the type DOUBLE to a column of only NaN
+		l.wrong = fmt.Errorf("column %q is of %v, want strings, or lists of token ids", field, column.Type())
 	}
 	return l, nil
 }
@@ -183,6 +184,9 @@ func (t *table) next() (s sample, err error) {
 		clear(at[level:])
 		if value.IsNull() || value.DefinitionLevel() < t.leaf.most || !t.leaf.wants(at) {
 			continue
+		}
+		if t.leaf.wrong != nil {
+			return sample{}, t.leaf.wrong
 		}
 		if err := t.add(value); err != nil {
 			return sample{}, fmt.Errorf("row %d %w", t.row+1, err)

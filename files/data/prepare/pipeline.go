@@ -22,7 +22,7 @@ type job struct {
 	heldOut []bool
 	bytes   int64
 	weight  int64
-	binary  bool  // the file is no text
+	skipped error // why the file is not text; nil: it is
 	last    bool  // the file ends here
 	end     place // where the input goes on
 
@@ -124,7 +124,7 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 			case errors.Is(err, io.EOF):
 				j.last = true
 			case errors.Is(err, errBinary):
-				j.binary = true
+				j.skipped = err
 			case err != nil:
 				// What is before is encoded first: the error that comes first in the
 				// input is the one that is reported, whatever the number of workers.

@@ -181,8 +181,10 @@ func (r *run) write(j *job) error {
 		r.progress.Input += j.source.size - min(r.inFile, j.source.size)
 		r.inFile = 0
 	}
-	if j.binary {
-		r.progress.SkippedBinary++
+	if j.skipped != nil {
+		if r.progress.SkippedBinary++; r.progress.SkippedBinary == 1 {
+			r.progress.FirstSkipped = fmt.Sprintf("%s: %v", j.source.path, j.skipped)
+		}
 	}
 	if r.o.Progress != nil {
 		r.o.Progress(r.progress)
@@ -213,7 +215,7 @@ func (r *run) write(j *job) error {
 func (r *run) manifest() (manifest.Manifest, error) {
 	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, progress.whyNothing(r.met))
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, r.o.whyNothing(progress, r.met))
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
@@ -239,6 +241,7 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		HiddenLeftOut:    r.met.Hidden,
 		LinksFollowed:    r.met.Links,
 		LinksLeftOut:     r.met.Dead,
+		SpecialLeftOut:   r.met.Other,
 		Tokens:           progress.Tokens,
 		HeldOutTokens:    progress.HeldOutTokens,
 		Files:            files,
@@ -246,8 +249,12 @@ func (r *run) manifest() (manifest.Manifest, error) {
 	}, nil
 }
 
-// whyNothing says of what was read why no token came of it.
-func (p Progress) whyNothing(met walk.Counts) string {
+// whyNothing returns the reason why a run has no tokens.
+func (o Options) whyNothing(p Progress, met walk.Counts) string {
+	named := ""
+	if o.fieldGiven {
+		named = fmt.Sprintf("; does --field %s name the texts?", o.Field)
+	}
 	switch binary := p.SkippedBinary; {
 	case p.Files == 0 && met.Hidden > 0:
 		return fmt.Sprintf("no file was read%s; read these names with --include-hidden", met)
@@ -256,13 +263,13 @@ func (p Progress) whyNothing(met walk.Counts) string {
 	case p.Files == 0:
 		return "no file was read; is the include pattern right?"
 	case p.Files == 1 && binary == 1:
-		return "1 file was read, which is not text; if it is a table, name its format with --format"
+		return fmt.Sprintf("1 file was read, which is not text; if it is a table, name its format with --format (%s)", p.FirstSkipped)
 	case p.Files == 1:
-		return "1 file was read, which has no text that is not empty"
+		return "1 file was read, which has no text that is not empty" + named
 	case binary == 0:
-		return fmt.Sprintf("%d files were read, which have no text that is not empty", p.Files)
+		return fmt.Sprintf("%d files were read, which have no text that is not empty%s", p.Files, named)
 	default:
-		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty", p.Files, binary)
+		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // reader reads the texts of one file, in order.
@@ -23,8 +26,8 @@ type reader interface {
 	io.Closer
 }
 
-// errBinary says that a text file holds something else.
-var errBinary = errors.New("file is not text")
+// errBinary means that a text file holds something else.
+var errBinary = errors.New("not UTF-8 text")
 
 // open opens a file and goes to a position that an earlier reader of it was at.
 func (o Options) open(ctx context.Context, s source, position int64) (reader, error) {
@@ -63,20 +66,36 @@ type textFile struct {
 func (f *textFile) Close() error    { return f.file.Close() }
 func (f *textFile) position() int64 { return f.read }
 
-// next returns the content of the file, or errBinary: text is UTF-8 without a NUL.
+// next returns the content of the file, or errBinary: text is UTF-8 without a NUL, or UTF-16 with a byte order mark.
+// A byte order mark of UTF-8 stays, as in Python.
 func (f *textFile) next() (sample, error) {
 	if f.read > 0 {
 		return sample{}, io.EOF
 	}
 	f.read++
 	text, err := f.content()
-	if err == nil && (bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text)) {
-		err = errBinary
+	if err == nil {
+		text, err = decoded(text)
 	}
 	if err != nil {
 		return sample{}, err
 	}
 	return sample{text: text}, nil
+}
+
+// decoded returns the text of a file in UTF-8, or errBinary with the reason if it is known.
+func decoded(text []byte) ([]byte, error) {
+	start := filestart.Check(text[:min(len(text), filestart.Size)])
+	if errors.Is(start, filestart.ErrUTF16) {
+		text, start = io.ReadAll(filestart.Text(bytes.NewReader(text)))
+	}
+	if start != nil && !errors.Is(start, filestart.ErrMark) {
+		return nil, fmt.Errorf("%w: %w", errBinary, start)
+	}
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return nil, errBinary
+	}
+	return text, nil
 }
 
 func (f *textFile) content() ([]byte, error) {
@@ -122,7 +141,7 @@ func openLines(file *os.File, field string, position int64) (*lines, error) {
 		return nil, err
 	}
 	l := &lines{file: file, end: end, field: field}
-	l.buffer = bufio.NewReaderSize(&withoutMark{from: from}, 1<<20)
+	l.buffer = bufio.NewReaderSize(filestart.Text(from), 1<<20)
 	for l.line < position {
 		if _, err := l.readLine(); err != nil {
 			end()
@@ -181,6 +200,9 @@ func (l *lines) next() (sample, error) {
 			continue
 		}
 		text, err := textOf(line, l.field)
+		if _, wrong := errors.AsType[*json.SyntaxError](err); wrong && bytes.IndexByte(line, '\r') >= 0 {
+			err = errLoneCR
+		}
 		if err != nil {
 			return sample{}, fmt.Errorf("line %d: %w", l.line, err)
 		}

@@ -20,7 +20,7 @@ import (
 
 // SampleOptions say which conversations to make samples of, and how.
 type SampleOptions struct {
-	Paths     []string // files with a JSON object in every line, which may be compressed; folders of *.jsonl
+	Paths     []string // files of JSON lines, or *.json with an array, which may be compressed; folders of these
 	Hidden    bool     // also read files and folders in folders whose names walk.Hidden reports
 	Output    string   // folder to write, which has no samples yet
 	Strict    bool     // refuse keys that are not read, instead of counting them
@@ -40,6 +40,7 @@ type Samples struct {
 
 	Unread Unread      // keys of conversations
 	Met    walk.Counts // in folders
+	Others int         // files in folders that are not read
 }
 
 // samplesFile is the name of what Converse writes.
@@ -66,7 +67,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if there, err := filepath.Glob(filepath.Join(o.Output, "*.parquet")); err != nil || len(there) > 0 {
 		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would take for more samples; name another folder", o.Output, len(there)), err)
 	}
-	paths, met, err := o.files()
+	paths, others, met, err := o.files()
 	if err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
@@ -78,7 +79,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
 	p := &packer{o: o, to: parquet.NewGenericWriter[sampleRow](file)}
-	p.made.Met, p.made.Unread = met, Unread{}
+	p.made.Met, p.made.Others, p.made.Unread = met, others, Unread{}
 	for _, path := range paths {
 		if err = p.file(ctx, path); err != nil {
 			break
@@ -88,8 +89,8 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		err = p.finish()
 	}
 	if err == nil && p.made.Samples == 0 {
-		err = fmt.Errorf("none of %d conversations can be learned from: %d are longer than %d tokens, %d have no answer, %d were refused: %w",
-			p.made.Conversations, p.made.Long, o.SeqLen, p.made.Unlearned, p.made.Refused, errors.Join(p.made.Refusal, errNoSamples))
+		err = fmt.Errorf("none of %d conversations can be learned from: %d are longer than %d tokens, %d have no answer to learn, %d were refused; keys that were not read: %v: %w",
+			p.made.Conversations, p.made.Long, o.SeqLen, p.made.Unlearned, p.made.Refused, p.made.Unread, errors.Join(p.made.Refusal, errNoSamples))
 	}
 	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
 		err = os.Rename(file.Name(), filepath.Join(o.Output, samplesFile))
@@ -100,8 +101,9 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	return p.made, nil
 }
 
-// files returns the paths of all files to read. In folders these are the *.jsonl in natural order.
-func (o SampleOptions) files() (paths []string, met walk.Counts, err error) {
+// files returns the paths of all files to read, and the number of files in folders that are not read. The files of a
+// folder are in natural order.
+func (o SampleOptions) files() (paths []string, others int, met walk.Counts, err error) {
 	for _, name := range o.Paths {
 		if info, err := os.Stat(name); err != nil || !info.IsDir() {
 			paths = append(paths, name)
@@ -109,20 +111,26 @@ func (o SampleOptions) files() (paths []string, met walk.Counts, err error) {
 		}
 		found, err := walk.Files(name, walk.Options{Hidden: o.Hidden})
 		if err != nil {
-			return nil, met, err
+			return nil, 0, met, err
 		}
 		slices.SortFunc(found.Files, func(a, b walk.File) int { return tokens.Compare(a.Inside, b.Inside) })
 		before := len(paths)
 		for _, file := range found.Files {
-			if formatByName(file.Inside) == FormatJSONL {
+			read, err := holdsConversations(file.Path)
+			if err != nil {
+				return nil, 0, met, fmt.Errorf("%s: %w", file.Path, err)
+			}
+			if read {
 				paths = append(paths, file.Path)
+			} else {
+				others++
 			}
 		}
 		if met.Add(found.Counts); len(paths) == before {
-			return nil, met, fmt.Errorf("%s has no .jsonl or .ndjson files%s; name the files", name, found.Counts)
+			return nil, others, met, fmt.Errorf("%s has no .jsonl or .ndjson files and no .json files of several objects (%d other files%s); %w", name, others, found.Counts, errTables)
 		}
 	}
-	return paths, met, nil
+	return paths, others, met, nil
 }
 
 var errNoSamples = errors.New("no samples")
@@ -138,31 +146,27 @@ type packer struct {
 
 // file reads a file's conversations.
 func (p *packer) file(ctx context.Context, path string) error {
-	file, err := os.Open(path)
+	from, err := openConversations(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	lines, err := openLines(file, "", 0)
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
-	}
-	defer func() { _ = lines.Close() }() // it was only read
+	defer func() { _ = from.Close() }() // it was only read
 	for {
-		line, err := lines.readLine()
+		text, err := from.conversation()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("%s, after line %d: %w", path, lines.position(), err)
+			return fmt.Errorf("%s: %w", path, err)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		in, err := talks{p.o.Strict, p.made.Unread}.conversation(line)
+		in, err := talks{p.o.Strict, p.made.Unread}.conversation(text)
 		if err == nil && in.Messages != nil {
-			err = p.add(fmt.Sprintf("%s, line %d", path, lines.position()), in)
+			err = p.add(fmt.Sprintf("%s, %s", path, from.place()), in)
 		}
 		if err != nil {
-			return fmt.Errorf("%s, line %d: %w", path, lines.position(), err)
+			return fmt.Errorf("%s, %s: %w", path, from.place(), err)
 		}
 	}
 }

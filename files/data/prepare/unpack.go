@@ -16,9 +16,6 @@ import (
 // maxWindow bounds what a zstd stream refers back to: what zstd --long allows by default.
 const maxWindow = 128 << 20
 
-// byteOrderMark may begin UTF-8 text.
-const byteOrderMark = "\ufeff"
-
 // unpack returns what a file holds, unpacked if its name says that it is compressed, and a
 // function that ends it. What a stream may refer back to is bounded: by maxWindow, and of LZ4 and
 // Brotli by the formats themselves, to 8 MiB and 16 MiB.

@@ -49,6 +49,9 @@ func findLeaves(file *parquet.File) (leaves, error) {
 			}
 			column = column.Columns()[0]
 		}
+		if parquetfile.OnlyNulls(column) && at != &found.inputs { // pyarrow writes it for a column without values
+			continue
+		}
 		if kind := column.Type().Kind(); kind != parquet.Int32 && kind != parquet.Int64 || column.MaxRepetitionLevel() != 1 {
 			return leaves{}, fmt.Errorf("%w: column %s is no list of integers", ErrInvalid, name)
 		}
@@ -58,6 +61,26 @@ func findLeaves(file *parquet.File) (leaves, error) {
 		return leaves{}, fmt.Errorf("%w: there is no column inputs or input_ids", ErrInvalid)
 	}
 	return found, nil
+}
+
+// filled returns the definition level of the elements of the lists of a column: lists that are empty, or null, have lower
+// levels.
+func filled(file *parquet.File, number int) int {
+	var level int
+	var search func(column *parquet.Column, inside int)
+	search = func(column *parquet.Column, inside int) {
+		if column.Repeated() {
+			inside = column.MaxDefinitionLevel()
+		}
+		if column.Leaf() && column.Index() == number {
+			level = inside
+		}
+		for _, inner := range column.Columns() {
+			search(inner, inside)
+		}
+	}
+	search(file.Root(), 0)
+	return level
 }
 
 // columns are those of one row group; nil: there is none.
@@ -117,34 +140,21 @@ func (g *group) check(ctx context.Context) (err error) {
 
 func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
 	defer parquetfile.Recovered(&err)
-	inputs, err := readRows(ctx, g.columns.inputs, rows, o.SeqLen)
-	if err != nil {
-		return nil, err
-	}
-	var others [3][][]int32
-	for i, chunk := range []parquet.ColumnChunk{g.columns.labels, g.columns.positions, g.columns.lengths} {
-		if chunk == nil {
+	var lists [4][][]int32 // of each column, one for each row; nil for a null, and if there is no column
+	for i, chunk := range []parquet.ColumnChunk{g.columns.inputs, g.columns.labels, g.columns.positions, g.columns.lengths} {
+		if lists[i] = make([][]int32, len(rows)); chunk == nil {
 			continue
 		}
-		if others[i], err = readRows(ctx, chunk, rows, o.SeqLen); err != nil {
+		c := collector{rows: rows, row: rows[0] - 1, limit: o.SeqLen, lists: lists[i], filled: filled(g.parsed.File, chunk.Column())}
+		if err := c.read(ctx, chunk); err != nil {
 			return nil, err
 		}
 	}
 	samples = make([]Sample, len(rows))
 	for i := range samples {
-		s := Sample{Tokens: inputs[i]}
-		if others[0] != nil {
-			s.Labels = others[0][i]
-		}
-		if others[1] != nil {
-			s.Positions = others[1][i]
-		}
-		var lengths []int32
-		if others[2] != nil {
-			lengths = others[2][i]
-		}
+		s := Sample{Tokens: lists[0][i], Labels: lists[1][i], Positions: lists[2][i]}
 		err := s.check(o)
-		if err == nil && others[2] != nil {
+		if lengths := lists[3][i]; err == nil && lengths != nil {
 			err = s.unpack(lengths)
 		} else if err == nil && s.Positions != nil {
 			_, err = tokens.TextLengths(s.Positions)
@@ -234,45 +244,42 @@ func (s *Sample) padding(first, end int) bool {
 	return s.Labels != nil && !slices.ContainsFunc(s.Labels[first:end], func(label int32) bool { return label != IgnoreLabel })
 }
 
-// readRows returns the lists of rows in ascending order. Its errors begin with the row.
-func readRows(ctx context.Context, chunk parquet.ColumnChunk, rows []int64, limit int) (lists [][]int32, err error) {
+// read reads the lists of its rows. Its errors begin with the row.
+func (c *collector) read(ctx context.Context, chunk parquet.ColumnChunk) (err error) {
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
-	if err := pages.SeekToRow(rows[0]); err != nil {
-		return nil, fmt.Errorf("%d: %w: %w", rows[0], ErrInvalid, err)
+	if err := pages.SeekToRow(c.rows[0]); err != nil {
+		return fmt.Errorf("%d: %w: %w", c.rows[0], ErrInvalid, err)
 	}
-	c := collector{rows: rows, row: rows[0] - 1, limit: limit, lists: make([][]int32, len(rows))}
-	for c.next < len(rows) {
+	for c.next < len(c.rows) {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("%d: %w", c.row, err)
+			return fmt.Errorf("%d: %w", c.row, err)
 		}
 		page, err := pages.ReadPage()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%d: %w: %w", max(c.row, rows[0]), ErrInvalid, err)
+			return fmt.Errorf("%d: %w: %w", max(c.row, c.rows[0]), ErrInvalid, err)
 		}
 		err = c.page(page)
 		parquet.Release(page)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := c.end(); err != nil {
-		return nil, err
-	}
-	return c.lists, nil
+	return c.end()
 }
 
-// collector picks the lists of rows out of a stream of values.
+// collector picks the lists of rows, in ascending order, out of a stream of values.
 type collector struct {
-	rows  []int64
-	next  int   // of rows: the first that is not complete
-	row   int64 // that the stream is in
-	list  []int32
-	limit int
-	lists [][]int32
+	rows   []int64
+	filled int   // definition level of elements
+	next   int   // of rows: the first that is not complete
+	row    int64 // that the stream is in
+	list   []int32
+	limit  int
+	lists  [][]int32
 }
 
 func (c *collector) page(page parquet.Page) error {
@@ -305,7 +312,13 @@ func (c *collector) value(value parquet.Value) error {
 	if c.next == len(c.rows) || c.row != c.rows[c.next] {
 		return nil
 	}
-	if value.IsNull() { // an empty list
+	switch level := value.DefinitionLevel(); {
+	case value.IsNull() && level >= c.filled:
+		return fmt.Errorf("%w: a list has a null", ErrInvalid)
+	case value.IsNull() && level == c.filled-1:
+		c.list = []int32{}
+		return nil
+	case value.IsNull(): // no list
 		return nil
 	}
 	if len(c.list) == c.limit {

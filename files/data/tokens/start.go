@@ -1,10 +1,11 @@
 package tokens
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/psyche-go/psyche/base/filestart"
 )
 
 // StartSize is how many of a file's first bytes Begin wants to see, or all that it has.
@@ -44,17 +45,14 @@ func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, er
 	return Stated{}, false, nil
 }
 
-// pointerStart begins what Git LFS leaves where a file was not downloaded.
-const pointerStart = "version https://git-lfs"
-
 // Begin checks the first bytes of a file and returns its tokens: without the header that
 // llm.c writes. What would be read as other tokens than it has is an error.
 func Begin(f File, start []byte, o Options) (File, error) {
 	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
 		return nil, fmt.Errorf("open token file %s: %w, which would be read as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)
 	}
-	if bytes.HasPrefix(start, []byte(pointerStart)) {
-		return nil, fmt.Errorf("open token file %s: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", f.Name())
+	if err := filestart.Pointer(start); err != nil {
+		return nil, fmt.Errorf("open token file %s: %w", f.Name(), err)
 	}
 	stated, found, err := ReadHeader(f.Name(), start, f.Size())
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package walk lists the files of a folder that are data. All commands that read data from
 // folders use it, so that a folder means the same files to each.
 //
-// Left out and counted are hidden names, see Hidden. Symbolic links are followed.
+// Left out and counted are hidden names, see Hidden and HiddenFolder. Symbolic links are followed.
 //
 //	found, err := walk.Files("texts", walk.Options{})
 package walk
@@ -23,7 +23,7 @@ const maxFolders = 1 << 20
 
 // Options selects files.
 type Options struct {
-	Hidden bool // also files and folders for which the function Hidden reports true
+	Hidden bool // also files and folders for which the functions Hidden and HiddenFolder report true
 	// Enter reports whether to read a folder. It is called with the path of each folder, the
 	// root first, before the files of that folder. Nil: all folders are read.
 	Enter func(folder string, info fs.FileInfo) (bool, error)
@@ -47,6 +47,7 @@ type Counts struct {
 	Hidden int // left out by their names
 	Links  int // followed
 	Dead   int // left out: links without a target, and links to a folder around them
+	Other  int // left out: pipes, sockets, devices, and links to these
 }
 
 // Add adds the numbers of another walk.
@@ -54,6 +55,7 @@ func (c *Counts) Add(other Counts) {
 	c.Hidden += other.Hidden
 	c.Links += other.Links
 	c.Dead += other.Dead
+	c.Other += other.Other
 }
 
 // String lists the numbers that are not 0, each after "; ".
@@ -65,6 +67,7 @@ func (c Counts) String() string {
 	}{
 		{c.Hidden, "hidden names left out"}, {c.Links, "symbolic links followed"},
 		{c.Dead, "links without a target, or to a folder around them, left out"},
+		{c.Other, "pipes, sockets and devices left out"},
 	} {
 		if part.number > 0 {
 			fmt.Fprintf(&text, "; %d %s", part.number, part.name)
@@ -73,15 +76,23 @@ func (c Counts) String() string {
 	return text.String()
 }
 
-// Hidden reports whether a name, without its folder, is not data: it begins with a dot (which
-// includes the ._* of macOS), is a lock, an unfinished download, or describes other files.
+// systemNames are files that systems and programs keep in folders, in lower case.
+var systemNames = []string{"cachedir.tag", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"}
+
+// Hidden reports whether the name of a file, without its folder, is not data: it begins with a dot (which
+// includes the ._* of macOS), is a lock, an unfinished download, a copy that an editor keeps, or describes other files.
 func Hidden(name string) bool {
-	switch name {
-	case "CACHEDIR.TAG", "Thumbs.db", "desktop.ini", "__MACOSX":
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~$") || strings.HasSuffix(name, "~") {
 		return true
 	}
-	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~$") ||
-		slices.Contains([]string{".lock", ".incomplete", ".metadata"}, path.Ext(name))
+	lower := strings.ToLower(name)
+	return slices.Contains(systemNames, lower) || slices.Contains([]string{".lock", ".incomplete", ".metadata", ".crdownload"}, path.Ext(lower))
+}
+
+// HiddenFolder reports whether the name of a folder is not data: it begins with a dot, or with two underscores, as
+// __MACOSX and __pycache__. Python's datasets leaves out the same folders.
+func HiddenFolder(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "__")
 }
 
 // Files lists the files of a folder and of the folders in it. The root may be a link, and its
@@ -122,10 +133,6 @@ func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
 	w.around = append(w.around, info)
 	defer func() { w.around = w.around[:len(w.around)-1] }()
 	for _, entry := range entries {
-		if !w.Hidden && Hidden(entry.Name()) {
-			w.found.Hidden++
-			continue
-		}
 		if err := w.entry(filepath.Join(dir, entry.Name()), path.Join(inside, entry.Name()), entry); err != nil {
 			return err
 		}
@@ -135,14 +142,22 @@ func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
 
 func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 	link := entry.Type()&fs.ModeSymlink != 0
+	if !w.Options.Hidden && !entry.IsDir() && Hidden(entry.Name()) || entry.IsDir() && w.hidden(entry.Name()) {
+		w.found.Hidden++
+		return nil
+	}
 	info, err := os.Stat(name)
 	switch {
-	case link && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP)),
+	case link && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR)),
 		err == nil && info.IsDir() && w.within(info): // also a folder that a link to its parent leads back to
 		w.found.Dead++
 		return nil
 	case err != nil:
 		return err
+	}
+	if link && info.IsDir() && w.hidden(entry.Name()) {
+		w.found.Hidden++
+		return nil
 	}
 	if link && (info.IsDir() || info.Mode().IsRegular()) {
 		w.found.Links++
@@ -152,9 +167,13 @@ func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 		return w.folder(name, inside, info)
 	case info.Mode().IsRegular():
 		w.found.Files = append(w.found.Files, File{Path: name, Inside: inside, Info: info})
+	default:
+		w.found.Other++
 	}
 	return nil
 }
+
+func (w *walker) hidden(folder string) bool { return !w.Options.Hidden && HiddenFolder(folder) }
 
 // within reports whether the current folder lies in a folder.
 func (w *walker) within(folder fs.FileInfo) bool {

@@ -205,3 +205,33 @@ func FuzzTemplate(f *testing.F) {
 		}
 	})
 }
+
+// TestLoadReadsWhatPythonWrites: tokenizer_config.json may have Python's constants, as in transformers.
+func TestLoadReadsWhatPythonWrites(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"chat_template":"NaN","bos_token":"<s>","model_max_length":Infinity}`:             "",
+		`{"a":NaN,"chat_template":"NaN","bos_token":{"content":"<s>","x":-Infinity}}`:       "",
+		`{"chat_template":[{"name":"default","template":"NaN"}],"bos_token":"<s>","a":NaN}`: "",
+		"\ufeff{}":                       "tokenizer_config.json: it begins with a byte order mark",
+		"\xff\xfe{\x00}\x00":             "tokenizer_config.json: it is UTF-16",
+		"version https://git-lfs.a/b\n":  "tokenizer_config.json: it is a pointer of Git LFS",
+		`{"chat_template":"a","b":nan}`:  "tokenizer_config.json: ",
+		`{"chat_template":"NaN","b":}`:   "tokenizer_config.json: ",
+		`{"chat_template":Infinity,"a":`: "tokenizer_config.json: ",
+	} {
+		template, tokens, err := Load(func(name string) ([]byte, bool) { return []byte(config), name == "tokenizer_config.json" })
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", config, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+			continue
+		}
+		if text, err := template.Render(Input{}); err != nil || text != "NaN" || tokens["bos_token"] != "<s>" {
+			t.Errorf("%s: %q, %v, %v", config, text, tokens, err)
+		}
+	}
+}

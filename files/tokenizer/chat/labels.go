@@ -94,22 +94,41 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 		}
 	}
 	for i, message := range messages {
-		part := ids
+		end, next := len(ids), len(ids) // of the message, and of the header of an answer that follows
 		if i+1 < len(messages) {
-			in.Messages, in.AddGenerationPrompt = messages[:i+1], messages[i+1].Role == assistant
-			if part, err = t.ids(coder, in); err != nil {
+			in.Messages = messages[:i+1]
+			if end, next, err = t.ends(coder, in, ids, messages[i+1].Role == assistant); err != nil {
 				return err
 			}
 		}
-		if len(part) < before || !starts(ids, part) {
+		if end < before {
 			return fmt.Errorf("%w: the template writes message %d, of the role %s, otherwise when others follow; it would have to mark the assistant's by {%% generation %%}", ErrTurns, i, message.Role)
 		}
 		if message.Role == assistant && !message.Masked {
-			mark(learned[before:len(part)])
+			mark(learned[before:end])
 		}
-		before = len(part)
+		before = next
 	}
 	return nil
+}
+
+// ends returns the number of ids of the first messages of a conversation, without and with the ids that begin an
+// answer if one follows. Both are -1 if the conversation does not begin with the first messages.
+func (t *Template) ends(coder *tokenizer.Tokenizer, in Input, ids []int32, answered bool) (end, next int, err error) {
+	last := in.Messages[len(in.Messages)-1]
+	in.AddGenerationPrompt = answered
+	part, err := t.ids(coder, in)
+	if err != nil || !starts(ids, part) {
+		return -1, -1, err
+	}
+	if end, next = len(part), len(part); !answered || last.Role != assistant {
+		return end, next, nil
+	}
+	in.AddGenerationPrompt = false
+	if part, err = t.ids(coder, in); err != nil || !starts(ids, part) {
+		return -1, -1, err
+	}
+	return len(part), next, nil
 }
 
 // firstAnswer returns the number of ids before the text of an answer that begins a conversation. No message

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/psyche-go/psyche/base/filestart"
+	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // ErrNone says that a model comes without a chat template.
@@ -23,7 +26,7 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 		if len(data) > maxConfig {
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %w: it has %d bytes", ErrTooMuch, len(data))
 		}
-		if err := json.Unmarshal(data, &config); err != nil {
+		if err := decode(data, &config); err != nil {
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
@@ -50,7 +53,7 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 		var other struct {
 			Template json.RawMessage `json:"chat_template"`
 		}
-		if err := json.Unmarshal(data, &other); err != nil {
+		if err := decode(data, &other); err != nil {
 			return nil, nil, fmt.Errorf("chat_template.json: %w", err)
 		}
 		raw = other.Template
@@ -61,6 +64,14 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 	}
 	t, err := Parse(source)
 	return t, tokens, err
+}
+
+// decode reads JSON that Python wrote.
+func decode(data []byte, into any) error {
+	if err := filestart.Check(data); err != nil {
+		return err
+	}
+	return json.Unmarshal(pythonjson.Quoted(data), into)
 }
 
 // chosen returns a template, or of several the one with the name default.

@@ -17,11 +17,10 @@ const (
 )
 
 // canonical gives the tensors the names that published checkpoints have: experts apart,
-// without the layers that predict further tokens, without the tables of rotary positions,
-// which follow from the config, and without a tied head. Nothing is copied. Tensors that do
+// without the layers that predict further tokens, without buffers, and without a tied head. Nothing is copied. Tensors that do
 // not have the shape stay as they are, for the complaint that follows.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tensors = unstacked(c, weights.WithoutTables(tensors, c.NumHiddenLayers))
+	tensors = unstacked(c, weights.WithoutBuffers(tensors, c.NumHiddenLayers))
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}

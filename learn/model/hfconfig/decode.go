@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
 // Decode reads a config.json. If a value does not have the type of its field, the error names
 // the field and the type. NaN and Infinity, which Python writes, are not numbers of a field here.
 func Decode(config []byte, into any) error {
+	if err := filestart.Check(config); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	err := json.Unmarshal(pythonjson.Quoted(config), into)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {

@@ -65,13 +65,12 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
-// canonical leaves out what published checkpoints hold beside the model's own tensors: the
-// tables of rotary positions, which follow from the config, and a tied head.
+// canonical leaves out buffers of published checkpoints, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	if err := refuseMXFP4(tensors); err != nil {
 		return nil, err
 	}
-	tensors = weights.WithoutTables(tensors, c.NumHiddenLayers)
+	tensors = weights.WithoutBuffers(tensors, c.NumHiddenLayers)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}

@@ -4,30 +4,44 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// Without drops the tensors of these names, if they are there: what published checkpoints
-// hold and a model does not need.
-func Without(tensors []safetensors.Tensor, names ...string) []safetensors.Tensor {
-	dropped := make(map[string]bool, len(names))
-	for _, name := range names {
-		dropped[name] = true
-	}
-	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return dropped[t.Name] })
+// buffers are names of tensors that programs saved in checkpoints, although they follow from the config: tables of rotary
+// positions, masks, and numbers of positions. They stand at the start, in the model, in a layer or in its attention.
+var buffers = []string{
+	"rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.long_inv_freq", "rotary_emb.short_inv_freq",
+	"rotary_emb.cos_cached", "rotary_emb.sin_cached", "rotary_emb_local.inv_freq", "rotary_emb_local.original_inv_freq",
+	"rope.freqs", "freqs_cis", "masked_bias", "causal_mask", "position_ids", "embeddings.position_ids",
 }
 
-// WithoutTables drops the tables of rotary positions that older programs saved in checkpoints. They follow
-// from the config.
-func WithoutTables(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
-	names := []string{"model.rotary_emb.inv_freq"}
-	for i := range layers {
-		for _, table := range []string{"inv_freq", "cos_cached", "sin_cached"} {
-			names = append(names, InLayer(i, "self_attn.rotary_emb."+table))
+// WithoutBuffers drops the tensors of a model with a number of layers that are buffers. Unknown tensors stay, so that the
+// model refuses them.
+func WithoutBuffers(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
+	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return isBuffer(t, layers) })
+}
+
+func isBuffer(t safetensors.Tensor, layers int) bool {
+	name, attention := strings.TrimPrefix(t.Name, "model."), false
+	if rest, found := strings.CutPrefix(t.Name, "model.layers."); found {
+		number, inner, _ := strings.Cut(rest, ".")
+		layer, err := strconv.Atoi(number)
+		if err != nil || layer < 0 || layer >= layers || strconv.Itoa(layer) != number {
+			return false
+		}
+		name = inner
+		for _, part := range []string{"self_attn.", "attention.", "attn."} {
+			if within, found := strings.CutPrefix(inner, part); found {
+				name, attention = within, true
+			}
 		}
 	}
-	return Without(tensors, names...)
+	// GPT-2 and programs like it call their causal mask bias.
+	mask := attention && name == "bias" && len(t.Shape) == 4 && t.Shape[0] == 1 && t.Shape[1] == 1 && t.Shape[2] == t.Shape[3]
+	return mask || slices.Contains(buffers, name)
 }
 
 // WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores

@@ -39,6 +39,14 @@ nulls = {
     "lists": pa.table({"text": pa.array([[None, None], None, []], pa.list_(pa.null()))}),
     "objects": pa.table({"text": pa.array([{"of": None}, None, {"of": None}], pa.struct({"of": pa.null()}))}),
     "some": pa.table({"text": pa.array([None, "a", None])}),
+    "doubles": pa.table({"id": [1, 2, 3], "text": pa.nulls(3, pa.float64()), "after": ["x", "y", "z"]}),
+    "integers": pa.table({"text": pa.nulls(3, pa.int32())}),
+    "times": pa.table({"text": pa.nulls(3, pa.timestamp("us"))}),
+    "decimals": pa.table({"text": pa.nulls(3, pa.decimal128(9, 2))}),
+    "lists-of-doubles": pa.table({"text": pa.nulls(3, pa.list_(pa.float64()))}),
+    "categories": pa.table({"text": pa.array([None, "a", None]).dictionary_encode()}),
+    "a-double": pa.table({"text": pa.array([None, 1.5, None])}),
+    "an-integer": pa.table({"text": pa.array([None, 7, None])}),
 }
 for name, table in nulls.items():
     pq.write_table(table, OUT / f"{name}.parquet")

@@ -1,0 +1,92 @@
+// Package filestart recognises files that hold something else than their readers expect, by their first
+// bytes: other encodings than UTF-8, packed files, and the pointers of Git LFS.
+//
+//	if err := filestart.Check(config); err != nil {
+//		return fmt.Errorf("config.json: %w", err)
+//	}
+package filestart
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Errors of Check and Text. Each names the fix.
+var (
+	ErrPointer = errors.New("it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull")
+	ErrMark    = errors.New("it begins with a byte order mark; save it as UTF-8 without one")
+	ErrUTF16   = errors.New("it is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
+	ErrUTF32   = errors.New("it is UTF-32; convert it to UTF-8, as with iconv -f UTF-32 -t UTF-8")
+	ErrPacked  = errors.New("unpack it")
+)
+
+// errUnmarked is ErrUTF16 for a text without a byte order mark, from which nothing tells the order of its bytes for
+// certain.
+var errUnmarked = fmt.Errorf("it looks like UTF-16 without a byte order mark: %w", ErrUTF16)
+
+// Size is the number of bytes at the start of a file that Check looks at.
+const Size = 24
+
+const (
+	markUTF8     = "\ufeff"
+	markLittle16 = "\xff\xfe"
+	markBig16    = "\xfe\xff"
+	pointer      = "version https://git-lfs"
+)
+
+// packed has the first bytes of packed files.
+var packed = []struct{ start, name string }{
+	{"\x1f\x8b\x08", "gzip (.gz)"}, {"\x28\xb5\x2f\xfd", "zstd (.zst)"}, {"\x04\x22\x4d\x18", "LZ4 (.lz4)"},
+	{"\xfd7zXZ\x00", "xz (.xz)"}, {"BZh91AY&SY", "bzip2 (.bz2)"}, {"PK\x03\x04", "zip (.zip, .xlsx)"}, {"7z\xbc\xaf\x27\x1c", "7-Zip (.7z)"},
+}
+
+// Check returns an error if the first bytes of a file are not the start of UTF-8 without a byte order mark. It returns
+// nil for unknown bytes.
+func Check(start []byte) error {
+	if bytes.HasPrefix(start, []byte(markUTF8)) {
+		return ErrMark
+	}
+	if marked(start) {
+		return ErrUTF16
+	}
+	return foreign(start)
+}
+
+// Pointer returns ErrPointer for the first bytes of a pointer of Git LFS.
+func Pointer(start []byte) error {
+	if bytes.HasPrefix(start, []byte(pointer)) {
+		return ErrPointer
+	}
+	return nil
+}
+
+// marked reports whether a text is UTF-16 with a byte order mark.
+func marked(start []byte) bool {
+	return (bytes.HasPrefix(start, []byte(markLittle16)) || bytes.HasPrefix(start, []byte(markBig16))) && !wide(start)
+}
+
+// wide reports whether a text is UTF-32.
+func wide(start []byte) bool {
+	return bytes.HasPrefix(start, []byte(markLittle16+"\x00\x00")) || bytes.HasPrefix(start, []byte("\x00\x00"+markBig16))
+}
+
+// foreign returns an error for starts that Text cannot decode.
+func foreign(start []byte) error {
+	if err := Pointer(start); err != nil {
+		return err
+	}
+	if wide(start) {
+		return ErrUTF32
+	}
+	for _, p := range packed {
+		if bytes.HasPrefix(start, []byte(p.start)) {
+			return fmt.Errorf("it is packed with %s: %w", p.name, ErrPacked)
+		}
+	}
+	// Text begins with ASCII characters in nearly all formats. In UTF-16 each has a NUL, which UTF-8 never has.
+	if len(start) >= 4 && (start[0] == 0) == (start[2] == 0) && (start[1] == 0) == (start[3] == 0) && (start[0] == 0) != (start[1] == 0) {
+		return errUnmarked
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package prepare
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/psyche-go/psyche/base/filestart"
+	"github.com/psyche-go/psyche/base/pythonjson"
+)
+
+// conversations reads the conversations of one file, in order.
+type conversations interface {
+	// conversation returns the JSON of a conversation, which is empty for an empty line, or io.EOF after the last. It is
+	// valid until the next call. Errors name the place.
+	conversation() ([]byte, error)
+	// place names the last conversation, such as "line 3".
+	place() string
+	io.Closer
+}
+
+// errTables means that a file has a format in which conversations are not read.
+var errTables = errors.New("conversations are read from JSON only; write them as JSON lines, as with to_json of Python's datasets")
+
+// openConversations opens a file of JSON lines or, by the ending .json, one with an array of objects, or with objects one
+// after the other.
+func openConversations(path string) (r conversations, err error) {
+	format := formatByName(path)
+	if format == FormatParquet || format == FormatArrow || format == FormatCSV {
+		return nil, errTables
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if format == FormatJSON {
+		r, err = openObjects(file)
+	} else {
+		r, err = openLines(file, "", 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return r, nil
+}
+
+func (l *lines) conversation() ([]byte, error) {
+	line, err := l.readLine()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("after line %d: %w", l.line, err)
+	}
+	return line, err
+}
+
+func (l *lines) place() string { return fmt.Sprintf("line %d", l.line) }
+
+func (a *objects) conversation() ([]byte, error) { return a.nextObject() }
+func (a *objects) place() string                 { return fmt.Sprintf("object %d", a.read) }
+
+// objectStream has JSON objects one after the other, which may have several lines each.
+type objectStream struct{ objects }
+
+// openObjects opens a file with an array of objects, or with objects one after the other.
+func openObjects(file *os.File) (conversations, error) {
+	from, end, err := unpack(file)
+	if err != nil {
+		return nil, err
+	}
+	limit := &capped{from: from}
+	limit.reset()
+	buffer := bufio.NewReader(pythonjson.Reader(filestart.Text(limit)))
+	a := objects{file: file, end: end, limit: limit}
+	if firstByte(buffer) != '[' {
+		a.decoder = json.NewDecoder(buffer)
+		return &objectStream{a}, nil
+	}
+	a.decoder = json.NewDecoder(buffer)
+	return &a, a.begin(0)
+}
+
+func (s *objectStream) conversation() ([]byte, error) {
+	s.limit.reset()
+	var object json.RawMessage
+	if err := s.decoder.Decode(&object); errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	} else if err != nil {
+		return nil, fmt.Errorf("after object %d: %w; was the file cut off?", s.read, err)
+	}
+	s.read++
+	return object, nil
+}
+
+// holdsConversations reports whether a file of a folder is read: JSON lines, and .json with an array of objects or with
+// several objects. One object describes a data set, as in dataset_info.json.
+func holdsConversations(path string) (bool, error) {
+	switch formatByName(path) {
+	case FormatJSONL:
+		return true, nil
+	case FormatJSON:
+		format, err := formatOfJSON(path, false)
+		return format == FormatJSON || format == FormatJSONL, err
+	}
+	return false, nil
+}
+
+// pairs reads Alpaca's history: questions with their answers.
+func pairs(raw json.RawMessage) (read [][2]string, err error) {
+	var lists [][]*string
+	err = json.Unmarshal(raw, &lists)
+	for i, list := range lists {
+		if err == nil && (len(list) != 2 || list[0] == nil || list[1] == nil) {
+			err = fmt.Errorf("item %d is not a pair of texts", i)
+		}
+		if err == nil {
+			read = append(read, [2]string{*list[0], *list[1]})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history: want a list of pairs of texts: %w", err)
+	}
+	return read, nil
+}
