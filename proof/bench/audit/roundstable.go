@@ -46,7 +46,7 @@ func printRounds(out io.Writer, rows []row) {
 		}
 		return cmp.Or(strings.Compare(a.log, b.log), strings.Compare(a.kind, b.kind))
 	})
-	fmt.Fprintln(out, "| log | kind | audits | error: least, median, largest | of a chunk, largest | beyond the limits | stopped |")
+	fmt.Fprintln(out, "| log | kind | audits | error: smallest, median, largest | largest error of a chunk | beyond the limits | stopped |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")
 	for _, g := range groups {
 		var errs []float64

@@ -95,7 +95,7 @@ func printTables(out io.Writer, rows []row) {
 // printShadows prints, for each tenth of the longest run, how the choices of those below the limits
 // went.
 func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
-	_, _ = fmt.Fprintf(out, "\n| never, or once, beyond the limits | what it chose of what it sent, at 25, 50, 75, 100 %% of the run | in common with an honest trainer | opposite of it |\n|---|---|---|---|\n")
+	_, _ = fmt.Fprintf(out, "\n| cheater without audits | chosen share of the sent coefficients, at 25, 50, 75, 100 %% of the run | shared with an honest trainer | opposite to an honest trainer |\n|---|---|---|---|\n")
 	for _, kind := range kinds {
 		if !strings.HasPrefix(kind, "steady") && !strings.HasPrefix(kind, "momentum turned round in") {
 			continue
@@ -120,7 +120,7 @@ func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
 
 // printHonest prints the errors of honest trainers by the types that the two compute in.
 func printHonest(out io.Writer, all []row) {
-	_, _ = fmt.Fprintf(out, "| honest pairs | audits | error: median, 99 %%, largest | of a chunk: median, 99 %%, largest | same sets, least | same signs, least | stopped |\n|---|---|---|---|---|---|---|\n")
+	_, _ = fmt.Fprintf(out, "| honest pairs | audits | error: median, 99 %%, largest | error of a chunk: median, 99 %%, largest | equal coefficients, lowest share | equal signs, lowest share | stopped |\n|---|---|---|---|---|---|---|\n")
 	for _, class := range []struct {
 		name string
 		of   func(r row) bool

@@ -24,7 +24,7 @@ func printAttacked(groups []*group) {
 		one := map[bool]int{true: 0, false: 1}
 		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Model, y.Model), cmp.Compare(y.Momentum, x.Momentum), cmp.Compare(x.Tokens, y.Tokens), cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
 	})
-	fmt.Print("| members | attack | audits | seeds | test loss | worse than the honest alone | ejected: median, latest step |\n|---|---|---|---|---|---|---|\n")
+	fmt.Print("| members | attack | audits | seeds | test loss | worse than the honest members alone | ejected: median, latest step |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range groups {
 		fmt.Println(g.attackedRow(groups))
 	}

@@ -44,7 +44,7 @@ func (c *tableCommand) Run() error {
 		if tune {
 			loss, seeds = "validation loss", "seed"
 		}
-		fmt.Printf("| run | settings | tokens | batch | %s | %s | worse than AdamW | bytes a client and step |\n|---|---|---|---|---|---|---|---|\n", seeds, loss)
+		fmt.Printf("| run | settings | tokens | batch | %s | %s | worse than AdamW | bytes per client and step |\n|---|---|---|---|---|---|---|---|\n", seeds, loss)
 		for _, g := range groups {
 			if g.tune == tune && !g.runs[0].settings.OneReplica {
 				fmt.Println(g.row(groups))

@@ -11,7 +11,7 @@ const (
 	panelWidth, panelHeight = 400, 260
 	marginLeft, marginTop   = 46, 34
 	marginBottom, gap       = 40, 18
-	legendColumns           = 5
+	legendColumns           = 4
 	legendLine              = 15
 )
 
@@ -51,7 +51,7 @@ func writePicture(path string, r rows, done map[string]measurement) error {
 	fmt.Fprintf(&b, "<title>Held-out loss over seconds, a panel for each link</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height)
 	for i, s := range shown {
 		x, y := gap+i%legendColumns*(width-2*gap)/min(len(shown), legendColumns), 18+i/legendColumns*legendLine
-		fmt.Fprintf(&b, "<path d=\"M%d %dh18\" fill=\"none\" %s/><text x=\"%d\" y=\"%d\" font-size=\"10\">%s</text>\n", x, y, strokes[i%len(strokes)], x+22, y+4, escape(s.Name))
+		fmt.Fprintf(&b, "<path d=\"M%d %dh18\" fill=\"none\" %s/><text x=\"%d\" y=\"%d\" font-size=\"10\">%s</text>\n", x, y, strokes[i%len(strokes)], x+22, y+4, escape(s.title()))
 	}
 	for i, text := range panels {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d %d)\">\n%s</g>\n", gap+i%columns*(panelWidth+gap), legendHeight+gap+i/columns*(panelHeight+gap), text)

@@ -37,6 +37,14 @@ type system struct {
 	Only      string `toml:"only"`      // curve or kill: only this is measured; empty: all
 }
 
+// title returns the system's name in tables and pictures, where "ours" is Psyche. Names of logs keep "ours".
+func (s system) title() string {
+	if rest, found := strings.CutPrefix(s.Name, "ours,"); found {
+		return "Psyche," + rest
+	}
+	return s.Name
+}
+
 // measured says whether something is measured of a system.
 func (s system) measured(thing string) bool { return s.Only == "" || s.Only == thing }
 

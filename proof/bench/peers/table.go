@@ -94,7 +94,7 @@ func levels(r rows, done map[string]measurement) (losses []float64) {
 }
 
 func printCurves(w io.Writer, r rows, done map[string]measurement, losses []float64) {
-	fmt.Fprintf(w, "| system | sequences of an exchange | exchanges | held-out loss at the end | CPU s, all members |%s replicas equal |\n|---|---|---|---|---|%s---|\n",
+	fmt.Fprintf(w, "| system | sequences per exchange | exchanges | held-out loss at the end | CPU s, all members |%s replicas equal |\n|---|---|---|---|---|%s---|\n",
 		each(losses, func(loss float64) string { return fmt.Sprintf(" tokens to %.2f |", loss) }), strings.Repeat("---|", len(losses)))
 	for _, s := range r.System {
 		m, found := curveOf(done, s)
@@ -105,7 +105,7 @@ func printCurves(w io.Writer, r rows, done map[string]measurement, losses []floa
 		for _, one := range m.CPU {
 			cpu += one
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %.3f | %.0f |%s %s |\n", s.Name, m.Sequences, last.Step, last.HeldOut, cpu,
+		fmt.Fprintf(w, "| %s | %d | %d | %.3f | %.0f |%s %s |\n", s.title(), m.Sequences, last.Step, last.HeldOut, cpu,
 			each(losses, func(loss float64) string {
 				return " " + orDash(exchangesTo(m, loss)*float64(m.Sequences*sequenceLength)/1000, "%.0f k") + " |"
 			}), replicas(m))
@@ -146,7 +146,7 @@ func printLink(w io.Writer, r rows, l link, done map[string]measurement, losses 
 			first = math.Inf(1)
 		}
 		last := m.Points[len(m.Points)-1]
-		all = append(all, row{first, fmt.Sprintf("| %s | %.2f | %.0f | %s | %s |%s %s | %.2f | %s |", s.Name, seconds, tokens/seconds,
+		all = append(all, row{first, fmt.Sprintf("| %s | %.2f | %.0f | %s | %s |%s %s | %.2f | %s |", s.title(), seconds, tokens/seconds,
 			orDash(share, "%.0f %%"), orDash(bytes, "%.1f"),
 			each(losses, func(loss float64) string { return " " + orDash(exchangesTo(curve, loss)*seconds, "%.0f") + " |" }),
 			replicas(m), cpu/float64(last.Step), m.Load)})
@@ -163,7 +163,7 @@ func printLink(w io.Writer, r rows, l link, done map[string]measurement, losses 
 		}
 		return 0
 	})
-	fmt.Fprintf(w, "**%s**\n\n| system | s an exchange | tokens/s | of its speed on loopback | bytes sent, a member and token of its own |%s replicas equal | CPU s an exchange | load |\n|---|---|---|---|---|%s---|---|---|\n",
+	fmt.Fprintf(w, "**%s**\n\n| system | s per exchange | tokens/s | of its loopback speed | bytes sent per token that a member trains |%s replicas equal | CPU s per exchange | load |\n|---|---|---|---|---|%s---|---|---|\n",
 		l.Name, each(losses, func(loss float64) string { return fmt.Sprintf(" s to %.2f |", loss) }), strings.Repeat("---|", len(losses)))
 	for _, one := range all {
 		fmt.Fprintln(w, one.text)
@@ -193,12 +193,12 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 		case k.Failed:
 			outcome = fmt.Sprintf("%s after %.1f s", k.Message, k.Stall)
 		case k.Lost > 0:
-			outcome = fmt.Sprintf("exchanges that all made again: %d", k.Lost)
+			outcome = fmt.Sprintf("exchanges repeated by all: %d", k.Lost)
 		}
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.Name, before, goesOn, back, outcome, m.Load))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.title(), before, goesOn, back, outcome, m.Load))
 	}
 	if len(lines) > 0 {
-		fmt.Fprintf(w, "| system | an exchange before, s | longest the others stood still, s | killed one trains again after its restart, s | | load |\n|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+		fmt.Fprintf(w, "| system | exchange before, s | longest pause of the other members, s | from its restart until the killed member trains, s | | load |\n|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 	}
 }
 

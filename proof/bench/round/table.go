@@ -12,7 +12,7 @@ const absent = "–"
 // printTables prints what the rows came to, in Markdown.
 func printTables(w io.Writer, rows []summary) error {
 	var text strings.Builder
-	text.WriteString("| row | batch | rounds | round ms | training % median | mean | computing % median | mean | tok/s | to peers B | from server B | warm-up s | cooldown s | load | clients CPU % | others CPU % |\n")
+	text.WriteString("| row | batch | rounds | round ms | training % median | mean | computing % median | mean | tok/s | to peers B | from server B | warm-up s | cooldown s | load | clients CPU % | other CPU % |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range rows {
 		if s.Skipped == "" {
@@ -22,7 +22,7 @@ func printTables(w io.Writer, rows []summary) error {
 				s.StartSeconds, s.CooldownSeconds, s.Load, percent(s.ClientsCPU), percent(s.OthersCPU))
 		}
 	}
-	text.WriteString("\nMedians of the parts of a round, in milliseconds:\n\n| row | " + strings.Join(parts, " | ") + " | of it commit |\n")
+	text.WriteString("\nMedians of the parts of a round, in milliseconds:\n\n| row | " + strings.Join(parts, " | ") + " | commit, included |\n")
 	text.WriteString(strings.Repeat("|---", len(parts)+2) + "|\n")
 	for _, s := range rows {
 		if s.Skipped == "" {

@@ -192,6 +192,9 @@ func tuned(ctx context.Context, self, threads string) ([]string, error) {
 func header(w io.Writer, sides []string) {
 	line, rule := "| model | type | batch | threads", "|---|---|---|---"
 	for _, name := range sides {
+		if name == "ours" {
+			name = "Psyche"
+		}
 		line, rule = line+" | "+name+" tok/s", rule+"|---"
 	}
 	for _, name := range sides[1:] {
