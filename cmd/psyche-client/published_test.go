@@ -136,6 +136,13 @@ func TestShowIdentity(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", flag, out, want)
 		}
 	}
+	readable := filepath.Join(t.TempDir(), "readable.key")
+	if err := os.WriteFile(readable, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() >= 0 { // Windows has no modes
+		fail(t, exitFailure, "chmod 600 "+readable, "show-identity", "-i", readable)
+	}
 	fail(t, exitUsage, "RAW_IDENTITY_SECRET_KEY", "show-identity")
 	t.Setenv("RAW_IDENTITY_SECRET_KEY", hex.EncodeToString(raw))
 	if out := succeed(t, "show-identity"); out != want {
