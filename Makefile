@@ -25,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
+.PHONY: check serve-book psyche psyche-client verifier licences install uninstall manual help-pages site deb systemd-run reproducible all sim sim-links matrix build setup shim cheat demo demo-cheat demo-solana demo-data test-solana test test-plain test-torch race precompile fuzz load internet slow-member solana-program static lint vuln plain fmt fmt-check vet bench bench-step bench-distro bench-round bench-peers bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -98,6 +98,11 @@ site: $(HUGO)
 
 $(HUGO): docs/site/go.mod
 	cd docs/site && CGO_ENABLED=0 $(GO) build -o $(abspath $@) github.com/gohugoio/hugo
+
+## serve-book: the book in a browser at http://127.0.0.1:3000 (BOOK_PORT), drawn again after each change of a page
+BOOK_PORT ?= 3000
+serve-book: $(HUGO)
+	$(HUGO) server --source docs/site --bind 127.0.0.1 --port $(BOOK_PORT) --renderToMemory --noBuildLock
 
 ## install: both programs, the shim, the verifier, units of systemd, man pages, completions, licences, into prefix (/usr/local)
 install: manual licences
@@ -243,6 +248,9 @@ plain:
 	$(GO) -C tools test ./plain
 	@$(GO) -C tools run ./plain -q -commits 20 $(addprefix -max ,$(PLAIN_MAX)) || \
 	  { echo "The commands that list the hits: go -C tools run ./plain, and -changed main for your lines only."; exit 1; }
+
+## check: CI's quick checks: format, both builds, lint, plain English; .ci/run adds tests, fuzzing and the demo
+check: fmt-check build static lint plain
 
 ## fmt: gofmt over all sources
 fmt:

@@ -183,7 +183,7 @@ func TestSquatters(t *testing.T) {
 	if err := c.Deploy(t.Context(), plan, nil); err != nil {
 		t.Fatal(err)
 	}
-	creation, err := c.PlanCreate(t.Context(), at, "squatted", nil)
+	creation, err := c.PlanCreate(t.Context(), at, "squatted", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

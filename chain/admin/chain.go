@@ -21,6 +21,8 @@ var (
 	ErrCluster = errors.New("wrong chain")
 	// ErrNoRun says that no run of that name is on the chain.
 	ErrNoRun = errors.New("no such run on the chain")
+	// ErrNotConfigured means that a run has an account and no genesis yet.
+	ErrNotConfigured = errors.New("the run is not configured yet")
 	// ErrSeveralRuns says that a name is that of several runs.
 	ErrSeveralRuns = errors.New("several runs have this name")
 	// ErrNoProgram says that there is no program at the address.

@@ -20,6 +20,7 @@ type Creation struct {
 	runID   string
 	missing uint64               // lamports of the rent: somebody may have sent some there
 	genesis *coordinator.Genesis // nil: only the account is made
+	draft   []byte               // nil: none is stored
 	there   bool
 }
 
@@ -27,8 +28,8 @@ type Creation struct {
 const wholeUnits = 400_000
 
 // PlanCreate looks which parts of a run are on the chain; its main authority is the key that pays.
-// Without a genesis only its account is made, and the run begins with a later one.
-func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, runID string, genesis *coordinator.Genesis) (*Creation, error) {
+// Without a genesis only its account is made, with the draft if that is not nil, and the run begins with a later one.
+func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, runID string, genesis *coordinator.Genesis, draft *layout.Draft) (*Creation, error) {
 	if len(runID) == 0 || len(runID) > layout.MaxRunIDLength {
 		return nil, fmt.Errorf("run id %q: has %d bytes, want 1 to %d on a chain", runID, len(runID), layout.MaxRunIDLength)
 	}
@@ -37,6 +38,11 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 	}
 	p := &Creation{program: program, runID: runID, genesis: genesis}
 	var err error
+	if draft != nil {
+		if p.draft, err = layout.AppendDraft(nil, *draft); err != nil {
+			return nil, err
+		}
+	}
 	if p.Run, err = transaction.Program(program).RunAddress(c.Payer(), runID); err != nil {
 		return nil, err
 	}
@@ -53,6 +59,9 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 			return nil, fmt.Errorf("%w: this key has begun run %s already, at %s; choose another id", ErrTaken, runID, p.Run)
 		}
 		p.there = true
+		if p.draft != nil {
+			p.Cost = Transactions(1)
+		}
 	} else {
 		if p.Cost.Rent, err = c.rent(ctx, layout.AccountSize); err != nil {
 			return nil, err
@@ -80,15 +89,40 @@ func (c *Chain) Create(ctx context.Context, p *Creation) error {
 		_, err := solana.Create(ctx, o, *p.genesis)
 		return err
 	}
-	if p.there {
+	payer, program := c.Payer(), transaction.Program(p.program)
+	var all []transaction.Instruction
+	if !p.there {
+		made, err := transaction.MakeWithSeed(payer, payer, p.runID, p.missing, layout.AccountSize, p.program)
+		if err != nil {
+			return err
+		}
+		all = append(made, program.Init(p.Run, payer))
+	}
+	if p.draft != nil {
+		all = append(all, program.Write(p.Run, payer, layout.DraftOffset, p.draft))
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	payer, program := c.Payer(), transaction.Program(p.program)
-	made, err := transaction.MakeWithSeed(payer, payer, p.runID, p.missing, layout.AccountSize, p.program)
+	return c.operator.Send(ctx, "create the run's account", wholeUnits, all...)
+}
+
+// Draft returns the draft in the account of the payer's run. It reports false if there is none, and returns layout.ErrDraft if it is damaged.
+func (c *Chain) Draft(ctx context.Context, program transaction.PublicKey, runID string) (layout.Draft, bool, error) {
+	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
 	if err != nil {
-		return err
+		return layout.Draft{}, false, err
 	}
-	return c.operator.Send(ctx, "create the run's account", wholeUnits, append(made, program.Init(p.Run, payer))...)
+	return c.draftAt(ctx, program, run)
+}
+
+// draftAt is Draft for the address of a run's account.
+func (c *Chain) draftAt(ctx context.Context, program, run transaction.PublicKey) (layout.Draft, bool, error) {
+	found, err := c.account(ctx, run, &rpc.Slice{Offset: layout.StageOffset + layout.DraftOffset, Length: layout.DraftSize}, rpc.Confirmed)
+	if err != nil || found == nil || found.Owner != program {
+		return layout.Draft{}, false, err
+	}
+	return layout.ReadDraft(found.Data)
 }
 
 // missing returns the lamports that an account needs beside those that somebody sent there.

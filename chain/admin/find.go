@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/rpc"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 // Where an account has the run's id: its length, and its text.
@@ -27,7 +29,12 @@ type Found struct {
 // Runs returns the runs of a program that have begun, ordered by id and address. An empty id
 // stands for all of them.
 func (c *Chain) Runs(ctx context.Context, program transaction.PublicKey, runID string) ([]Found, error) {
-	filters := []rpc.Filter{{Offset: 0, Bytes: []byte(layout.RunMagic)}}
+	return c.runs(ctx, program, runID)
+}
+
+// runs is Runs for accounts that pass further filters, too.
+func (c *Chain) runs(ctx context.Context, program transaction.PublicKey, runID string, further ...rpc.Filter) ([]Found, error) {
+	filters := append([]rpc.Filter{{Offset: 0, Bytes: []byte(layout.RunMagic)}}, further...)
 	if runID != "" {
 		if len(runID) > layout.MaxRunIDLength {
 			return nil, fmt.Errorf("run id %q: has %d bytes, at most %d fit on a chain", runID, len(runID), layout.MaxRunIDLength)
@@ -35,9 +42,7 @@ func (c *Chain) Runs(ctx context.Context, program transaction.PublicKey, runID s
 		filters = append(filters,
 			rpc.Filter{Offset: idLengthAt, Bytes: []byte{byte(len(runID))}}, rpc.Filter{Offset: idAt, Bytes: []byte(runID)})
 	}
-	accounts, err := rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) ([]rpc.KeyedAccount, error) {
-		return e.ProgramAccounts(ctx, program, layout.AccountSize, filters, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
-	})
+	accounts, err := c.heads(ctx, program, filters)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +64,90 @@ func (c *Chain) Runs(ctx context.Context, program transaction.PublicKey, runID s
 	return found, nil
 }
 
-// Find returns the address of a run by its id, and that of its main authority if that is not zero.
+// RunsOfJoinAuthority returns the runs of a program that have begun, are not closed and have that join authority.
+func (c *Chain) RunsOfJoinAuthority(ctx context.Context, program, join transaction.PublicKey) ([]Found, error) {
+	found, err := c.runs(ctx, program, "", rpc.Filter{Offset: layout.JoinAuthorityOffset, Bytes: join[:]})
+	return slices.DeleteFunc(found, func(f Found) bool { return f.Summary.Closed || f.Summary.RunState == coordinator.Finished }), err
+}
+
+// Unconfigured is the account of a run that has no genesis yet.
+type Unconfigured struct {
+	Run, Main transaction.PublicKey
+	Lamports  uint64
+	Draft     layout.Draft // zero if there is none, or if it is damaged
+}
+
+// Unconfigured returns the accounts of a program that have no genesis yet. A run id selects accounts whose addresses
+// follow from that id and their main authority; an empty id selects all.
+func (c *Chain) Unconfigured(ctx context.Context, program transaction.PublicKey, runID string) ([]Unconfigured, error) {
+	filters := []rpc.Filter{{Offset: 0, Bytes: []byte(layout.RunMagic)}, {Offset: layout.RunStateOffset, Bytes: []byte{byte(coordinator.Uninitialized)}}}
+	accounts, err := c.heads(ctx, program, filters)
+	if err != nil {
+		return nil, err
+	}
+	var found []Unconfigured
+	for _, account := range accounts {
+		summary, err := layout.ReadSummary(account.Data)
+		if err != nil || summary.RunState != coordinator.Uninitialized {
+			continue
+		}
+		if runID != "" {
+			at, err := transaction.Program(program).RunAddress(transaction.PublicKey(summary.Main), runID)
+			if err != nil || at != account.Key {
+				continue
+			}
+		}
+		one := Unconfigured{Run: account.Key, Main: transaction.PublicKey(summary.Main), Lamports: account.Lamports}
+		if runID != "" {
+			if one.Draft, _, err = c.draftAt(ctx, program, account.Key); err != nil && !errors.Is(err, layout.ErrDraft) {
+				return nil, err
+			}
+		}
+		found = append(found, one)
+	}
+	slices.SortFunc(found, func(a, b Unconfigured) int { return slices.Compare(a.Run[:], b.Run[:]) })
+	return found, nil
+}
+
+// heads returns the beginnings of accounts of runs.
+func (c *Chain) heads(ctx context.Context, program transaction.PublicKey, filters []rpc.Filter) ([]rpc.KeyedAccount, error) {
+	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) ([]rpc.KeyedAccount, error) {
+		return e.ProgramAccounts(ctx, program, layout.AccountSize, filters, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
+	})
+}
+
+// checkConfigured returns ErrNotConfigured if the run of an id has an account and no genesis; a zero authority
+// stands for any.
+func (c *Chain) checkConfigured(ctx context.Context, program transaction.PublicKey, runID string, authority transaction.PublicKey) error {
+	waiting, err := c.Unconfigured(ctx, program, runID)
+	if err != nil {
+		return err
+	}
+	for _, u := range waiting {
+		if authority == (transaction.PublicKey{}) || u.Main == authority {
+			return fmt.Errorf("%w: run %q has the account %s, which holds %s SOL; its main authority %s configures it with: psyche run update-config --state FILE --run-id %s",
+				ErrNotConfigured, runID, u.Run, SOL(u.Lamports), u.Main, runID)
+		}
+	}
+	return nil
+}
+
+// Find returns the address of a run by its id, and that of its main authority if that is not zero. It returns
+// ErrNotConfigured for a run whose account has no genesis.
 func (c *Chain) Find(ctx context.Context, program transaction.PublicKey, runID string, authority transaction.PublicKey) (transaction.PublicKey, error) {
 	if authority != (transaction.PublicKey{}) {
-		return transaction.Program(program).RunAddress(authority, runID)
+		run, err := transaction.Program(program).RunAddress(authority, runID)
+		if err != nil {
+			return run, err
+		}
+		found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
+		if err != nil || found == nil || found.Owner != program {
+			return run, err // callers report that the account is missing
+		}
+		if summary, err := layout.ReadSummary(found.Data); err == nil && summary.RunState == coordinator.Uninitialized {
+			return run, c.checkConfigured(ctx, program, runID, authority)
+		}
+		return run, nil
 	}
 	found, err := c.Runs(ctx, program, runID)
 	if err != nil {
@@ -71,6 +156,9 @@ func (c *Chain) Find(ctx context.Context, program transaction.PublicKey, runID s
 	switch len(found) {
 	case 0:
 		if err := c.CheckProgram(ctx, program); err != nil {
+			return transaction.PublicKey{}, err
+		}
+		if err := c.checkConfigured(ctx, program, runID, authority); err != nil {
 			return transaction.PublicKey{}, err
 		}
 		cluster, err := c.Cluster(ctx)

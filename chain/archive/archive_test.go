@@ -96,7 +96,7 @@ func (w *world) create(runID string) transaction.PublicKey {
 	w.ok(err)
 	plan, err := w.chain.PlanCreate(w.t.Context(), programID, runID, &coordinator.Genesis{
 		RunID: runID, Host: main, MainAuthority: main, JoinAuthority: main, Paused: true, Config: s.Config, Model: s.Model,
-	})
+	}, nil)
 	w.ok(err)
 	w.ok(w.chain.Create(w.t.Context(), plan))
 	return plan.Run

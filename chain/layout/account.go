@@ -19,6 +19,15 @@ const (
 	// StateOffset is where the state lies.
 	StateOffset = 104
 
+	// JoinAuthorityOffset is where a run that has begun has the key of its join authority.
+	JoinAuthorityOffset = 274_792
+
+	// StageOffset is where the staging area lies.
+	StageOffset = stageAt
+
+	// RunStateOffset is where the state of the run lies: zero before its genesis.
+	RunStateOffset = 12
+
 	// StageSize bounds what can be staged.
 	StageSize = 8960
 

@@ -2,7 +2,10 @@ package layout
 
 import (
 	"bytes"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,6 +59,9 @@ func TestReadAccountReadsWhatAppendAccountWrites(t *testing.T) {
 	if read.Summary != x.Summary || !bytes.Equal(read.Stage, x.Stage) || !bytes.Equal(read.State.AppendTo(nil), x.State.AppendTo(nil)) {
 		t.Errorf("read %+v, wrote %+v", read.Summary, x.Summary)
 	}
+	if join := x.State.Authority.Join; !bytes.Equal(b[JoinAuthorityOffset:][:len(join)], join[:]) || b[RunStateOffset] != byte(x.State.RunState) {
+		t.Errorf("the join authority is at %d, not at %d, or the state %d not at %d", bytes.Index(b, join[:]), JoinAuthorityOffset, x.State.RunState, RunStateOffset)
+	}
 	summary, err := ReadSummary(b[:HeadSize])
 	if err != nil || summary != x.Summary {
 		t.Errorf("summary %+v %v, want %+v", summary, err, x.Summary)
@@ -63,6 +69,27 @@ func TestReadAccountReadsWhatAppendAccountWrites(t *testing.T) {
 	fresh := Account{Summary: Summary{Main: x.Main}}
 	if read, err = ReadAccount(AppendAccount(nil, &fresh)); err != nil || read.Summary != fresh.Summary || read.State.RunID != "" {
 		t.Errorf("an account without genesis reads as %+v %v", read.Summary, err)
+	}
+}
+
+// TestDocumentedAccount wants the parts of an account in docs/solana.md to follow each other up to its end.
+func TestDocumentedAccount(t *testing.T) {
+	text, err := os.ReadFile("../../docs/solana.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| part | bytes | from |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	end := 0
+	for _, row := range regexp.MustCompile(`\| ([0-9]+) \| ([0-9]+) \|`).FindAllStringSubmatch(strings.ReplaceAll(table, ",", ""), -1) {
+		size, _ := strconv.Atoi(row[1])
+		if from, _ := strconv.Atoi(row[2]); from != end {
+			t.Errorf("a part begins at %d, the one before ends at %d", from, end)
+		}
+		end += size
+	}
+	if end != AccountSize {
+		t.Errorf("the parts end at %d, an account at %d", end, AccountSize)
 	}
 }
 

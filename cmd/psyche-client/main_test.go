@@ -117,7 +117,7 @@ func TestUsage(t *testing.T) {
 	fail(t, exitUsage, "unknown flag --stepz", "solo", "--stepz", "4")
 	fail(t, exitUsage, "--model", "evaluate", "--data", "x")
 	fail(t, exitUsage, "must be one of", "init-model", "--tokenizer", "runes", "--config", os.DevNull, "--output", "x")
-	fail(t, exitUsage, "--beta-1 is of --optimizer adamw, this is distro", "solo", "--model", "m", "--data-path", "d", "--distro", "--beta1", "0.5")
+	fail(t, exitUsage, "--start-step is 101: want 1 to --steps, 100", "solo", "--model", "m", "--data-path", "d", "--start-step", "101")
 	if out := succeed(t, "--help"); !strings.Contains(out, "init-model") {
 		t.Errorf("help: %s", out)
 	}

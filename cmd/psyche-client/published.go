@@ -22,7 +22,7 @@ var publishedVariables = []string{
 	"run-id", "server-addr", "data-parallelism", "tensor-parallelism", "micro-batch-size", "write-gradients-dir",
 	"eval-tasks", "eval-fewshot", "eval-seed", "eval-task-max-docs", "prompt-task", "checkpoint-dir", "hub-repo",
 	"gcs-bucket", "gcs-prefix", "hub-max-concurrent-downloads", "wandb-project", "wandb-run", "wandb-group", "wandb-entity",
-	"write-log", "optim-stats-steps", "grad-accum-in-fp32", "dummy-training-delay-secs", "max-concurrent-parameter-requests",
+	"write-log", "compression", "optim-stats-steps", "grad-accum-in-fp32", "dummy-training-delay-secs", "max-concurrent-parameter-requests",
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
 }
 
@@ -38,6 +38,7 @@ type idleFlags struct {
 	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled: as --no-relaying. psyche and n0 name relays of another network; here members relay for each other (--p2p-relay)."`
 	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local: as --local-discovery. n0 names a service of another network; here the run's host tells members of each other."`
 	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
+	Compression     *uint32 `placeholder:"N" help:"Changes nothing: clients do not send anything through zlib, whose level it set."`
 	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log, which is not divided into files."`
 }
 
@@ -62,6 +63,7 @@ func (f idleFlags) warn(logger *slog.Logger) {
 	warnIdle(logger, []idleFlag{
 		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
 		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
+		{f.Compression != nil, "--compression", "clients do not send anything through zlib, whose level it set"},
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
 	})

@@ -136,6 +136,13 @@ func TestShowIdentity(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", flag, out, want)
 		}
 	}
+	readable := filepath.Join(t.TempDir(), "readable.key")
+	if err := os.WriteFile(readable, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() >= 0 { // Windows has no modes
+		fail(t, exitFailure, "chmod 600 "+readable, "show-identity", "-i", readable)
+	}
 	fail(t, exitUsage, "RAW_IDENTITY_SECRET_KEY", "show-identity")
 	t.Setenv("RAW_IDENTITY_SECRET_KEY", hex.EncodeToString(raw))
 	if out := succeed(t, "show-identity"); out != want {
@@ -178,7 +185,7 @@ func TestLogs(t *testing.T) {
 
 func TestIdleFlagsSaySo(t *testing.T) {
 	for flags, says := range map[string]bool{
-		"--grad-accum-in-fp32": true, "--grad-accum-in-fp32 false": false, "--sidecar-port 1": true, "--keep-event-files 5": true,
+		"--grad-accum-in-fp32": true, "--grad-accum-in-fp32 false": false, "--sidecar-port 1": true, "--keep-event-files 5": true, "--compression 2": true,
 		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": false,
 		"--eval-tasks arc_easy": false, "--prompt-task": false, "--wandb-run r": false, "": false,
 	} {
@@ -193,14 +200,24 @@ func TestIdleFlagsSaySo(t *testing.T) {
 		}
 	}
 	for flags, says := range map[string]bool{
-		"": false, "--distro": false, "--distro-quantization": false, "--seed 4": false, "--grad-accum-in-fp32": true, "--attn-implementation eager": true, "--python": true,
+		"": false, "--distro": false, "--distro-quantization": true, "--distro --distro-quantization": false, "--seed 4": false, "--grad-accum-in-fp32": true, "--attn-implementation eager": true, "--python": true,
+		"--optim-stats": true, "--optim-stats --events-dir e": false, "--start-step 2": false, "--compression-chunk 64": true, "--distro --compression-topk 4": false,
+		"--distro --beta1 0.5": true, "--eps 1e-8": false, "--no-quantize-1bit": true, "--optimizer distro --eps 1": true,
 	} {
-		all, err := parsed(t, "psyche-client", append([]string{"solo", "--model", "m", "--data-path", "d"}, strings.Fields(flags)...)...)
+		var all commands
+		parser, err := newParser(t.Context(), &all, terminal{io.Discard, io.Discard})
 		if err != nil {
 			t.Fatal(err)
 		}
+		line, err := parser.Parse(append([]string{"solo", "--model", "m", "--data-path", "d"}, strings.Fields(flags)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := all.Solo.check(line); err != nil {
+			t.Errorf("solo %s: %v", flags, err)
+		}
 		var log bytes.Buffer
-		all.Solo.warn(slog.New(slog.NewTextHandler(&log, nil)))
+		warnIdle(slog.New(slog.NewTextHandler(&log, nil)), all.Solo.idle(line))
 		if got := strings.Contains(log.String(), "changes nothing here"); got != says {
 			t.Errorf("solo %s: said %q", flags, log.String())
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -128,7 +129,7 @@ func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State,
 	select {
 	case update, shown := <-host.Updates():
 		if !shown {
-			return nil, host.Err()
+			return nil, cmp.Or(host.Err(), context.Cause(ctx), backend.ErrDisconnected)
 		}
 		return update.State, nil
 	case <-ctx.Done():

@@ -95,7 +95,7 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 	if err := c.check(line); err != nil {
 		return err
 	}
-	c.warn(t.logger())
+	warnIdle(t.logger(), c.idle(line))
 	if len(c.Sweep) > 0 {
 		return c.sweep(ctx, t, line)
 	}
@@ -134,7 +134,10 @@ func (c *soloCommand) check(line *kong.Context) error {
 	if c.LogEvery < 1 {
 		return usageError{errors.New("--log-every is 0: want at least 1")}
 	}
-	return c.checkFlags(line)
+	if err := c.checkStart(); err != nil {
+		return err
+	}
+	return c.checkFlags()
 }
 
 // open checks everything before the first step: an error must not come after an hour. Done
@@ -183,21 +186,31 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	s.learner, err = c.learner(ctx, train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
 		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
-		Trained: gradientEvents(s.events, logger),
+		Trained: gradientEvents(s.events, logger), StatsEvery: c.statsEvery(),
 	})
 	if err != nil {
 		return false, err
 	}
 	leaveLittle(4 * s.learner.Elements())
+	return false, s.restore(ctx, state)
+}
+
+// restore continues with a saved training, or begins a new one if state is nil.
+func (s *solo) restore(ctx context.Context, state *train.OptimizerState) error {
+	c := &s.options
 	if state == nil {
-		return false, nil
+		s.begin()
+		return nil
+	}
+	if c.StartStep > 1 {
+		s.terminal.logger().Warn("--start-step has no effect: the training is resumed", "folder", c.Save, "step", state.Step+1)
 	}
 	debug.FreeOSMemory() // of the model as it was read, before the optimizer's values take memory
 	if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
-		return false, fmt.Errorf("resume from %s: %w", c.Save, err)
+		return fmt.Errorf("resume from %s: %w", c.Save, err)
 	}
 	s.step, s.dataIndex = state.Step, state.DataIndex
-	return false, nil
+	return nil
 }
 
 func (c *soloCommand) learner(ctx context.Context, o train.Options) (learner, error) {

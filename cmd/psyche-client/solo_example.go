@@ -1,20 +1,54 @@
 package main
 
-import "log/slog"
+import (
+	"fmt"
+
+	"github.com/alecthomas/kong"
+)
 
 // exampleFlags are flags of the original's example that say here what another one says, or nothing.
 type exampleFlags struct {
 	Distro             bool    `help:"As --optimizer distro."`
+	OptimStats         bool    `help:"Every step, write to the event log how much of gradient and momentum is in each tensor."`
+	StartStep          uint32  `default:"1" placeholder:"N" help:"First step of a new training, for its learning rate and its sequences (${default}). A resumed training continues with its own next step."`
 	GradAccumInFP32    bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
 	AttnImplementation *string `placeholder:"NAME" help:"Changes nothing: attention has one implementation."`
 	Python             bool    `help:"Changes nothing: no part of the training runs in Python."`
 }
 
-// warn says which of the flags that were given change nothing, and why.
-func (f exampleFlags) warn(logger *slog.Logger) {
-	warnIdle(logger, []idleFlag{
+// idle returns the flags without effect.
+func (f exampleFlags) idle() []idleFlag {
+	return []idleFlag{
 		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
 		{f.AttnImplementation != nil, "--attn-implementation", "attention has one implementation"},
 		{f.Python, "--python", "no part of the training runs in Python"},
-	})
+	}
+}
+
+// statsEvery returns the number of steps between figures of every tensor; 0: there are none.
+func (f exampleFlags) statsEvery() uint32 {
+	if f.OptimStats {
+		return 1
+	}
+	return 0
+}
+
+// checkStart returns an error if the first step cannot be trained.
+func (c *soloCommand) checkStart() error {
+	if c.StartStep < 1 || c.StartStep > c.Steps {
+		return usageError{fmt.Errorf("--start-step is %d: want 1 to --steps, %d", c.StartStep, c.Steps)}
+	}
+	return nil
+}
+
+// begin makes --start-step the first step of a new training: its sequences and its learning rate.
+func (s *solo) begin() {
+	s.step = s.options.StartStep - 1
+	s.dataIndex = uint64(s.step) * uint64(s.options.TotalBatch)
+}
+
+// idle returns the flags of a command line without effect.
+func (c *soloCommand) idle(line *kong.Context) []idleFlag {
+	all := append(c.exampleFlags.idle(), c.soloOptimizer.idle(line)...)
+	return append(all, idleFlag{c.OptimStats && c.Save == "" && c.EventsDir == "", "--optim-stats", "there is no event log; give --events-dir or --save"})
 }

@@ -36,8 +36,8 @@ var ownFlags = map[string][]string{
 	"distro": {"compression-decay", "compression-topk", "compression-chunk", "quantize-1bit"},
 }
 
-// checkFlags refuses what is no number, and the flags of an optimizer that was not chosen.
-func (o soloOptimizer) checkFlags(line *kong.Context) error {
+// checkFlags refuses infinite values and values that are not numbers.
+func (o soloOptimizer) checkFlags() error {
 	for _, given := range []struct {
 		flag  string
 		value float64
@@ -46,17 +46,22 @@ func (o soloOptimizer) checkFlags(line *kong.Context) error {
 			return usageError{fmt.Errorf("%s is %v: want a number", given.flag, given.value)}
 		}
 	}
-	for _, at := range line.Path {
-		if at.Flag == nil || slices.Contains(ownFlags[o.Optimizer], at.Flag.Name) {
+	return nil
+}
+
+// idle returns the flags of a command line that belong to the other optimizer.
+func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
+	for other, flags := range ownFlags {
+		if other == o.Optimizer {
 			continue
 		}
-		for _, other := range []string{"adamw", "distro"} {
-			if slices.Contains(ownFlags[other], at.Flag.Name) {
-				return usageError{fmt.Errorf("--%s is of --optimizer %s, this is %s: leave it away or choose the other", at.Flag.Name, other, o.Optimizer)}
+		for _, at := range line.Path {
+			if at.Flag != nil && slices.Contains(flags, at.Flag.Name) {
+				all = append(all, idleFlag{true, "--" + at.Flag.Name, fmt.Sprintf("--optimizer %s has it, this is %s", other, o.Optimizer)})
 			}
 		}
 	}
-	return nil
+	return all
 }
 
 // defaultWarmup does not depend on the number of steps, if there are enough of them: a

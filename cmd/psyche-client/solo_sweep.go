@@ -105,7 +105,7 @@ func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context)
 		for _, setting := range append(settings, c.ownPlaces(names[i])...) {
 			lines[i] = append(lines[i], "--"+setting)
 		}
-		if err := readable(ctx, lines[i], t); err != nil { // a wrong value must not come after an hour
+		if err := readable(ctx, lines[i], all, t); err != nil { // a wrong value must not come after an hour
 			return usageError{fmt.Errorf("--sweep %s: %w", strings.Join(settings, " "), err)}
 		}
 	}
@@ -124,8 +124,8 @@ func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context)
 	return printSweep(t, all, outcomes)
 }
 
-// readable reads a command line of solo without doing what it says.
-func readable(ctx context.Context, arguments []string, t terminal) error {
+// readable checks a command line of solo. All swept flags must have an effect.
+func readable(ctx context.Context, arguments []string, all []swept, t terminal) error {
 	read := &commands{}
 	parser, err := newParser(ctx, read, t)
 	if err != nil {
@@ -135,7 +135,15 @@ func readable(ctx context.Context, arguments []string, t terminal) error {
 	if err != nil {
 		return err
 	}
-	return read.Solo.check(line)
+	if err := read.Solo.check(line); err != nil {
+		return err
+	}
+	for _, idle := range read.Solo.idle(line) {
+		if idle.given && slices.ContainsFunc(all, func(s swept) bool { return "--"+s.flag == idle.name }) {
+			return fmt.Errorf("%s has no effect: %s", idle.name, idle.why)
+		}
+	}
+	return nil
 }
 
 // ownPlaces returns the flags that say where the training of a name writes.

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // describeData puts a data.json into a folder with a file a.ds.
@@ -350,14 +351,32 @@ func TestInterruptBeforeAStepSavesNothing(t *testing.T) {
 	}
 }
 
-func TestSoloRefusesFlagsOfTheOtherOptimizer(t *testing.T) {
+// TestSoloStartsAtAStep trains a step of the middle with its sequences, with figures of every tensor.
+func TestSoloStartsAtAStep(t *testing.T) {
+	requireTorch(t)
 	model, data := toy(t)
-	for _, test := range [][]string{
-		{"distro", "adamw", "--beta-1", "0.5"}, {"distro", "adamw", "--eps", "1"}, {"adamw", "distro", "--no-quantize-1bit"},
-		{"adamw", "distro", "--compression-topk", "8"},
-	} {
-		flag := strings.Replace(test[2], "--no-", "--", 1)
-		fail(t, exitUsage, flag+" is of --optimizer "+test[1]+", this is "+test[0], soloLine(model, data, append([]string{"--optimizer", test[0]}, test[2:]...)...)...)
+	for _, optimizer := range []string{"adamw", "distro"} {
+		dir := t.TempDir()
+		line := soloLine(model, data, "--optimizer", optimizer, "--steps", "4", "--start-step", "3", "--optim-stats", "--save", filepath.Join(dir, "save"))
+		if out := succeed(t, line...); !strings.Contains(out, "step 2 of 4 done") {
+			t.Errorf("%s: %s", optimizer, out)
+		}
+		var batches []event.Batch
+		tensors := 0
+		for e, err := range event.Read(filepath.Join(dir, "save"+eventsBeside, eventsFile)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch body := e.Body.(type) {
+			case event.Trained:
+				batches = append(batches, body.Batch)
+			case event.OptimizerStats:
+				tensors += len(body.Tensors)
+			}
+		}
+		if len(batches) != 2 || batches[0][0] == 0 || batches[0][0] != 2*(batches[0][1]-batches[0][0]) || batches[1][0] != batches[0][1] || tensors < 4 {
+			t.Errorf("%s: trained %v, figures of %d tensors", optimizer, batches, tensors)
+		}
 	}
 }
 

@@ -94,18 +94,33 @@ func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, err
 
 // authorityFlags say who governs a new run beside its main authority.
 type authorityFlags struct {
-	JoinAuthority string `placeholder:"KEY" help:"Key in base58 that authorizes others to join a permissioned run. Default: the main authority."`
+	JoinAuthority string `placeholder:"KEY" help:"Key in base58 that authorizes others to join a permissioned run. Default: the main authority. Implies --permissioned."`
 	Permissioned  bool   `help:"Only keys that the join authority authorized may join the run, and their delegates."`
+}
+
+// permissioned reports whether only authorized keys may join. A join authority has nothing else to do.
+func (f authorityFlags) permissioned() bool { return f.Permissioned || f.JoinAuthority != "" }
+
+// join returns the key of --join-authority; zero if the flag is not given.
+func (f authorityFlags) join() (identity.ID, error) {
+	if f.JoinAuthority == "" {
+		return identity.ID{}, nil
+	}
+	id, err := identity.ParseID(f.JoinAuthority)
+	if err != nil {
+		return id, usagef("--join-authority: %w", err)
+	}
+	return id, nil
 }
 
 // genesis adds the offices to a run's first state.
 func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordinator.ClientID) (coordinator.State, error), error) {
-	join := main
-	if f.JoinAuthority != "" {
-		var err error
-		if join, err = identity.ParseID(f.JoinAuthority); err != nil {
-			return nil, usagef("--join-authority: %w", err)
-		}
+	join, err := f.join()
+	if err != nil {
+		return nil, err
+	}
+	if join == (identity.ID{}) {
+		join = main
 	}
 	return func(host coordinator.ClientID) (coordinator.State, error) {
 		state, err := run.CoordinatorState(host)
@@ -115,7 +130,7 @@ func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordina
 		if state.Authority.Join = state.Authority.Main; join != (identity.ID{}) {
 			state.Authority.Join = coordinator.ClientID(join)
 		}
-		state.Authority.Permissioned = f.Permissioned
+		state.Authority.Permissioned = f.permissioned()
 		return state, err
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/tcp"
 )
@@ -27,7 +28,8 @@ func (c *runCreate) Help() string {
 	return `The key that signs becomes the run's main authority: it alone configures, pauses and
 closes the run. A server must allow it to begin runs (server run --allow-create). On a chain
 the key pays for the run's account, some 2.42 SOL that come back with psyche run free, and the
-run begins paused: psyche run set-paused --resume lets it go.`
+run begins paused: psyche run set-paused --resume lets it go. Without --state the account is
+made and keeps --name, --description, --permissioned and --join-authority for update-config.`
 }
 
 // Run begins a run on a server or on a chain.
@@ -37,16 +39,13 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if c.State == "" {
-		if !isChain || c.RunID == "" {
+		switch {
+		case !isChain || c.RunID == "":
 			return usagef("missing flags: --state=FILE")
+		case c.ResumeFrom != "":
+			return usagef("--resume-from needs --state")
 		}
-		if c.Permissioned || c.JoinAuthority != "" || c.ResumeFrom != "" {
-			return usagef("--permissioned, --join-authority and --resume-from are of a run's first state: give --state with them")
-		}
-		if c.Name != "" || c.Description != "" {
-			_, _ = fmt.Fprintln(to.err, "psyche: --name and --description change nothing here: they are part of what the run begins with; give them to update-config, which begins it")
-		}
-		return c.createOnChain(ctx, to, c.RunID, nil)
+		return c.reserve(ctx, to)
 	}
 	run, err := loadNamedRun(c.State, c.RunID)
 	if err != nil {
@@ -55,11 +54,16 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err := c.apply(ctx, &run, to.out); err != nil {
 		return err
 	}
-	if err := c.describe(&run.Model); err != nil {
-		return err
-	}
 	key, err := c.key(isChain)
 	if err != nil {
+		return err
+	}
+	if isChain {
+		if err := c.addDraft(ctx, to, run.RunID, key); err != nil {
+			return err
+		}
+	}
+	if err := c.describe(&run.Model); err != nil {
 		return err
 	}
 	genesis, err := c.genesis(run, key.ID())
@@ -67,7 +71,11 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if isChain {
-		return c.createOnChain(ctx, to, run.RunID, genesis)
+		g, err := pausedGenesis(key.ID(), genesis)
+		if err != nil {
+			return err
+		}
+		return c.createOnChain(ctx, to, run.RunID, g, nil)
 	}
 	o, err := c.options(run.RunID, key, to.err)
 	if err != nil {
@@ -83,16 +91,13 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// createOnChain makes the run's account and, with a first state, begins the run.
-func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, first func(coordinator.ClientID) (coordinator.State, error)) error {
+// createOnChain makes the run's account and, with a genesis, begins the run; without one the account keeps the draft
+// if that is not nil.
+func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, g *coordinator.Genesis, draft *layout.Draft) error {
 	if err := checkRunID(runID); err != nil {
 		return err
 	}
 	key, err := c.key(true)
-	if err != nil {
-		return err
-	}
-	g, err := pausedGenesis(key.ID(), first)
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	defer chain.Close()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	plan, err := chain.PlanCreate(ctx, o.Program, runID, g)
+	plan, err := chain.PlanCreate(ctx, o.Program, runID, g, draft)
 	if err != nil {
 		return err
 	}
@@ -128,11 +133,8 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	return err
 }
 
-// pausedGenesis returns what a run on a chain begins with, paused; nil without a first state.
+// pausedGenesis returns the genesis of a run on a chain, paused.
 func pausedGenesis(main identity.ID, first func(coordinator.ClientID) (coordinator.State, error)) (*coordinator.Genesis, error) {
-	if first == nil {
-		return nil, nil
-	}
 	s, err := first(coordinator.ClientID(main)) // who hosts it is filled in when that is known
 	if err != nil {
 		return nil, configError{err}

@@ -127,7 +127,7 @@ func firstUpdate(ctx context.Context, host runHost) (backend.Update, error) {
 	select {
 	case update, ok := <-host.Updates():
 		if !ok {
-			return update, host.Err()
+			return update, firstOf(host.Err(), context.Cause(ctx), backend.ErrDisconnected)
 		}
 		return update, nil
 	case <-ctx.Done():

@@ -104,7 +104,16 @@ func (c *chainRuns) Run(ctx context.Context, to console) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(to.out, "%d runs of program %s\n", len(runs), program)
+	waiting, err := chain.Unconfigured(ctx, program, "")
+	if err != nil {
+		return err
+	}
+	for _, u := range waiting {
+		if _, err := fmt.Fprintf(to.out, "not configured yet  account %s  authority %s  %s SOL\n", u.Run, u.Main, admin.SOL(u.Lamports)); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(to.out, "%s of program %s\n", count(uint64(len(runs)), "run"), program)
 	return err
 }
 

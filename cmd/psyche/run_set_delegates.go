@@ -24,7 +24,13 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	err = c.decide(ctx, to, func(s *coordinator.State, from coordinator.ClientID) (coordinator.Action, error) {
+	return setDelegates(ctx, to, c.actFlags, func([]coordinator.ClientID) []coordinator.ClientID { return delegates })
+}
+
+// setDelegates replaces the delegates of the key that signs. choose returns the new delegates for the present ones.
+func setDelegates(ctx context.Context, to console, f actFlags, choose func(before []coordinator.ClientID) []coordinator.ClientID) error {
+	var delegates []coordinator.ClientID
+	err := f.decide(ctx, to, func(s *coordinator.State, from coordinator.ClientID) (coordinator.Action, error) {
 		own, ok := s.Authority.Authorization(from)
 		switch {
 		case !s.Authority.Permissioned:
@@ -32,11 +38,12 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 		case !ok:
 			return coordinator.SetDelegates{}, coordinator.ErrNotAuthorised
 		}
+		delegates = choose(own.Delegates)
 		return coordinator.SetDelegates{Number: own.Number, Delegates: delegates}, nil
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "%s may join run %s\n", count(uint64(len(delegates)), "delegate"), c.RunID)
+	_, err = fmt.Fprintf(to.out, "%s may join run %s\n", count(uint64(len(delegates)), "delegate"), f.RunID)
 	return err
 }

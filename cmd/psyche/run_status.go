@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/host/server/status"
@@ -21,6 +23,9 @@ type runStatus struct {
 // Run shows how far a run is.
 func (c *runStatus) Run(ctx context.Context, to console) error {
 	seen, err := c.lookAt(ctx, c.RunID, to.err)
+	if errors.Is(err, admin.ErrNotConfigured) && !c.JSON {
+		return c.printUnconfigured(ctx, to)
+	}
 	if err != nil {
 		return err
 	}
@@ -33,6 +38,37 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 		return err
 	}
 	return c.printAccount(ctx, to, transaction.PublicKey(seen.State.Host))
+}
+
+// printUnconfigured shows a run whose account has no genesis.
+func (c *runStatus) printUnconfigured(ctx context.Context, to console) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	chain, program, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	waiting, err := chain.Unconfigured(ctx, program, c.RunID)
+	if err != nil {
+		return err
+	}
+	for _, u := range waiting {
+		if c.Authority != "" && c.Authority != u.Main.String() {
+			continue
+		}
+		if _, err := fmt.Fprintf(to.out, "run             %s\nstate           not configured yet\nmain authority  %s\nprogram         %s\naccount         %s, it holds %s SOL\n",
+			c.RunID, u.Main, program, u.Run, admin.SOL(u.Lamports)); err != nil {
+			return err
+		}
+		if err := printDraft(to, u.Draft, identity.ID(u.Main)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(to.out, "it begins with  psyche run update-config --state FILE --run-id %s\nits SOL return  psyche run free --run-id %s\n", c.RunID, c.RunID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printAccount shows what the chain has of a run beside its state. The account is its host.

@@ -16,26 +16,6 @@ type chainRunFlags struct {
 	signFlags `embed:""`
 }
 
-// find returns the chain for the key that signs, and the addresses of the program and the run.
-func (f *chainRunFlags) find(ctx context.Context, to console) (chain *admin.Chain, program, run transaction.PublicKey, err error) {
-	if isChain, err := f.onChain(); err != nil || !isChain {
-		return nil, program, run, firstOf(err, errServerTicks)
-	}
-	key, err := f.key(true)
-	if err != nil {
-		return nil, program, run, err
-	}
-	o, err := f.chain(key, to.err)
-	if err != nil {
-		return nil, program, run, err
-	}
-	if err := f.Find(ctx, &o, f.RunID); err != nil {
-		return nil, program, run, err
-	}
-	chain, err = admin.Open(o)
-	return chain, o.Program, o.Run, err
-}
-
 // firstOf returns the first error that is one.
 func firstOf(errs ...error) error {
 	for _, err := range errs {
@@ -116,18 +96,40 @@ func (c *runFree) Help() string {
 the run had reached: psyche run archive keeps that. The main authority signs.`
 }
 
+// account returns the chain, the program and the account of the run, whether or not it has a genesis.
+func (c *runFree) account(to console) (chain *admin.Chain, program, run transaction.PublicKey, err error) {
+	if isChain, err := c.onChain(); err != nil || !isChain {
+		return nil, program, run, firstOf(err, errServerTicks)
+	}
+	key, err := c.key(true)
+	if err != nil {
+		return nil, program, run, err
+	}
+	o, err := c.chain(key, to.err)
+	if err != nil {
+		return nil, program, run, err
+	}
+	authority := transaction.PublicKey(key.ID())
+	if c.Authority != "" {
+		if authority, err = transaction.ParsePublicKey(c.Authority); err != nil {
+			return nil, program, run, usagef("--authority: %w", err)
+		}
+	}
+	if err := checkRunID(c.RunID); err != nil {
+		return nil, program, run, err
+	}
+	if run, err = transaction.Program(o.Program).RunAddress(authority, c.RunID); err != nil {
+		return nil, program, run, err
+	}
+	chain, err = admin.Open(o)
+	return chain, o.Program, run, err
+}
+
 // Run frees the account.
 func (c *runFree) Run(ctx context.Context, to console) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	if c.Authority == "" { // an account without a genesis is found by its authority only
-		key, err := c.key(true)
-		if err != nil {
-			return err
-		}
-		c.Authority = key.ID().String()
-	}
-	chain, program, run, err := c.find(ctx, to)
+	chain, program, run, err := c.account(to)
 	if err != nil {
 		return err
 	}

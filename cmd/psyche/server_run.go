@@ -100,7 +100,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	logger := c.loggerFor(shown, to)
 	for i, run := range runs {
 		warnings := run.Warnings
-		if !c.Permissioned {
+		if !c.permissioned() {
 			warnings = append(warnings, openWarnings(run)...)
 		}
 		for _, warning := range warnings {

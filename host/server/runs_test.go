@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -325,6 +326,16 @@ func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, server.HostKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(); !errors.Is(err, server.ErrNoHostKey) {
+		t.Errorf("no key: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, server.HostKeyFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the server made a key before it refused: %v", err)
+	}
+	other := identity.FromSeed([identity.SeedSize]byte{77})
+	if err := identity.SaveKeyFile(filepath.Join(dir, server.HostKeyFile), other); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(); err == nil || !strings.Contains(err.Error(), "put the host's key back") {

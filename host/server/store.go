@@ -68,8 +68,11 @@ func MakeStateDir(dir string) error {
 	return nil
 }
 
+// ErrNoHostKey means that a save-state directory has journals of runs and no key of their host.
+var ErrNoHostKey = errors.New("the host's key is missing")
+
 // HostKey reads the host's key from a save-state directory, or makes one and keeps it
-// there. The directory "" keeps nothing.
+// there. The directory "" keeps nothing. In a directory with journals it returns ErrNoHostKey and makes no key.
 func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	if dir == "" {
 		return identity.Generate(random)
@@ -81,6 +84,13 @@ func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	key, err := identity.LoadKeyFile(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
+	}
+	runs, err := savedRuns(dir)
+	switch {
+	case err != nil:
+		return key, err
+	case len(runs) > 0:
+		return key, fmt.Errorf("%w: %s does not exist, and %s has a journal that another key would not fit; put the host's key back, or choose another folder", ErrNoHostKey, path, filepath.Base(JournalPath(dir, runs[0])))
 	}
 	if key, err = identity.Generate(random); err != nil {
 		return key, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -313,6 +314,31 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestPublishedConfigurations parses a file with the keys and numbers of each configuration of the original.
+func TestPublishedConfigurations(t *testing.T) {
+	files, err := filepath.Glob("testdata/published/*.toml")
+	if err != nil || len(files) != 11 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := ParseState(file, text)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if run.RunID == "" {
+			run.RunID = "run"
+		}
+		if _, err := run.CoordinatorState(coordinator.ClientID{1}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // TestAuditsNeedABound: a step that is not clipped is refused where steps are audited, and nowhere else.
 func TestAuditsNeedABound(t *testing.T) {
 	text, err := os.ReadFile("testdata/book.toml")
@@ -321,11 +347,22 @@ func TestAuditsNeedABound(t *testing.T) {
 	}
 	for _, test := range []struct {
 		percent, clip string
+		norm          float64
 		refused       bool
-	}{{"0", "0.0", false}, {"0", "1.0", false}, {"10", "1.0", false}, {"10", "0.0", true}} {
+	}{
+		{"0", "clip_grad_norm = 0.0", 0, false}, {"0", "clip_grad_norm = 1.0", 1, false}, {"0", "", 0, false},
+		{"10", "clip_grad_norm = 2.0", 2, false}, {"10", "", 1, false}, {"10", "clip_grad_norm = 0.0", 0, true},
+	} {
 		changed := strings.Replace(string(text), "verification_percent = 0", "verification_percent = "+test.percent, 1)
-		changed = strings.Replace(changed, "clip_grad_norm = 1.0", "clip_grad_norm = "+test.clip, 1)
-		_, err := ParseState("s.toml", []byte(changed))
+		changed = strings.Replace(changed, "clip_grad_norm = 1.0", test.clip, 1)
+		run, err := ParseState("s.toml", []byte(changed))
+		if err == nil && run.Model.Optimizer.Distro.ClipGradNorm != test.norm {
+			t.Errorf("%+v: clip_grad_norm is %v", test, run.Model.Optimizer.Distro.ClipGradNorm)
+		}
+		warned := slices.ContainsFunc(run.Warnings, func(w string) bool { return strings.Contains(w, "has no clip_grad_norm, so 1 is used") })
+		if want := test.percent == "10" && test.clip == ""; warned != want {
+			t.Errorf("%+v: warnings %q", test, run.Warnings)
+		}
 		if test.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "[model.LLM] optimizer: clip_grad_norm is 0: where verification_percent is not") {
 			t.Errorf("%+v: %v", test, err)
 		}

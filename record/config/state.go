@@ -67,6 +67,9 @@ func readRun(root *table) Run {
 			llm.fail("optimizer", "%v", err)
 		}
 		checkColdStart(llm, run)
+		if warning := clipAudited(llm, &run); warning != "" {
+			run.Warnings = append(run.Warnings, warning)
+		}
 		checkAudits(llm, run)
 		if warning := innerStepsWarning(run); warning != "" {
 			run.Warnings = append(run.Warnings, warning)
@@ -164,6 +167,26 @@ func checkConfig(t *table, c coordinator.Config, unread []problem) {
 func hasWord(text, key string) bool {
 	inKey := func(r rune) bool { return r == '_' || r >= 'a' && r <= 'z' }
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inKey(r) }), key)
+}
+
+// defaultAuditedClip is clip_grad_norm of a run with audits whose file does not set it.
+const defaultAuditedClip = 1
+
+// clipAudited bounds the steps of an audited run whose file has no clip_grad_norm, and returns the warning about it.
+// Files of the published format omit the key together with audits; a file that sets 0 is for checkAudits to refuse.
+func clipAudited(llm *table, run *Run) string {
+	distro := run.Model.Optimizer.Distro
+	if run.Config.VerificationPercent == 0 || distro == nil {
+		return ""
+	}
+	optimizer, _ := llm.values["optimizer"].(map[string]any)
+	settings, _ := optimizer["Distro"].(map[string]any)
+	if _, set := settings["clip_grad_norm"]; set {
+		return ""
+	}
+	distro.ClipGradNorm = defaultAuditedClip
+	return fmt.Sprintf("[model.LLM.optimizer.Distro] has no clip_grad_norm, so %d is used: verification_percent = %d, and audits rely on a bound for each step; set it to choose another bound",
+		defaultAuditedClip, run.Config.VerificationPercent)
 }
 
 // checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees

@@ -164,7 +164,7 @@ func IsConnection(err error) bool {
 // IsRefusal reports whether a chain is reached and says no.
 func IsRefusal(err error) bool {
 	for _, refused := range []error{
-		admin.ErrNoFunds, admin.ErrNoRun, admin.ErrSeveralRuns, admin.ErrNoProgram, admin.ErrForeign, admin.ErrTaken, admin.ErrOpen, admin.ErrNotMain, solana.ErrNoFunds,
+		admin.ErrNoFunds, admin.ErrNoRun, admin.ErrNotConfigured, admin.ErrSeveralRuns, admin.ErrNoProgram, admin.ErrForeign, admin.ErrTaken, admin.ErrOpen, admin.ErrNotMain, solana.ErrNoFunds,
 	} {
 		if errors.Is(err, refused) {
 			return true
