@@ -84,6 +84,10 @@ type Options struct {
 	// wait for it still, and whatever else needs that disk may wait as well. May be nil.
 	DiskHangs func()
 
+	// Computes is told when Run returns after the end of its context although tasks that write nothing have not ended,
+	// such as the loading of a large model: they still use the trainer and its data. May be nil.
+	Computes func()
+
 	Runtime       env.Runtime       // nil: goroutines and the wall clock
 	Announcements env.Announcements // nil: those of package wire, signed with Key
 	Draws         env.Draws         // nil: those of package coordinator
