@@ -125,8 +125,8 @@ func (n needs) shortages(has machine, remedy string) []string {
 	return short
 }
 
-// tell logs what the run needs and what is short. remedy says how the memory of a micro batch can be reduced.
-func (n needs) tell(has machine, remedy string, logger *slog.Logger) {
+// tell logs what the run needs and what this machine has.
+func (n needs) tell(has machine, logger *slog.Logger) {
 	attributes := []any{"model", bytesOf(n.Model), "memory_at_least", bytesOf(n.Memory)}
 	if has.memory > 0 {
 		attributes = append(attributes, "memory_available", bytesOf(has.memory))
@@ -144,6 +144,10 @@ func (n needs) tell(has machine, remedy string, logger *slog.Logger) {
 		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.Result))
 	}
 	logger.Info("what the run needs, and what this machine has", attributes...)
+}
+
+// warn logs what is short. remedy says how the memory of a micro batch can be reduced.
+func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 	for _, short := range n.shortages(has, remedy) {
 		logger.Warn("this machine has too little for the run; it is tried all the same", "of", short)
 	}
@@ -174,15 +178,17 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	}
 	s := c.step(has.device > 0)
 	n := needsOf(run, audited, of, s, keep)
-	n.tell(has, s.remedy(of, run.MaxSeqLen), t.logger)
-	if !first {
-		return nil
-	}
-	has.memory = allocatableMemory()
+	n.tell(has, t.logger)
+	most := has
+	most.memory = allocatableMemory()
 	if has.disk > 0 {
-		has.disk += sizeOf(c.CheckpointDir)
+		most.disk += sizeOf(c.CheckpointDir)
 	}
-	return n.refusal(has, c.CheckpointDir)
+	if err := n.refusal(most, c.CheckpointDir); first && err != nil {
+		return err
+	}
+	n.warn(has, s.remedy(of, run.MaxSeqLen), t.logger)
+	return nil
 }
 
 // sizeOf returns the bytes of the files in a folder.

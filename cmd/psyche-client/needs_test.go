@@ -94,7 +94,9 @@ func TestShortages(t *testing.T) {
 		t.Errorf("of one that has just enough: %q", got)
 	}
 	var log bytes.Buffer
-	n.tell(machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, "--recompute, ", slog.New(slog.NewTextHandler(&log, nil)))
+	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil))
+	n.tell(has, logger)
+	n.warn(has, "--recompute, ", logger)
 	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "it takes at least 16.0 GiB, there are 1.0 GiB", "--recompute, choose another --device", "--checkpoint-dir with more room"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &log)
