@@ -157,6 +157,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
+		n.seat.parting.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
