@@ -200,7 +200,7 @@ func loadRun(options Options) (config.Run, error) {
 func (options Options) withDefaults(run config.Run) (Options, error) {
 	var err error
 	if options.Threads == 0 {
-		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
+		options.Threads = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/options.NumClients)
 	}
 	if options.HeldOut == "" {
 		options.HeldOut = heldOutBeside(options.ConfigPath, run)
