@@ -34,6 +34,7 @@ func TestSignalledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Args = append([]string{"psyche-client"}, args...)
+	fmt.Println(signalstest.Started)
 	main()
 }
 
@@ -55,11 +56,9 @@ func TestSignals(t *testing.T) {
 	t.Setenv("HF_ENDPOINT", "http://"+silent.Addr().String())
 	t.Setenv("HF_TOKEN", "token")
 	link := "psyche://" + silent.Addr().String() + "/r?key=" + identity.FromSeed([identity.SeedSize]byte{1}).ID().String() + "&genesis=" + strings.Repeat("ab", 32)
-	pipes := t.TempDir() // to open one blocks until a writer opens it
-	for _, name := range []string{"config.json", "key"} {
-		if err := syscall.Mkfifo(filepath.Join(pipes, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	pipe := filepath.Join(t.TempDir(), "key") // to open it blocks until a writer opens it
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	line := func(words ...string) func(string) []string { return func(string) []string { return words } }
 	called := slices.Clone(brief)
@@ -92,10 +91,10 @@ func TestSignals(t *testing.T) {
 		}, until: "trying again", code: signals.Interrupted},
 		{name: "join", torch: true, line: line("join", link, "--logs", "console"), code: signals.Interrupted},
 		{name: "serve", line: line("serve", link), code: signals.Interrupted},
-		{name: "evaluate", torch: true, line: line("evaluate", "--model", pipes, "--data", data), code: signals.Interrupted},
+		{name: "evaluate", torch: true, line: line("evaluate", "--model", "owner/name", "--data", data), code: signals.Interrupted},
 		{name: "download", line: line("download", "owner/name"), code: signals.Interrupted},
 		{name: "upload", line: line("upload", model, "owner/name"), code: signals.Interrupted},
-		{name: "show-identity", line: line("show-identity", "--identity-secret-key-path", filepath.Join(pipes, "key")), code: signals.Interrupted},
+		{name: "show-identity", line: line("show-identity", "--identity-secret-key-path", pipe), code: signals.Interrupted},
 	} {
 		called = append(called, c.line("")[0])
 		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {

@@ -179,6 +179,7 @@ func startLine(t *testing.T, line []string) *signalstest.Process {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Args = append([]string{"psyche"}, line...) // TestMain runs the program under this name
+	command.Env = append(os.Environ(), signalledProcess+"=1")
 	command.Dir = t.TempDir()
 	return signalstest.Start(t, command)
 }
