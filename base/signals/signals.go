@@ -30,7 +30,7 @@ const grace = 400 * time.Millisecond
 // workKey is the key of a context's *work.
 type workKey struct{}
 
-// work is what a program has to finish after a signal.
+// work counts the reasons of a program to continue after a signal, and has its last functions.
 type work struct {
 	mu      sync.Mutex
 	holds   int
@@ -122,7 +122,7 @@ func Hold(ctx context.Context) (release func()) {
 	})
 }
 
-// Last registers a function that Run calls before it returns without the program, such as one that restores the
+// Last registers a function that Run calls before it returns without the program, for instance to restore the
 // terminal. Functions run in the order of their registration, must return soon, and may run while the program does.
 func Last(ctx context.Context, do func()) {
 	if w, _ := ctx.Value(workKey{}).(*work); w != nil {

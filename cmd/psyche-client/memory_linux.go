@@ -24,8 +24,8 @@ func peakMemory() uint64 {
 // control group if that has fewer. 0 means unknown.
 func availableMemory() uint64 { return availableIn("/") }
 
-// allocatableMemory returns the bytes that this process can certainly not exceed: the available memory with the free
-// swap space, or less if ulimit says so. 0 means unknown.
+// allocatableMemory returns the most bytes that this process can allocate: the available memory and the free swap space,
+// or the rest of a limit of ulimit. 0 means unknown.
 func allocatableMemory() uint64 {
 	bytes := availableMemory()
 	if bytes == 0 {

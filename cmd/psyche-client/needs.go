@@ -89,8 +89,8 @@ func fitsDisk(kind string, bytes, free uint64, dir string) error {
 	return fmt.Errorf("%w: %s take %s of disk, but %s are free in %s; remove files there", errTooLarge, kind, bytesOf(bytes), bytesOf(free), dir)
 }
 
-// refusal returns an error if this machine has less than what taking part certainly needs. The estimates of shortages
-// are larger, and lead to warnings only. has.disk includes what older checkpoints in the folder take.
+// refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
+// larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
@@ -107,7 +107,7 @@ func (n needs) refusal(has machine, dir string) error {
 	return nil
 }
 
-// shortages says of what the machine has too little. remedy says how the memory of a micro batch can be reduced.
+// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro batch.
 func (n needs) shortages(has machine, remedy string) []string {
 	var short []string
 	for _, part := range []struct {
@@ -125,7 +125,7 @@ func (n needs) shortages(has machine, remedy string) []string {
 	return short
 }
 
-// tell logs what the run needs and what this machine has.
+// tell logs the needs of the run and the resources of this machine.
 func (n needs) tell(has machine, logger *slog.Logger) {
 	attributes := []any{"model", bytesOf(n.Model), "memory_at_least", bytesOf(n.Memory)}
 	if has.memory > 0 {
@@ -146,7 +146,7 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 	logger.Info("what the run needs, and what this machine has", attributes...)
 }
 
-// warn logs what is short. remedy says how the memory of a micro batch can be reduced.
+// warn logs the resources that are short. remedy lists ways to reduce the memory of a micro batch.
 func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 	for _, short := range n.shortages(has, remedy) {
 		logger.Warn("this machine has too little for the run; it is tried all the same", "of", short)
@@ -156,8 +156,8 @@ func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 // configTimeout bounds how long the model's description is waited for.
 const configTimeout = 10 * time.Second
 
-// weigh says what the run needs and what this machine has, and returns an error if this machine certainly has too
-// little. It refuses nothing once a model may have been loaded, which takes memory itself. A model that only members
+// weigh logs the needs of the run and the resources of this machine, and returns an error if the run certainly does not
+// fit. It refuses nothing once a model may have been loaded, which takes memory itself. A model that only members
 // have is not described yet.
 func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) error {
 	first := !t.weighed
@@ -205,7 +205,7 @@ func sizeOf(dir string) (bytes uint64) {
 	return bytes
 }
 
-// remedy lists the ways to compute a micro batch in less memory, with what it takes then.
+// remedy lists the ways to compute a micro batch in less memory, with the bytes of each.
 func (s step) remedy(of model.Description, seqLen uint32) string {
 	now, text := s.working(of, seqLen), ""
 	for _, way := range []struct {

@@ -107,7 +107,8 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestWeigh: the model is described by the folder that it is in; where only members have it, that is said.
+// TestWeigh wants the needs of a model in a folder to be logged, and for a model that only members have the reason why
+// they are unknown.
 func TestWeigh(t *testing.T) {
 	text, _ := quickstartModel(t)
 	dir := t.TempDir()
@@ -135,8 +136,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// TestRefusal wants runs to be refused that certainly do not fit, and no others: 4 GiB of weights with what belongs to
-// them take 12 GiB, or 8 GiB of a device, and a checkpoint 4 GiB.
+// TestRefusal wants only runs that certainly do not fit to be refused: with weights of 4 GiB a member takes 12 GiB of
+// memory, or 8 GiB of a device, and 4 GiB of disk.
 func TestRefusal(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 20 << 30, Disk: 20 << 30}, 9 << 30}
 	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: 4 << 30}} {
@@ -165,7 +166,7 @@ func TestRemedy(t *testing.T) {
 	}
 }
 
-// TestExplainMemory wants the size and a remedy for allocations that failed, and other errors as they are.
+// TestExplainMemory wants the size and a remedy for allocations that failed, and other errors unchanged.
 func TestExplainMemory(t *testing.T) {
 	failed := fmt.Errorf("step 3: %w", &torch.Error{Op: "linear", Message: "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."})
 	if err := explainMemory(failed); !errors.Is(err, torch.ErrMemory) || !strings.Contains(err.Error(), "an allocation of 4096 bytes failed") || exitCode(err) != exitFailure {

@@ -40,7 +40,7 @@ func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w%s; give each training a folder of its own", dir, errFolderInUse, filelock.By(err))
+		return nil, fmt.Errorf("%s: %w%s; choose another folder", dir, errFolderInUse, filelock.By(err))
 	}
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type trainers struct {
 	seen    *resultWriter // may be nil
 	hosted  *hosted       // the model that the run's server hands out; may be nil
 	library error         // why there is no libtorch; nil: there is
-	weighed bool          // what the run needs was compared with this machine; used by one goroutine at a time
+	weighed bool          // weigh was called; used by one goroutine at a time
 }
 
 // factory makes the trainers. Measuring may be nil.

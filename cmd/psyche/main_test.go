@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
-// signalledProcess is the variable that makes the program say that it has started.
+// signalledProcess is the environment variable that makes the program print signalstest.Started.
 const signalledProcess = "PSYCHE_TEST_SIGNALLED"
 
 func TestMain(m *testing.M) {

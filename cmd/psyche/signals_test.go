@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
-// signalled is a command that gets signals, as TestSignals has it.
+// signalled is a row of TestSignals: a command that gets signals.
 type signalled struct {
 	command string // as the command table has it
 	rest    string // of the command line, with the names of signalledWorld
@@ -86,7 +86,7 @@ var signalledCommands = []signalled{
 	{"sim", "--seeds 1..1000000", "", signals.Interrupted, "seeds/s; 0 violations\npsyche: interrupted\n"},
 }
 
-// TestSignalsOfAllCommands wants each command of the program among those that get signals, or among the brief ones.
+// TestSignalsOfAllCommands wants each command of the program in signalledCommands or in brief.
 func TestSignalsOfAllCommands(t *testing.T) {
 	parser, err := newParser(t.Context(), &commands{}, console{io.Discard, io.Discard})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestSignalsOfAllCommands(t *testing.T) {
 	}
 }
 
-// signalledWorld returns what the names in command lines stand for.
+// signalledWorld returns the replacements of the names in command lines.
 func signalledWorld(t *testing.T) *strings.Replacer {
 	t.Helper()
 	state, err := filepath.Abs("../../configs/smoke/state.toml")

@@ -45,7 +45,7 @@ type host struct {
 	newest   atomic.Pointer[publication]
 	logSize  atomic.Int64              // bytes of the journal that are on the disk
 	beat     atomic.Pointer[time.Time] // when loop was alive; nil: never. Not Unix time, which may jump
-	trouble  atomic.Pointer[error]     // what keeps the run from going on
+	trouble  atomic.Pointer[error]     // error that stops the run
 }
 
 // request is an action that waits for the host.

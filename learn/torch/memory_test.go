@@ -26,7 +26,7 @@ func TestErrMemory(t *testing.T) {
 	}
 }
 
-// TestAllocationFails wants a tensor that no machine has memory for to be an error, after which the engine goes on.
+// TestAllocationFails wants a tensor that fits into no memory to be an error, and the engine to work after it.
 func TestAllocationFails(t *testing.T) {
 	e := torchtest.Engine(t)
 	zeros := func(n int64) error {

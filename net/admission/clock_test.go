@@ -10,7 +10,7 @@ import (
 func TestBudgetIgnoresTheWallClock(t *testing.T) {
 	b := NewReservedBudget(1000, 1000, 2)
 	if b.membersTake() {
-		t.Error("members are said to take before any has")
+		t.Error("membersTake is true before a member takes")
 	}
 	if err := b.TakeFirst(t.Context(), nil, 1); err != nil {
 		t.Fatal(err)
@@ -20,6 +20,6 @@ func TestBudgetIgnoresTheWallClock(t *testing.T) {
 	}
 	old := time.Now().Add(-memberPause)
 	if b.taken.Store(&old); b.membersTake() {
-		t.Error("members are said to take after the pause")
+		t.Error("membersTake is true after the pause")
 	}
 }

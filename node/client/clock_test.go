@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestHostClockJumps sets the clock of a host, in the middle of a round, to times before and after. A host's clock does
-// so only at a restart, since it goes on by the monotonic clock. The run ends as always, with all members.
+// TestHostClockJumps sets the clock of a host, in the middle of a round, to times before and after. A host's clock
+// jumps only at a restart: it follows the monotonic clock. The run ends as always, with all members.
 func TestHostClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour} {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 	}
 }
 
-// TestInterruptLeavesAComputation wants a client that is told to end not to wait for a training that does not end.
+// TestInterruptLeavesAComputation wants an interrupted client not to wait for a training that does not end.
 func TestInterruptLeavesAComputation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -142,7 +142,7 @@ func TestInterruptLeavesAComputation(t *testing.T) {
 		since := time.Now()
 		hung.wait()
 		if took := time.Since(since); took > defaultLeaveTimeout+time.Second || !errors.Is(hung.err, context.Canceled) || !computes {
-			t.Errorf("the client ended %v after the interrupt: %v; told of the computation: %v", took, hung.err, computes)
+			t.Errorf("the client ended %v after the interrupt: %v; Computes was called: %v", took, hung.err, computes)
 		}
 		close(end)
 		other.crash()

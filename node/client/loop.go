@@ -22,8 +22,8 @@ import (
 
 // Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
 // the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
-// when it returns, except those that wait for a disk which does not answer (Options.DiskHangs), and after the end of ctx
-// those that write nothing and do not end (Options.Computes).
+// when it returns, with two exceptions: goroutines that wait for a disk which does not answer (Options.DiskHangs), and
+// after the end of ctx goroutines that write nothing and do not end (Options.Computes).
 // A Node runs once, on goroutines of its own: not with a Runtime among its options.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
@@ -31,7 +31,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, told: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {
@@ -268,12 +268,12 @@ type waitResult int
 const (
 	allEnded      waitResult = iota
 	diskHangs                // tasks wait for a disk that does not answer
-	onlyComputing            // the client was told to end, and tasks that write nothing have not
+	onlyComputing            // after an interrupt, tasks that write nothing are left
 )
 
-// ended waits until all tasks have ended, or until tasks have waited for a disk for the limit with no others left. Once
-// told is closed it waits for tasks that write nothing only for a moment. It calls say when it waits for the disk alone.
-func (g *goroutines) ended(told <-chan struct{}, limit time.Duration, say func()) waitResult {
+// ended waits until all tasks have ended, or until tasks have waited for a disk for the limit with no others left. After
+// interrupted is closed it waits only a moment for tasks that write nothing. It calls say when it waits for the disk alone.
+func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
 	all := make(chan struct{})
 	go func() {
 		g.tasks.Wait()
@@ -288,8 +288,8 @@ func (g *goroutines) ended(told <-chan struct{}, limit time.Duration, say func()
 		select {
 		case <-all:
 			return allEnded
-		case <-told:
-			told, patience = nil, time.After(computes)
+		case <-interrupted:
+			interrupted, patience = nil, time.After(computes)
 		case <-patience:
 			impatient = true
 		case now := <-looks.C:

@@ -84,8 +84,8 @@ type Options struct {
 	// wait for it still, and whatever else needs that disk may wait as well. May be nil.
 	DiskHangs func()
 
-	// Computes is told when Run returns after the end of its context although tasks that write nothing have not ended,
-	// such as the loading of a large model: they still use the trainer and its data. May be nil.
+	// Computes is called when Run returns after the end of its context while tasks that write nothing still run, such as
+	// the loading of a large model. These tasks use the trainer and its data. May be nil.
 	Computes func()
 
 	Runtime       env.Runtime       // nil: goroutines and the wall clock

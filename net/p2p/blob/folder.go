@@ -59,7 +59,7 @@ func openFolder(dir string) (*folder, error) {
 	}
 	file, err := filelock.Open(filepath.Join(dir, lockName), 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w%s; give each client a folder of its own", dir, ErrInUse, filelock.By(err))
+		return nil, fmt.Errorf("%s: %w%s; each client needs a separate folder", dir, ErrInUse, filelock.By(err))
 	}
 	if err != nil {
 		return nil, err
