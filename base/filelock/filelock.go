@@ -22,10 +22,38 @@ const (
 	attempts = 10                     // of Open to lock a file that others remove
 )
 
+// heldError is ErrHeld with the process that has the lock.
+type heldError struct{ pid int }
+
+func (e heldError) Error() string { return ErrHeld.Error() + By(e) }
+
+func (heldError) Unwrap() error { return ErrHeld }
+
+// Holder returns the id of the process whose lock an error of this package is about, 0 if it is unknown.
+func Holder(err error) int {
+	held, _ := errors.AsType[heldError](err)
+	return held.pid
+}
+
+// By returns the process whose lock err is about as text, such as " (process 1234)". It is empty if the process is
+// unknown.
+func By(err error) string {
+	if pid := Holder(err); pid != 0 {
+		return fmt.Sprintf(" (process %d)", pid)
+	}
+	return ""
+}
+
 // Try locks an open file or folder until it is closed. The error is ErrHeld when somebody
 // else has the lock.
 func Try(file *os.File) error {
-	if err := try(file); err != nil {
+	err := try(file)
+	if errors.Is(err, ErrHeld) {
+		if pid := processOf(file); pid != 0 {
+			err = heldError{pid}
+		}
+	}
+	if err != nil {
 		return explain(file.Name(), err)
 	}
 	return nil

@@ -5,7 +5,7 @@
 //	os.Exit(signals.Run("psyche", func(ctx context.Context) int { return run(ctx, os.Args) }))
 //
 // The first signal ends the context. A command that does not return soon after is abandoned, unless it has called Hold
-// because it must finish its work. A second SIGINT or SIGTERM ends the program at once, unless a command listens for it
+// because it must finish its work. Last registers what has to happen even then. A second SIGINT or SIGTERM ends the program at once, unless a command listens for it
 // by Second. A second SIGHUP does nothing: the kernel and the shell both send one when a terminal closes.
 //
 // A program that was started with SIGHUP ignored, as by nohup, keeps ignoring it.
@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -27,11 +27,49 @@ const Interrupted = 130
 // grace is how long a command that holds no work may take to return after a signal.
 const grace = 400 * time.Millisecond
 
-// holdKey is the key of a context's *atomic.Bool, which is true after Hold.
-type holdKey struct{}
+// workKey is the key of a context's *work.
+type workKey struct{}
+
+// work counts the reasons of a program to continue after a signal, and has its last functions.
+type work struct {
+	mu      sync.Mutex
+	holds   int
+	changed chan struct{} // closed when holds reaches 0 again
+	last    []func()
+}
+
+// free returns a channel that is closed when nothing is held.
+func (w *work) free() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holds > 0 {
+		return w.changed
+	}
+	free := make(chan struct{})
+	close(free)
+	return free
+}
+
+// held reports whether the program finishes its work.
+func (w *work) held() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holds > 0
+}
+
+// finish calls what Last registered.
+func (w *work) finish() {
+	w.mu.Lock()
+	last := w.last
+	w.mu.Unlock()
+	for _, do := range last {
+		do()
+	}
+}
 
 // Run calls program with a context that ends with the first signal, and returns its exit code. If program does not
-// return soon after the signal and has not called Hold, Run returns Interrupted without it. The name begins the message.
+// return soon after the signal and holds no work (Hold), Run calls what Last registered and returns Interrupted. The
+// name begins the message.
 func Run(name string, program func(context.Context) int) int {
 	ctx, stop := Context()
 	defer stop()
@@ -42,30 +80,62 @@ func Run(name string, program func(context.Context) int) int {
 		return code
 	case <-ctx.Done():
 	}
-	select {
-	case code := <-ended:
-		return code
-	case <-time.After(grace):
+	w, _ := ctx.Value(workKey{}).(*work)
+	for free := w.free(); ; free = w.free() {
+		select {
+		case code := <-ended:
+			return code
+		case <-free:
+		}
+		select {
+		case code := <-ended:
+			return code
+		case <-time.After(grace):
+		}
+		if !w.held() {
+			break
+		}
 	}
-	if held, _ := ctx.Value(holdKey{}).(*atomic.Bool); held.Load() {
-		return <-ended
-	}
+	w.finish()
 	_, _ = fmt.Fprintln(os.Stderr, name+": interrupted")
 	return Interrupted
 }
 
-// Hold lets the program finish its work after a signal, however long that takes. The context comes from Run or Context,
-// or is derived from it; Hold ignores other contexts.
-func Hold(ctx context.Context) {
-	if held, _ := ctx.Value(holdKey{}).(*atomic.Bool); held != nil {
-		held.Store(true)
+// Hold lets the program finish its work after a signal, however long that takes, until the caller calls release. The
+// context comes from Run or Context, or is derived from it; Hold ignores other contexts. A release may be called twice.
+func Hold(ctx context.Context) (release func()) {
+	w, _ := ctx.Value(workKey{}).(*work)
+	if w == nil {
+		return func() {}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holds++; w.holds == 1 {
+		w.changed = make(chan struct{})
+	}
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.holds--; w.holds == 0 {
+			close(w.changed)
+		}
+	})
+}
+
+// Last registers a function that Run calls before it returns without the program, for instance to restore the
+// terminal. Functions run in the order of their registration, must return soon, and may run while the program does.
+func Last(ctx context.Context, do func()) {
+	if w, _ := ctx.Value(workKey{}).(*work); w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.last = append(w.last, do)
 	}
 }
 
 // Context returns a context that ends with the first SIGINT, SIGTERM or SIGHUP; the caller calls stop when the program's
 // work is done. It is for programs that cannot use Run.
 func Context() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), holdKey{}, new(atomic.Bool)))
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), workKey{}, new(work)))
 	typed, closed := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(typed, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -41,6 +41,18 @@ func behave(ctx context.Context, does string) int {
 		select {}
 	case "holds", "second":
 		Hold(ctx)
+	case "releases":
+		Last(ctx, func() { fmt.Println("last") })
+		release := Hold(ctx)
+		<-ctx.Done()
+		time.Sleep(time.Second) // longer than the grace
+		release()
+		release()
+		select {}
+	case "holds again":
+		Hold(ctx)()
+		Hold(ctx)
+		does = "holds"
 	}
 	<-ctx.Done()
 	fmt.Println("stopping")
@@ -74,6 +86,8 @@ func TestRun(t *testing.T) {
 		{"holds", []syscall.Signal{hup, term}, -int(term)},
 		{"second", []syscall.Signal{interrupt, term}, 4},
 		{"second", []syscall.Signal{hup, hup, interrupt}, 4},
+		{"releases", []syscall.Signal{term}, Interrupted},
+		{"holds again", []syscall.Signal{term}, 3},
 		{"nohup", []syscall.Signal{hup, hup, term}, 2},
 	} {
 		t.Run(fmt.Sprint(c.does, c.send), func(t *testing.T) {
@@ -108,7 +122,7 @@ func signalled(t *testing.T, does string, send []syscall.Signal) int {
 			t.Error(err)
 		}
 		if i == 0 && does != "deaf" && does != "nohup" {
-			lines.Scan() // the line "stopping"
+			lines.Scan() // the line "stopping" or "last"
 		}
 		if i < len(send)-1 {
 			time.Sleep(100 * time.Millisecond) // until the signal after this one is another

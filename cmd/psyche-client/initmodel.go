@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
@@ -38,8 +39,13 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
-	if err := fits("the weights", weightBytes(description.NumParameters), availableMemory()); err != nil {
+	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
+	}
+	if dir := existingFolder(c.Output); dir != "" {
+		if err := fitsDisk("the weights", weightBytes(description.NumParameters), freeDisk(dir), dir); err != nil {
+			return fmt.Errorf("--output: %w, or choose another folder", err)
+		}
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
 	if err := c.addFiles(&s, description); err != nil {
@@ -63,6 +69,18 @@ func (c *initModelCommand) Run(t terminal) error {
 	digest := s.Manifest().Digest()
 	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
 	return err
+}
+
+// existingFolder returns the nearest folder above a path that exists, or the path itself; empty if there is none.
+func existingFolder(path string) string {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 // weightBytes returns the size of a model with the given number of parameters, at most the largest number.

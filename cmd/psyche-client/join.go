@@ -34,7 +34,7 @@ first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOM
 ~/.local/state; checkpoints go to psyche/runs beside it. On a chain that key pays for what the client does there, and a program that is not the one of this
 version is refused, since it could take all that the account of the key holds. A model that only the run's host has
 comes from its server, or from the members. Before it joins it says what the run needs, of memory,
-disk and bandwidth, and what this machine has; where that is short it warns, and goes on. Ctrl-C leaves the run; the same
+disk and bandwidth, and what this machine has. If that is short it warns; if the run certainly does not fit it ends. Ctrl-C leaves the run; the same
 command takes part again.`
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/node/client"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/follow"
@@ -114,8 +115,20 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return report(t, errors.New("interrupted"), exitInterrupted)
 	default:
-		return report(t, err, exitCode(err))
+		return report(t, explainMemory(err), exitCode(err))
 	}
+}
+
+// explainMemory adds what to do to the error of an allocation that failed.
+func explainMemory(err error) error {
+	if !errors.Is(err, torch.ErrMemory) {
+		return err
+	}
+	size := ""
+	if failed, ok := errors.AsType[*torch.Error](err); ok && failed.Wanted() != "" {
+		size = " of " + failed.Wanted()
+	}
+	return fmt.Errorf("an allocation%s failed, there is not enough memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
 }
 
 // newParser reads command lines into all.

@@ -24,6 +24,26 @@ func peakMemory() uint64 {
 // control group if that has fewer. 0 means unknown.
 func availableMemory() uint64 { return availableIn("/") }
 
+// allocatableMemory returns the most bytes that this process can allocate: the available memory and the free swap space,
+// or the rest of a limit of ulimit. 0 means unknown.
+func allocatableMemory() uint64 {
+	bytes := availableMemory()
+	if bytes == 0 {
+		return 0
+	}
+	memory, _ := os.ReadFile("/proc/meminfo")
+	bytes += field(memory, "SwapFree:") << 10
+	used, _ := os.ReadFile("/proc/self/status")
+	for limit, name := range map[int]string{syscall.RLIMIT_AS: "VmSize:", syscall.RLIMIT_DATA: "VmData:"} {
+		var most syscall.Rlimit
+		if err := syscall.Getrlimit(limit, &most); err != nil || most.Cur > 1<<62 {
+			continue
+		}
+		bytes = min(bytes, most.Cur-min(most.Cur, field(used, name)<<10))
+	}
+	return bytes
+}
+
 // availableIn is availableMemory for a system whose files are below root.
 func availableIn(root string) uint64 {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -73,19 +74,48 @@ func fits(kind string, bytes, available uint64) error {
 	if available == 0 || bytes <= available {
 		return nil
 	}
-	return fmt.Errorf("%s take %s of memory, but %s are available; end other programs, raise the memory limit of the container, use a machine with more memory",
-		kind, bytesOf(bytes), bytesOf(available))
+	return fmt.Errorf("%w: %s take %s of memory, but %s are available; end other programs, raise the memory limit of the container or of ulimit, use a machine with more memory",
+		errTooLarge, kind, bytesOf(bytes), bytesOf(available))
 }
 
-// shortages says of what the machine has too little.
-func (n needs) shortages(has machine) []string {
+// errTooLarge means that something does not fit into the memory or onto the disk.
+var errTooLarge = errors.New("too large for this machine")
+
+// fitsDisk returns an error if bytes of a kind do not fit onto the disk of a folder. 0 free means unknown.
+func fitsDisk(kind string, bytes, free uint64, dir string) error {
+	if free == 0 || bytes <= free {
+		return nil
+	}
+	return fmt.Errorf("%w: %s take %s of disk, but %s are free in %s; remove files there", errTooLarge, kind, bytesOf(bytes), bytesOf(free), dir)
+}
+
+// refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
+// larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
+func (n needs) refusal(has machine, dir string) error {
+	if has.device > 0 {
+		if 2*n.Model > has.device {
+			return fmt.Errorf("%w: the weights and the gradient take %s of the memory of the device that computes, which has %s; choose another --device", errTooLarge, bytesOf(2*n.Model), bytesOf(has.device))
+		}
+	} else if err := fits("the weights, the gradient and the momentum of the run's model", 3*n.Model, has.memory); err != nil {
+		return err
+	}
+	if n.Disk > 0 {
+		if err := fitsDisk("the weights of a checkpoint", n.Model, has.disk, dir); err != nil {
+			return fmt.Errorf("--checkpoint-dir: %w, choose another folder, or save no checkpoints: leave the flag out, and give --ephemeral to join", err)
+		}
+	}
+	return nil
+}
+
+// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro batch.
+func (n needs) shortages(has machine, remedy string) []string {
 	var short []string
 	for _, part := range []struct {
 		name, remedy string
 		wants, has   uint64
 	}{
-		{"memory", "end other programs, or the system may end this one", n.Memory, has.memory},
-		{"memory of the device that computes", "choose another --device", n.device, has.device},
+		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory},
+		{"memory of the device that computes", remedy + "choose another --device", n.device, has.device},
 		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, has.disk},
 	} {
 		if part.has > 0 && part.wants > part.has {
@@ -95,6 +125,7 @@ func (n needs) shortages(has machine) []string {
 	return short
 }
 
+// tell logs the needs of the run and the resources of this machine.
 func (n needs) tell(has machine, logger *slog.Logger) {
 	attributes := []any{"model", bytesOf(n.Model), "memory_at_least", bytesOf(n.Memory)}
 	if has.memory > 0 {
@@ -113,7 +144,11 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.Result))
 	}
 	logger.Info("what the run needs, and what this machine has", attributes...)
-	for _, short := range n.shortages(has) {
+}
+
+// warn logs the resources that are short. remedy lists ways to reduce the memory of a micro batch.
+func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
+	for _, short := range n.shortages(has, remedy) {
 		logger.Warn("this machine has too little for the run; it is tried all the same", "of", short)
 	}
 }
@@ -121,23 +156,71 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 // configTimeout bounds how long the model's description is waited for.
 const configTimeout = 10 * time.Second
 
-// tellNeeds says what the run needs and what this machine has. A model that only members have is not described yet.
-func (t *trainers) tellNeeds(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) {
+// weigh logs the needs of the run and the resources of this machine, and returns an error if the run certainly does not
+// fit. It refuses nothing once a model may have been loaded, which takes memory itself. A model that only members
+// have is not described yet.
+func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) error {
+	first := !t.weighed
+	t.weighed = true
 	modelConfig, err := t.modelConfig(ctx, from, hosted)
 	if err != nil {
 		t.logger.Info("what the run needs is known when its model is here", "reason", err)
-		return
+		return nil
 	}
 	of, err := model.Describe(modelConfig)
 	if err != nil {
 		t.logger.Info("what the run needs is known when its model is here", "reason", err)
-		return
+		return nil
 	}
 	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}
 	if c.CheckpointDir != "" {
 		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
 	}
-	needsOf(run, audited, of, c.step(has.device > 0), keep).tell(has, t.logger)
+	s := c.step(has.device > 0)
+	n := needsOf(run, audited, of, s, keep)
+	n.tell(has, t.logger)
+	most := has
+	most.memory = allocatableMemory()
+	if has.disk > 0 {
+		most.disk += sizeOf(c.CheckpointDir)
+	}
+	if err := n.refusal(most, c.CheckpointDir); first && err != nil {
+		return err
+	}
+	n.warn(has, s.remedy(of, run.MaxSeqLen), t.logger)
+	return nil
+}
+
+// sizeOf returns the bytes of the files in a folder.
+func sizeOf(dir string) (bytes uint64) {
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil //nolint:nilerr // the file cannot be counted
+		}
+		if info, err := entry.Info(); err == nil {
+			bytes += uint64(info.Size())
+		}
+		return nil
+	})
+	return bytes
+}
+
+// remedy lists the ways to compute a micro batch in less memory, with the bytes of each.
+func (s step) remedy(of model.Description, seqLen uint32) string {
+	now, text := s.working(of, seqLen), ""
+	for _, way := range []struct {
+		flag string
+		step step
+	}{
+		{"--micro-batch-size 1", step{1, s.size, s.recompute, s.device}},
+		{"--recompute", step{s.microBatch, s.size, true, s.device}},
+		{"--compute-dtype bf16", step{s.microBatch, 2, s.recompute, s.device}},
+	} {
+		if less := way.step.working(of, seqLen); less < now {
+			text += fmt.Sprintf("%s (a micro batch then takes %s, now %s), ", way.flag, bytesOf(less), bytesOf(now))
+		}
+	}
+	return text
 }
 
 // step is how the command computes a micro batch. A type that is chosen later may be the smaller one.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/required"
 )
@@ -85,15 +87,17 @@ func TestWorking(t *testing.T) {
 // TestShortages: what is short is said with a remedy, and what nobody knows is not short.
 func TestShortages(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 16 << 30, Disk: 20 << 30, Result: 5000}, 8 << 30}
-	if got := n.shortages(machine{}); len(got) != 0 {
+	if got := n.shortages(machine{}, ""); len(got) != 0 {
 		t.Errorf("of a machine that nobody knows: %q", got)
 	}
-	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: 20 << 30}); len(got) != 0 {
+	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: 20 << 30}, ""); len(got) != 0 {
 		t.Errorf("of one that has just enough: %q", got)
 	}
 	var log bytes.Buffer
-	n.tell(machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil)))
-	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "it takes at least 16.0 GiB, there are 1.0 GiB", "another --device", "--checkpoint-dir with more room"} {
+	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil))
+	n.tell(has, logger)
+	n.warn(has, "--recompute, ", logger)
+	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "it takes at least 16.0 GiB, there are 1.0 GiB", "--recompute, choose another --device", "--checkpoint-dir with more room"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &log)
 		}
@@ -103,8 +107,9 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestTellNeeds: the model is described by the folder that it is in; where only members have it, that is said.
-func TestTellNeeds(t *testing.T) {
+// TestWeigh wants the needs of a model in a folder to be logged, and for a model that only members have the reason why
+// they are unknown.
+func TestWeigh(t *testing.T) {
 	text, _ := quickstartModel(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
@@ -114,16 +119,61 @@ func TestTellNeeds(t *testing.T) {
 	training := &trainers{command: &trainCommand{}, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	training.command.MicroBatchSize, training.command.KeepSteps, training.command.CheckpointDir = 1, 3, dir
 	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
-	training.tellNeeds(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir)
+	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir); err != nil {
+		t.Error(err)
+	}
 	for _, want := range []string{"what the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q: %s", want, &log)
 		}
 	}
 	log.Reset()
-	training.tellNeeds(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, "")
+	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, ""); err != nil {
+		t.Error(err)
+	}
 	if !strings.Contains(log.String(), "its members have the model") {
 		t.Errorf("of a model that members have: %s", &log)
+	}
+}
+
+// TestRefusal wants only runs that certainly do not fit to be refused: with weights of 4 GiB a member takes 12 GiB of
+// memory, or 8 GiB of a device, and 4 GiB of disk.
+func TestRefusal(t *testing.T) {
+	n := needs{required.Bytes{Model: 4 << 30, Memory: 20 << 30, Disk: 20 << 30}, 9 << 30}
+	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: 4 << 30}} {
+		if err := n.refusal(has, "dir"); err != nil {
+			t.Errorf("%+v: %v", has, err)
+		}
+	}
+	for _, has := range []machine{{memory: 12<<30 - 1}, {device: 8<<30 - 1}, {disk: 4<<30 - 1}} {
+		if err := n.refusal(has, "dir"); !errors.Is(err, errTooLarge) {
+			t.Errorf("%+v: %v", has, err)
+		}
+	}
+	if n.Disk = 0; n.refusal(machine{disk: 1}, "") != nil {
+		t.Error("refused because of the disk, on which nothing is saved")
+	}
+}
+
+// TestRemedy wants the ways to take less memory, and only these.
+func TestRemedy(t *testing.T) {
+	_, of := quickstartModel(t)
+	if got := (step{microBatch: 8, size: 4}).remedy(of, 256); !strings.Contains(got, "--micro-batch-size 1 (") || !strings.Contains(got, "--recompute (") || !strings.Contains(got, "bf16") {
+		t.Errorf("of a large micro batch: %q", got)
+	}
+	if got := (step{microBatch: 1, size: 2, recompute: true}).remedy(of, 256); got != "" {
+		t.Errorf("of the smallest: %q", got)
+	}
+}
+
+// TestExplainMemory wants the size and a remedy for allocations that failed, and other errors unchanged.
+func TestExplainMemory(t *testing.T) {
+	failed := fmt.Errorf("step 3: %w", &torch.Error{Op: "linear", Message: "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."})
+	if err := explainMemory(failed); !errors.Is(err, torch.ErrMemory) || !strings.Contains(err.Error(), "an allocation of 4096 bytes failed") || exitCode(err) != exitFailure {
+		t.Error(err)
+	}
+	if err := errors.New("another"); explainMemory(err) != err { //nolint:errorlint // the same error
+		t.Error(explainMemory(err))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -145,6 +146,8 @@ func (f *networkFlags) openStore(checkpointDir string, logger *slog.Logger) (*bl
 	switch {
 	case err == nil:
 		return store, nil
+	case errors.Is(err, blob.ErrInUse) && f.BlobDir == "":
+		return nil, fmt.Errorf("--checkpoint-dir %s: %w: end that client, choose another folder, or join with --ephemeral", checkpointDir, err)
 	case f.BlobDir == "" && dir != "":
 		return nil, fmt.Errorf("share the model from --checkpoint-dir %s: %w; choose another folder, or one for this with --blob-dir", checkpointDir, err)
 	default:

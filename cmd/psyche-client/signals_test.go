@@ -5,14 +5,18 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
@@ -30,6 +34,7 @@ func TestSignalledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Args = append([]string{"psyche-client"}, args...)
+	fmt.Println(signalstest.Started)
 	main()
 }
 
@@ -43,6 +48,20 @@ func TestSignals(t *testing.T) {
 	const limit = 5 * time.Second
 	model, data := toy(t)
 	config := write(t, filepath.Join(t.TempDir(), "large.json"), []byte(largeConfig))
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	t.Setenv("HF_ENDPOINT", "http://"+silent.Addr().String())
+	t.Setenv("HF_TOKEN", "token")
+	link := "psyche://" + silent.Addr().String() + "/r?key=" + identity.FromSeed([identity.SeedSize]byte{1}).ID().String() + "&genesis=" + strings.Repeat("ab", 32)
+	pipe := filepath.Join(t.TempDir(), "key") // to open it blocks until a writer opens it
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := func(words ...string) func(string) []string { return func(string) []string { return words } }
+	called := slices.Clone(brief)
 	for _, c := range []struct {
 		name   string
 		torch  bool
@@ -70,7 +89,14 @@ func TestSignals(t *testing.T) {
 		{name: "train", torch: true, line: func(string) []string {
 			return []string{"train", "--server-addr", "127.0.0.1:1", "--run-id", "r", "--logs", "console"}
 		}, until: "trying again", code: signals.Interrupted},
+		{name: "join", torch: true, line: line("join", link, "--logs", "console"), code: signals.Interrupted},
+		{name: "serve", line: line("serve", link), code: signals.Interrupted},
+		{name: "evaluate", torch: true, line: line("evaluate", "--model", "owner/name", "--data", data), code: signals.Interrupted},
+		{name: "download", line: line("download", "owner/name"), code: signals.Interrupted},
+		{name: "upload", line: line("upload", model, "owner/name"), code: signals.Interrupted},
+		{name: "show-identity", line: line("show-identity", "--identity-secret-key-path", pipe), code: signals.Interrupted},
 	} {
+		called = append(called, c.line("")[0])
 		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			t.Run(fmt.Sprint(c.name, " ", s), func(t *testing.T) {
 				if c.torch {
@@ -89,7 +115,19 @@ func TestSignals(t *testing.T) {
 			})
 		}
 	}
+	parser, err := newParser(t.Context(), &commands{}, terminal{io.Discard, io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(false) {
+		if !slices.Contains(called, leaf.Name) {
+			t.Errorf("%s: no signal is sent to this command; add it to this test", leaf.Name)
+		}
+	}
 }
+
+// brief lists the commands that end by themselves within a second.
+var brief = []string{"doctor", "version", "completion", "print-man", "print-all-help"}
 
 // TestNohup wants a training that was started with SIGHUP ignored to stay.
 func TestNohup(t *testing.T) {

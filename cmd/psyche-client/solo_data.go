@@ -24,7 +24,7 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 
 // readFolder reads a model, and says how far it is.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
-	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), availableMemory()); err != nil {
+	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), allocatableMemory()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
@@ -67,7 +67,7 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err == nil && leastMemory(devices) == 0 { // on the CPU
-		err = c.fits(parameters, availableMemory())
+		err = c.fits(parameters, allocatableMemory())
 	}
 	return devices, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // errFolderInUse says that another process writes a folder.
-var errFolderInUse = errors.New("another process uses it; give each training a folder of its own")
+var errFolderInUse = errors.New("another process uses it")
 
 // folderClaim is the right of this process to write a folder: a locked file beside it, because
 // each checkpoint is a new folder in its place.
@@ -40,7 +40,7 @@ func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w", dir, errFolderInUse)
+		return nil, fmt.Errorf("%s: %w%s; choose another folder", dir, errFolderInUse, filelock.By(err))
 	}
 	if err != nil {
 		return nil, err

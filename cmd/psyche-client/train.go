@@ -109,8 +109,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	logger, events := seen.logger, seen.events
 	given = newAccount(c.RunID, key.ID(), !c.Given())
 	events.Watch(given.see)
-	signals.Hold(ctx) // the display restores the terminal, and the member leaves its run
 	shown.start(t, c.RunID, key.ID(), seen)
+	signals.Last(ctx, shown.close)
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
 		return library
@@ -152,7 +152,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.ended()) }()
+	release := signals.Hold(ctx) // the member leaves its run
+	defer func() { err = errors.Join(err, host.ended()); release() }()
 
 	archives.hosted = &hosted{host: &c.hostFlags, runID: c.RunID, run: host.run, key: host.key, logger: logger}
 	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, hosted: archives.hosted, library: library}
@@ -183,6 +184,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		AcceptLoss:      c.AcceptLoss,
 		AuditIdle:       c.AuditIdle,
 		DiskHangs:       func() { endWithoutTheDisk(ctx, shown.close) },
+		Computes:        release,
 		FinalWait:       cmp.Or(c.FinalWait, -1),
 		Events:          events,
 		Logger:          logger,

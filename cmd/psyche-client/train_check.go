@@ -141,8 +141,7 @@ func (f *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 	if err := f.checkDataPath(ctx, run); err != nil || member.IsDummy(definition.Model) {
 		return err
 	}
-	f.tellNeeds(ctx, run, definition.Audited, definition.Checkpoint, hosted)
-	return nil
+	return f.weigh(ctx, run, definition.Audited, definition.Checkpoint, hosted)
 }
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.

@@ -32,6 +32,7 @@ type trainers struct {
 	seen    *resultWriter // may be nil
 	hosted  *hosted       // the model that the run's server hands out; may be nil
 	library error         // why there is no libtorch; nil: there is
+	weighed bool          // weigh was called; used by one goroutine at a time
 }
 
 // factory makes the trainers. Measuring may be nil.

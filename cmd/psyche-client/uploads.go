@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -143,6 +144,7 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	if u == nil || u.runner == nil {
 		return nil
 	}
+	defer signals.Hold(ctx)()
 	if u.runner.Pending() {
 		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C leaves it for the next start", "at most", f.UploadTimeout)
 	}

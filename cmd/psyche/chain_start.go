@@ -48,12 +48,12 @@ func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	if c.SlotMs < 1 || slot > maxSlot {
 		return usagef("--slot-ms is %d: want 1 to %d", c.SlotMs, maxSlot.Milliseconds())
 	}
-	signals.Hold(ctx)
 	now := time.Now()
 	ledger, where, err := c.open(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
 	if err != nil {
 		return err
 	}
+	signals.Hold(ctx) // the rest of the ledger is kept; a large one may take long to open
 	defer func() { err = errors.Join(err, where.Close()) }()
 	first, second, err := listenTwice(c.Listen)
 	if err != nil {

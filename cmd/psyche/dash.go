@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/face/dash"
 	"github.com/psyche-go/psyche/face/dash/gather"
@@ -62,6 +63,7 @@ func (c *dashboard) Run(ctx context.Context, to console) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", dash.New(g.Runs, pageVerifier(logger)))
+	signals.Hold(ctx) // for the seconds that answers may take to end
 	server.ServeHTTP(ctx, listener, mux, logger)
 	return nil
 }

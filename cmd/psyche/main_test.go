@@ -15,10 +15,20 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
+// signalledProcess is the environment variable that makes the program print signalstest.Started.
+const signalledProcess = "PSYCHE_TEST_SIGNALLED"
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"psyche": func() { os.Exit(start()) }})
+	testscript.Main(m, map[string]func(){"psyche": func() {
+		if os.Getenv(signalledProcess) != "" {
+			fmt.Println(signalstest.Started)
+		}
+		os.Exit(start())
+	}})
 }
 
 // TestScripts runs the programs of testdata.

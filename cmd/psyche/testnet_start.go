@@ -120,7 +120,6 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	defer cancel(nil)
 	hurry, rush := context.WithCancel(context.Background())
 	defer rush()
-	signals.Hold(ctx)
 	again, stop := signals.Second(ctx)
 	defer stop()
 	go func() {
@@ -179,6 +178,8 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 			cancel(errInterrupted)
 		}),
 	}
+	options.Begin = func() { signals.Hold(ctx) }
+	signals.Last(ctx, options.Display.Close)
 	summary, err := testnet.Run(ctx, options)
 	if summary.Rounds > 0 || summary.Checkpoint != "" {
 		summary.Print(to.out)

@@ -40,6 +40,7 @@ type Options struct {
 	Faults       Faults        // whom to kill, and when
 	Timeout      time.Duration // of the whole run, more than zero
 	Display      Display       // of the progress; closed when training ends
+	Begin        func()        // is called when the configuration is read, before a process starts; may be nil
 	Chain        Chain         // the run is on a chain
 
 	AcceptLoss bool            // a resumed run may go on with an older model than its newest
@@ -95,6 +96,9 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 		return Summary{}, err
 	}
 	defer n.release()
+	if options.Begin != nil {
+		options.Begin()
+	}
 	first, err := n.measureFirst(ctx)
 	if err != nil {
 		return Summary{}, err
@@ -196,7 +200,7 @@ func loadRun(options Options) (config.Run, error) {
 func (options Options) withDefaults(run config.Run) (Options, error) {
 	var err error
 	if options.Threads == 0 {
-		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
+		options.Threads = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/options.NumClients)
 	}
 	if options.HeldOut == "" {
 		options.HeldOut = heldOutBeside(options.ConfigPath, run)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -42,9 +43,9 @@ type host struct {
 	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
-	logSize  atomic.Int64          // bytes of the journal that are on the disk
-	beat     atomic.Int64          // Unix time in nanoseconds at which loop was alive
-	trouble  atomic.Pointer[error] // what keeps the run from going on
+	logSize  atomic.Int64              // bytes of the journal that are on the disk
+	beat     atomic.Pointer[time.Time] // when loop was alive; nil: never. Not Unix time, which may jump
+	trouble  atomic.Pointer[error]     // error that stops the run
 }
 
 // request is an action that waits for the host.
@@ -142,7 +143,19 @@ func (h *host) saveCerts() {
 }
 
 // alive notes that loop works.
-func (h *host) alive() { h.beat.Store(time.Now().UnixNano()) }
+func (h *host) alive() {
+	now := time.Now()
+	h.beat.Store(&now)
+}
+
+// silent returns how long loop has not been alive.
+func (h *host) silent() time.Duration {
+	beat := h.beat.Load()
+	if beat == nil {
+		return math.MaxInt64
+	}
+	return time.Since(*beat)
+}
 
 // collect adds to a first request those that wait already, so that they share one sync of
 // the disk.

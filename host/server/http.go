@@ -49,7 +49,7 @@ func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintln(w, *trouble)
 			return
 		}
-		if silent := time.Since(time.Unix(0, h.beat.Load())); silent > stalledAfter+h.server.options.Beat {
+		if silent := h.silent(); silent > stalledAfter+h.server.options.Beat {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = fmt.Fprintf(w, "run %q does nothing for %s\n", h.runID, silent.Round(time.Second))
 			return

@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"unsafe"
 )
@@ -21,6 +22,8 @@ var (
 	ErrStaleLibrary = errors.New("the libtorch shim does not fit this program")
 	// ErrClosed is returned by Do on an engine that was closed.
 	ErrClosed = errors.New("torch: engine is closed")
+	// ErrMemory means that libtorch could not allocate memory, of the host or of a device.
+	ErrMemory = errors.New("torch: out of memory")
 	// ErrNested is returned by Do when called from inside another Do of the same engine.
 	ErrNested = errors.New("torch: Do called inside Do of the same engine")
 )
@@ -32,6 +35,25 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Message }
+
+// Is reports whether target is ErrMemory and libtorch could not allocate memory.
+func (e *Error) Is(target error) bool {
+	return target == ErrMemory && outOfMemory.MatchString(e.Message) //nolint:errorlint // Is compares one error of a chain
+}
+
+// outOfMemory matches the messages of libtorch's allocators and of C++.
+var outOfMemory = regexp.MustCompile(`can't allocate memory|not enough memory|bad_alloc|out of memory|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED`)
+
+// wanted matches the size in a message of an allocator.
+var wanted = regexp.MustCompile(`(?i)tried to allocate ([0-9.]+ (?:bytes|[KMGT]i?B))`)
+
+// Wanted returns the size that libtorch could not allocate, such as "2.00 GiB", or "" if its message has none.
+func (e *Error) Wanted() string {
+	if size := wanted.FindStringSubmatch(e.Message); size != nil {
+		return size[1]
+	}
+	return ""
+}
 
 // PanicError is a panic of the function given to Do that did not come from libtorch.
 type PanicError struct {

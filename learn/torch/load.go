@@ -163,4 +163,5 @@ func Loaded() (Info, error) {
 // opposed to being there and broken.
 func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }
 
-func defaultThreads() int { return runtime.NumCPU() }
+// defaultThreads returns the CPUs that this process may use. GOMAXPROCS follows the CPU limit of a control group.
+func defaultThreads() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

@@ -16,8 +16,8 @@ const memberPause = time.Second
 // take from it in turns, site by site as in Turns. Members do not wait for other clients' turns.
 type Budget struct {
 	limiter *rate.Limiter
-	rest    *rate.Limiter // additional limit of other clients while members take; nil: none
-	taken   atomic.Int64  // Unix time in nanoseconds of a member's newest take
+	rest    *rate.Limiter             // additional limit of other clients while members take; nil: none
+	taken   atomic.Pointer[time.Time] // of a member's newest take; nil: none. Not Unix time, which may jump
 
 	members, others *Turns
 }
@@ -54,18 +54,25 @@ func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
 
 // TakeFirst is Take for a member's connection.
 func (b *Budget) TakeFirst(ctx context.Context, remote net.Addr, n int) error {
-	b.taken.Store(time.Now().UnixNano())
+	b.take()
 	if err := b.members.Wait(ctx, remote); err != nil {
 		return err
 	}
 	defer b.members.Done()
-	defer func() { b.taken.Store(time.Now().UnixNano()) }()
+	defer b.take()
 	return wait(ctx, b.limiter, n)
+}
+
+// take notes that a member takes from the budget.
+func (b *Budget) take() {
+	now := time.Now()
+	b.taken.Store(&now)
 }
 
 // membersTake reports whether members take from the budget at this time.
 func (b *Budget) membersTake() bool {
-	return b.members.Crowded() || time.Now().UnixNano()-b.taken.Load() < int64(memberPause)
+	taken := b.taken.Load()
+	return b.members.Crowded() || taken != nil && time.Since(*taken) < memberPause
 }
 
 func wait(ctx context.Context, limiter *rate.Limiter, n int) error {

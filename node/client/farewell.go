@@ -14,31 +14,53 @@ const (
 	longestFarewell = time.Minute
 
 	slowFarewell = 10 * time.Second // then it is said that a client whose run is over waits for the disk
+
+	computes = 300 * time.Millisecond // time for tasks that write nothing to end after an interrupt
 )
 
 // farewell is the end of a client: what it waits for, and what it says then.
 type farewell struct {
-	own    *goroutines
-	saver  *keep.Saver
-	points *commitPoints
-	engine *engine
-	log    *slog.Logger
-	hangs  func() // is told that the disk is not waited for; may be nil
+	own         *goroutines
+	saver       *keep.Saver
+	points      *commitPoints
+	engine      *engine
+	log         *slog.Logger
+	interrupted <-chan struct{} // closed at the interrupt of the client
+	hangs       func()          // called when wait gives up the disk; may be nil
+	leaves      func()          // called when wait gives up tasks that write nothing; may be nil
 
-	gaveUp bool
+	gaveUp    bool
+	computing bool // tasks that write nothing have not ended
 }
 
-// wait waits for all that was started and is to end now. It gives up what waits for a disk that does not answer, says
-// what is not on it, and reports whether nothing was given up.
+// close waits, and reports whether all tasks have ended. If only tasks that write nothing are left, it calls leaves.
+func (f *farewell) close() bool {
+	ended := f.wait() && !f.computing
+	if f.computing && !f.gaveUp {
+		f.log.Info("this client ends without waiting for a computation", "tasks", f.own.open.Load())
+		if f.leaves != nil {
+			f.leaves()
+		}
+	}
+	return ended
+}
+
+// wait waits for all tasks, which are to end now. After an interrupt it soon gives up tasks that write nothing, such as
+// the loading of a large model. It gives up tasks of a disk that does not answer, logs the models that are missing on
+// the disk, and reports whether the disk has everything.
 func (f *farewell) wait() bool {
 	if f.gaveUp {
 		return false
 	}
 	steps, bytes := f.unwritten()
 	limit := min(diskFarewell+time.Duration(bytes/slowHash)*time.Second, longestFarewell)
-	if f.own.ended(limit, func() {
+	switch f.own.ended(f.interrupted, limit, func() {
 		f.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", f.saver.Folder.Dir, "models of steps", steps, "at most", limit)
 	}) {
+	case allEnded:
+		return true
+	case onlyComputing:
+		f.computing = true
 		return true
 	}
 	f.gaveUp = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -119,4 +120,31 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInterruptLeavesAComputation wants an interrupted client not to wait for a training that does not end.
+func TestInterruptLeavesAComputation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		end, begun, computes := make(chan struct{}), make(chan struct{}), false
+		hung := w.launch(0, func(o *options) {
+			o.trainer.OnTrain = func(step uint32, _ assign.BatchID) {
+				if step == 2 {
+					close(begun)
+					<-end
+				}
+			}
+			o.Computes = func() { computes = true }
+		})
+		other := w.launch(1, nil)
+		<-begun
+		hung.cancel()
+		since := time.Now()
+		hung.wait()
+		if took := time.Since(since); took > defaultLeaveTimeout+time.Second || !errors.Is(hung.err, context.Canceled) || !computes {
+			t.Errorf("the client ended %v after the interrupt: %v; Computes was called: %v", took, hung.err, computes)
+		}
+		close(end)
+		other.crash()
+	})
 }

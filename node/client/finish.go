@@ -21,6 +21,10 @@ func (n *Node) finish() {
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
+	if p.late {
+		n.end = &ending{n.report.ended(&n.run, modelNone, nil, n.saver)}
+		return
+	}
 	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
@@ -130,6 +134,7 @@ type parting struct {
 	since time.Time                     // when it was seen that the run is finished
 	said  bool                          // how the run ended for this client
 	slow  bool                          // it was said that the disk is waited for
+	late  bool                          // the run was over before this client, which has nothing of it, came
 	back  map[coordinator.ClientID]bool // came back since
 }
 

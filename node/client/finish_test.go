@@ -254,3 +254,18 @@ func TestLateJoinerGetsTheFinalModel(t *testing.T) {
 		})
 	}
 }
+
+// TestComesAfterTheEnd wants a client that never took part in a run, and comes when it is over, to end at once.
+func TestComesAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		finishEqual(w, a, b)
+		begun := time.Now()
+		late := w.launch(2, func(o *options) { o.CheckpointDir = t.TempDir() })
+		late.wait()
+		if took := time.Since(begun); late.err != nil || took > time.Second || len(all[event.Finished](late)) != 1 {
+			t.Errorf("it ended after %v: %v; events of the end: %v", took, late.err, all[event.Finished](late))
+		}
+	})
+}

@@ -280,6 +280,8 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			if len(log.lines("still copied", "a second Ctrl-C")) == 0 {
 				t.Error("it does not report that it needs longer")
 			}
+			leaver.wait()
+			time.Sleep(copying) // until the copy that the client did not wait for ends
 		})
 	}
 }

@@ -22,7 +22,8 @@ import (
 
 // Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
 // the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
-// when it returns, but for those that wait for a disk which does not answer (Options.DiskHangs).
+// when it returns, with two exceptions: goroutines that wait for a disk which does not answer (Options.DiskHangs), and
+// after the end of ctx goroutines that write nothing and do not end (Options.Computes).
 // A Node runs once, on goroutines of its own: not with a Runtime among its options.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
@@ -30,10 +31,10 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, hangs: n.DiskHangs}
+	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
-		if !end.wait() {
+		if !end.close() {
 			return
 		}
 		if err := n.auditor.Close(); err != nil {
@@ -156,6 +157,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
+		n.seat.parting.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}
@@ -260,9 +262,18 @@ func (g *goroutines) Run(task func() (proceed func())) {
 	})
 }
 
-// ended waits until all tasks have ended, or none but such as have waited for a disk for so long. It says when it
-// waits for those alone.
-func (g *goroutines) ended(limit time.Duration, say func()) bool {
+// waitResult is how a wait for all tasks ended.
+type waitResult int
+
+const (
+	allEnded      waitResult = iota
+	diskHangs                // tasks wait for a disk that does not answer
+	onlyComputing            // after an interrupt, tasks that write nothing are left
+)
+
+// ended waits until all tasks have ended, or until tasks have waited for a disk for the limit with no others left. After
+// interrupted is closed it waits only a moment for tasks that write nothing. It calls say when it waits for the disk alone.
+func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
 	all := make(chan struct{})
 	go func() {
 		g.tasks.Wait()
@@ -271,19 +282,29 @@ func (g *goroutines) ended(limit time.Duration, say func()) bool {
 	looks := time.NewTicker(heartbeat)
 	defer looks.Stop()
 	var since time.Time
+	var patience <-chan time.Time // for tasks that write nothing
+	impatient := false
 	for {
 		select {
 		case <-all:
-			return true
+			return allEnded
+		case <-interrupted:
+			interrupted, patience = nil, time.After(computes)
+		case <-patience:
+			impatient = true
 		case now := <-looks.C:
+			disk := g.work.WaitForDisk()
+			computing := g.open.Load() > disk
 			switch {
-			case g.open.Load() > g.work.WaitForDisk():
+			case computing && impatient && disk == 0:
+				return onlyComputing
+			case computing && !impatient:
 				since = time.Time{}
 			case since.IsZero():
 				since = now
 				say()
 			case now.Sub(since) >= limit:
-				return false
+				return diskHangs
 			}
 		}
 	}

@@ -84,6 +84,10 @@ type Options struct {
 	// wait for it still, and whatever else needs that disk may wait as well. May be nil.
 	DiskHangs func()
 
+	// Computes is called when Run returns after the end of its context while tasks that write nothing still run, such as
+	// the loading of a large model. These tasks use the trainer and its data. May be nil.
+	Computes func()
+
 	Runtime       env.Runtime       // nil: goroutines and the wall clock
 	Announcements env.Announcements // nil: those of package wire, signed with Key
 	Draws         env.Draws         // nil: those of package coordinator

@@ -42,8 +42,13 @@ func newWorld(t *testing.T, config coordinator.Config, definition ...byte) *worl
 
 // newWorldOf is newWorld with a host that looks at the clock so often, and a definition of the model.
 func newWorldOf(t *testing.T, config coordinator.Config, tick time.Duration, definition ...byte) *world {
+	return newWorldAt(t, config, tick, func() uint64 { return uint64(time.Now().UnixMilli()) }, definition...)
+}
+
+// newWorldAt is newWorldOf with the host's clock, in milliseconds.
+func newWorldAt(t *testing.T, config coordinator.Config, tick time.Duration, clock func() uint64, definition ...byte) *world {
 	w := &world{t: t, hub: &memnet.Hub{}, dir: t.TempDir(), lives: map[identity.ID]int{}}
-	w.host = clienttest.Host(t, config, func() uint64 { return uint64(time.Now().UnixMilli()) }, definition...)
+	w.host = clienttest.Host(t, config, clock, definition...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	w.ctx = ctx
 	w.tasks.Go(func() { w.host.Run(ctx, tick) })

@@ -38,10 +38,14 @@ func (p *Process) Text() string {
 	return string(text)
 }
 
-// Await waits until the process has printed a text, or for a second if the text is empty.
+// Started is a line that processes print before they wait for signals.
+const Started = "the process of the test has started"
+
+// Await waits until the process has printed a text, or for a second after Started if the text is empty.
 func (p *Process) Await(t *testing.T, text string) {
 	t.Helper()
 	if text == "" {
+		p.Await(t, Started)
 		time.Sleep(time.Second)
 		return
 	}

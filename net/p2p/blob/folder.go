@@ -30,8 +30,8 @@ const (
 	staleAfter = 7 * 24 * time.Hour
 )
 
-// errInUse says that another process has the folder.
-var errInUse = errors.New("in use by another process; give each client a separate folder")
+// ErrInUse means that another process has the folder of a store.
+var ErrInUse = errors.New("in use by another process")
 
 // errDamaged says that a file is not what its name says.
 var errDamaged = errors.New("file does not have the hash in its name")
@@ -59,7 +59,7 @@ func openFolder(dir string) (*folder, error) {
 	}
 	file, err := filelock.Open(filepath.Join(dir, lockName), 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: %w", dir, errInUse)
+		return nil, fmt.Errorf("%s: %w%s; each client needs a separate folder", dir, ErrInUse, filelock.By(err))
 	}
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 			if _, err := Fetch(ctx, nodes[0], first, hash, uint64(len(data)), p2ptest.IDs(nodes[1])); !errors.Is(err, context.Canceled) {
 				t.Fatalf("interrupted: %v", err)
 			}
-			if _, err := OpenStore(Options{Dir: dir}); !errors.Is(err, errInUse) {
+			if _, err := OpenStore(Options{Dir: dir}); !errors.Is(err, ErrInUse) {
 				t.Errorf("a folder in use was opened: %v", err)
 			}
 			if err := first.Close(); err != nil {

@@ -1,0 +1,40 @@
+package client
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+)
+
+// TestHostClockJumps sets the clock of a host, in the middle of a round, to times before and after. A host's clock
+// jumps only at a restart: it follows the monotonic clock. The run ends as always, with all members.
+func TestHostClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour} {
+		t.Run(fmt.Sprint(jump), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ahead atomic.Int64
+				w := newWorldAt(t, clienttest.Config(3), 100*time.Millisecond, func() uint64 {
+					return uint64(time.Now().Add(time.Duration(ahead.Load())).UnixMilli())
+				})
+				all := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
+				w.reach(4, coordinator.RoundTrain)
+				time.Sleep(150 * time.Millisecond)
+				begun := time.Now()
+				ahead.Store(int64(jump))
+				w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch > 0 })
+				if s := w.host.State(); len(s.Epoch.Clients) != len(all) || len(s.Epoch.Exited) != 0 {
+					t.Errorf("%d members are in the next epoch, and %d have left", len(s.Epoch.Clients), len(s.Epoch.Exited))
+				}
+				finishEqual(w, all...)
+				if took := time.Since(begun); took > 10*time.Minute {
+					t.Errorf("the run hangs: it took %v", took)
+				}
+			})
+		})
+	}
+}
