@@ -1,5 +1,5 @@
-// Package hub talks to the Hugging Face Hub: it downloads models into the cache that
-// the Hub's Python and JavaScript libraries use too, and it commits files to a repository.
+// Package hub is a client of the Hugging Face Hub. It downloads models into the cache that the
+// Hub's Python and JavaScript libraries use too, and commits files to a repository.
 //
 // The main type is Client:
 //
@@ -11,14 +11,14 @@
 //
 // # Downloads
 //
-// A branch or tag is resolved to a commit once, and everything else is asked of that
-// commit, so that no snapshot is a mixture of two. The tree of the commit says which
-// files there are, their sizes and their hashes; every byte that arrives is checked
-// against them (SHA-256 for large files, the Git blob id for the others) before it gets
-// its place in the cache. What was interrupted goes on where it stopped. The token goes
-// to the Hub's own host and nowhere else, whatever the Hub redirects to.
+// A client resolves a branch or tag to a commit once. All further requests name this commit, so
+// a snapshot never mixes two commits. The tree of the commit lists the files with their sizes and
+// hashes. Every received byte is checked against them (SHA-256 for large files, the Git blob id
+// for other files) before the file enters the cache. An interrupted download continues where it
+// stopped. The token is sent only to the Hub's own host, wherever the Hub redirects to.
 //
-// Options.Datasets makes a client of data sets, whose addresses and folders differ by a word.
+// With Options.Datasets, a client accesses data sets, whose addresses and folders differ by a
+// word.
 //
 // # The cache
 //
@@ -31,10 +31,10 @@
 //
 // # Uploads
 //
-// Large files go to the LFS storage that the Hub names, in one piece or in parts; the
-// commit names the commit that it builds upon, so that of two writers one is refused
-// (ErrConflict) and nothing is overwritten unseen. Files that the repository has already
-// are not sent again, and when nothing differs there is no commit.
+// Large files go to the LFS storage that the Hub names, in one piece or in parts. A commit names
+// its parent, so the Hub refuses one of two concurrent writers (ErrConflict), and no commit
+// overwrites another unseen. Files that the repository already has are not sent again. If nothing
+// differs, there is no commit.
 //
-// Package hubtest is a server that speaks the same protocol, for tests.
+// For tests, package hubtest is a server with the same protocol.
 package hub

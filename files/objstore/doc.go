@@ -1,12 +1,13 @@
-// Package objstore is what the rest of the project needs of an object store: to list,
-// look at, read and write immutable versions of named objects.
+// Package objstore defines the object store that the project uses: it lists, describes, reads and
+// writes immutable versions of named objects.
 //
-// Store is the interface; files/objstore/gcs keeps objects in a bucket of Google Cloud Storage, and
-// files/objstore/storetest holds what every implementation must do.
-// Everything that is read is read of one Object, a version that List, Stat or Put
-// returned: if it was replaced or removed since, reading it is ErrChanged, so that the
-// parts of an object that are read one after the other always fit together. A Put is
-// seen whole or not at all, and can be made to depend on the version that it replaces.
+// Store is the interface. Package files/objstore/gcs implements it for buckets of Google Cloud
+// Storage, and package files/objstore/storetest tests any implementation.
 //
-// Cloud drivers are imported by commands only, which hand a Store to whoever needs one.
+// Every read names an Object, a version that List, Stat or Put returned. If that version was replaced
+// or removed since, the read returns ErrChanged. So parts of an object that are read one after the
+// other always belong together. A Put is visible completely or not at all, and can depend on the
+// version that it replaces.
+//
+// Only commands import cloud drivers; they pass a Store to other packages.
 package objstore

@@ -1,15 +1,17 @@
-// Package safetensors reads and writes the safetensors file format of Hugging Face:
-// eight bytes of little-endian header length, a JSON header, and the tensors' bytes.
+// Package safetensors reads and writes Hugging Face's safetensors file format: eight bytes of
+// little-endian header length, a JSON header, and the bytes of the tensors.
 //
-// Read and ReadHeader, which reads no data, are strict: they accept what the specification
-// allows and nothing else, so a file has one meaning. Names are unique, the data offsets cover
-// the data without holes or overlaps, every shape fits its bytes. All sizes are checked
-// before memory is taken for them.
+// The main type is Tensor. Its Data is the little-endian, row-major bytes of the elements, which
+// the package never changes.
 //
-// Write produces the byte order of the reference implementation (wider types first, then by
-// name, header padded to eight bytes), so that equal tensors give equal files. It replaces a
-// file in one step: a reader sees the old file or the new one, never a part.
+//	tensors, metadata, err := safetensors.Read(path)
+//	err = safetensors.Write(path, tensors, metadata)
 //
-// The main type is Tensor. Its Data is the little-endian, row-major bytes of the
-// elements and goes through the package unchanged.
+// Read, and ReadHeader, which reads no data, accept only files that the specification allows, so
+// a file has one meaning. Names are unique, data offsets cover the data without holes or
+// overlaps, and every shape fits its bytes. All sizes are checked before memory is allocated.
+//
+// Write produces the byte order of the reference implementation (wider types first, then by name,
+// header padded to eight bytes), so equal tensors give equal files. It replaces a file in one
+// step: a reader sees the old file or the new one, never a part.
 package safetensors

@@ -1,10 +1,10 @@
-// Package distro is the DisTrO optimizer: it turns a gradient into the few numbers worth
-// sending, and the numbers that all trainers sent into the same weight update everywhere.
+// Package distro implements the DisTrO optimizer: it turns a gradient into the few numbers worth
+// sending, and turns the numbers of all trainers into the same weight update on every machine.
 //
 // The algorithm is Decoupled Momentum Optimization (arXiv 2411.19870). A tensor is cut
-// into chunks; the momentum of each chunk is transformed by a discrete cosine transform
-// (DCT), its TopK largest coefficients are sent and taken out of the momentum. The
-// receiver averages each coefficient over those who sent it, transforms back and moves
+// into chunks. The momentum of each chunk is transformed by a discrete cosine transform
+// (DCT), and its TopK largest coefficients are sent and removed from the momentum. The
+// receiver averages each coefficient over the trainers that sent it, transforms back, and moves
 // every weight in the direction of the sign: by the learning rate times the share of the results
 // that sent something in its chunk.
 //
@@ -19,15 +19,14 @@
 //
 // # Bits
 //
-// Replicas must hold the same bits on every machine, and the sign of a sum turns a
-// difference in its last place into a step of twice the learning rate. So the order of
-// the single-precision operations is part of the definition: the kernel "go" (reference.go,
-// transform.go) is the specification, with an explicit rounding around every product; the
-// C kernels do the same operations on vectors of 4, 8 or 16 columns of a chunk without
-// contracting them. Instruction set, thread count and optimisation level
-// therefore do not change a bit. The tables are correctly rounded constants. Package
+// Replicas must hold the same bits on every machine: a difference in the last place of a sum can change
+// its sign, and so change a step by twice the learning rate. So the order of the single-precision
+// operations is part of the definition. The kernel "go" (reference.go, transform.go) is the
+// specification, with an explicit rounding around every product. The C kernels do the same operations on
+// vectors of 4, 8 or 16 columns of a chunk without contracting them. So no instruction set, thread count
+// or optimisation level changes a bit. The tables are correctly rounded constants. Package
 // learn/distro/cuda has the same kernels for GPUs.
 //
-// A coefficient that is exactly zero is never sent: it has no sign. A chunk may
-// therefore carry fewer than TopK entries (all of them, at a cold start).
+// A coefficient that is exactly zero is never sent, because it has no sign. So a chunk may have
+// fewer than TopK entries; the first results of a cold start have none.
 package distro

@@ -1,5 +1,4 @@
-// Package torch binds libtorch: tensors, autograd, and the few fused pieces a
-// transformer needs.
+// Package torch binds libtorch: tensors, autograd, and a few fused operations for transformers.
 //
 // The main types are [Engine], [Scope] and [Tensor]. The order of calls is
 //
@@ -14,15 +13,15 @@
 //	})                                         // everything made inside is freed here
 //	engine.Close()
 //
-// An engine is one goroutine locked to its OS thread, because libtorch keeps grad mode
-// and thread pools per thread. Operations run only inside Do; they panic on failure and
-// Do returns the panic as an error, so that a model reads like its formulas.
+// An engine is one goroutine locked to its OS thread, because libtorch keeps the grad mode and thread
+// pools per thread. Operations run only inside Do. They panic on failure, and Do returns the panic as an
+// error, so the code of a model reads like its formulas.
 //
-// A tensor lives until the scope it was made in ends. [Scope.Keep] lets one outlive it,
-// until [Tensor.Free] or the engine's Close; weights and optimizer state live like this.
-// Finalizers play no part: Go's collector does not see libtorch's memory.
+// A tensor lives until its scope ends. [Scope.Keep] makes it live until [Tensor.Free] or the engine's
+// Close, as for weights and optimizer state. There are no finalizers: Go's collector does not see
+// libtorch's memory.
 //
-// Nothing here links against libtorch. Load opens the shim, a C++ library built by
-// scripts/build-shim.sh from shim/, after the thread and BLAS settings are in the
-// environment, which the libraries read only when they start.
+// Nothing here links against libtorch. Load opens the shim, a C++ library that scripts/build-shim.sh
+// builds from shim/. Before that, it sets the thread and BLAS settings in the environment, which the
+// libraries read only at their start.
 package torch

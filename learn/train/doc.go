@@ -6,16 +6,13 @@
 //	err = trainer.Verify(payload, step, id, key)               // others' results, concurrently
 //	err = trainer.Apply(ctx, step, payloads, ownCounted)       // everything that counted
 //
-// and Snapshot, Load and ResetOptimizer between epochs. Replicas that were given the same
-// payloads hold the same weights, bit for bit: weights change in Apply only, by what
-// everybody has. What a trainer knows alone, its momentum, lives in buffers of its own.
+// and Snapshot, Load and ResetOptimizer between epochs. Replicas with the same payloads hold the same
+// weights, bit for bit: only Apply changes weights, by payloads that all members have. State of a single
+// trainer, its momentum, is in separate buffers.
 //
-// LocalTrainer is one that makes many steps of AdamW or Muon by itself between two exchanges.
+// LocalTrainer makes many steps of AdamW or Muon alone between two exchanges. AdamW trains a model alone,
+// for comparison and for designing models. Evaluator only measures losses.
 //
-// AdamW trains a model alone, for comparison and for those who design models. Evaluator
-// only measures losses.
-//
-// Trainers compute gradients in the same way: a batch is cut into micro-batches, each
-// weighted by its tokens, so that the gradient is the mean over the batch's tokens
-// however it was cut.
+// All trainers compute gradients in the same way: they cut a batch into micro-batches and weight each by
+// its tokens, so the gradient is the mean over the batch's tokens for any cut.
 package train

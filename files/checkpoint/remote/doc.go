@@ -1,11 +1,10 @@
-// Package remote keeps checkpoints of a run where its members can find them when nobody
-// is there to ask: in a repository of the Hugging Face Hub (HubRepo), or in an object store
-// (Bucket).
+// Package remote stores the checkpoints of a run where its members find them if no other member can
+// send them: in a repository of the Hugging Face Hub (HubRepo), or in an object store (Bucket).
 //
-// A Place is read by clients that join and written by those that save. Uploader writes to it in the
-// background: each checkpoint that is saved is offered to it, the newest is uploaded, and
-// Close waits for the last one. What an interrupted process did not upload is taken up by
-// the next one of the same run, if it uploads to the same place.
+// Joining clients read a Place, and clients that save checkpoints write to it. An Uploader writes in
+// the background: callers offer each saved checkpoint, the Uploader uploads the newest one, and Close
+// waits for the last one. If a process is interrupted, the next process of the same run continues its
+// uploads, if it uploads to the same place.
 //
 //	uploader := remote.NewUploader(remote.HubRepo{…}, runID, checkpointDir, logger, tellTheRun)
 //	uploader.Offer(dir, facts) // whenever a checkpoint was saved

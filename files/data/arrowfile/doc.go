@@ -1,15 +1,15 @@
-// Package arrowfile reads columns of Arrow files and streams that are not trusted: what
-// Hugging Face's save_to_disk, pyarrow and Polars write as *.arrow, and Feather's version 2.
+// Package arrowfile reads columns of untrusted Arrow files and streams: the *.arrow files of
+// Hugging Face's save_to_disk, pyarrow and Polars, and version 2 of Feather.
 // (https://arrow.apache.org/docs/format/Columnar.html)
 //
-// Open reads the schema; File.Next goes from one record batch to the next, and Batch.Column
-// gives a column, of which a Column gives values, or the columns within it. Only the buffers of
-// the column that is asked for are read, and the dictionaries that its values are in.
+// Open reads the schema. File.Next returns the next record batch. Batch.Column returns a Column,
+// which gives its values, or the columns within it. Only the buffers of the requested column, and
+// the dictionaries with its values, are read.
 //
-// Every place and length that a file states is compared with the file, or with the buffer that it
-// is in, before it is used. Buffers may be compressed with LZ4 or zstd; they unpack to no more
-// than they announce, and that is bounded.
+// Every offset and length in a file is compared with the file, or with its buffer, before it is
+// used. Buffers may be compressed with LZ4 or zstd. They never unpack to more than their announced
+// size, which is bounded.
 //
-// It is written here, and not taken from Arrow's own module, because that takes 30 seconds of a
-// CPU to compile, trusts lengths of buffers, and panics on what is damaged.
+// The package does not use Arrow's Go module, which takes 30 seconds of CPU time to compile, trusts
+// lengths of buffers, and panics on damaged files.
 package arrowfile

@@ -1,16 +1,15 @@
 // Package local reads sequences from a folder of token files on this machine.
 //
-// Open finds the files *.ds, *.bin and *.npy of a folder, not of folders below it, puts
-// them into the natural order of their names (tokens.Compare) and returns a Folder;
-// Folder.Sequences reads the sequences of a batch; Close ends it. Package files/data/tokens
-// says what a token file is and how sequences are numbered.
+// Open finds the files *.ds, *.bin and *.npy of a folder, without subfolders, sorts them in the
+// natural order of their names (tokens.Compare), and returns a Folder. Folder.Sequences reads the
+// sequences of a batch. Close ends it. Package files/data/tokens defines token files and the
+// numbers of sequences.
 //
-// When a data.json that psyche data tokenize wrote describes the files, Open compares the
-// size of a token, the files' names and their lengths with it; only psyche data inspect
-// reads everything and compares the hashes.
+// If a data.json of psyche data tokenize describes the files, Open compares the size of a token,
+// the names of the files and their lengths with it. Only psyche data inspect, which reads
+// everything, compares the hashes.
 //
-// Files are read with pread, not mapped into memory: the page cache serves both alike,
-// and a file that somebody cuts off under a mapping ends the process with SIGBUS, where a
-// read returns an error. Every read checks that length and time of change are those that
-// the file had when it was opened.
+// Files are read with pread and not mapped into memory. Both use the page cache, but cutting off a
+// mapped file ends the process with SIGBUS, while a read returns an error. Every read checks that the
+// length and time of change are the same as when the file was opened.
 package local

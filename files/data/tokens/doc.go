@@ -1,20 +1,24 @@
-// Package tokens turns files of token ids into numbered sequences, wherever the files
-// are: packages local, web and bucket bring the bytes, this one knows what they mean.
+// Package tokens turns files of token ids into numbered sequences. Packages local, web and bucket
+// provide the bytes of the files; this package interprets them.
 //
-// A token file is nothing but token ids, little-endian, all of two, four or eight bytes:
-// what a numpy array's tofile writes. The header that llm.c writes is passed over; a file
-// that begins with a numpy header is refused, because that would be read as tokens.
+// A token file contains only token ids, little-endian, all of two, four or eight bytes, as tofile of
+// a numpy array writes them. The header of llm.c is skipped. A file that begins with a numpy header
+// is refused, because the header would be read as tokens.
 //
-// How many bytes a token has is never guessed where it matters. ReadSidecar and ReadHeader
-// read what datatrove, nanotron, Megatron and llm.c say about it, AssumeSize decides where
-// nothing does, and Begin refuses a file whose start looks like larger tokens.
-// Within a file, sequence i begins at token
-// i·SeqLen and has SeqLen+1 tokens, so that the last token of one is the first of the
-// next; what is left at a file's end is dropped. Sequences are numbered over all files in
-// the order in which New gets them; a seed puts them in another order for every pass
+// The size of a token is never guessed if an error would matter. ReadSidecar and ReadHeader read the
+// size from files of datatrove, nanotron and Megatron, and from the header of llm.c. Without a source,
+// AssumeSize decides. Begin refuses a file that looks like larger tokens at its start.
+//
+// The main type is Set, the sequences of several files:
+//
+//	set, err := tokens.New(files, tokens.Options{SeqLen: 2048, TokenSize: 2})
+//	sequences, err := set.Sequences(ctx, batch)
+//
+// Within a file, sequence i begins at token i·SeqLen and has SeqLen+1 tokens, so its last token is
+// the first token of the next sequence. The remainder of a file is dropped. Sequences are numbered
+// over all files in the order in which New gets the files. A seed gives every pass a different order
 // (package files/data/shuffle).
 //
-// Files are put into the order of their names by Compare, in which numbers within names
-// count as numbers. The order in which a folder or a bucket lists them never matters, so
-// that every client numbers the same data the same way.
+// Compare sorts files by name, with numbers within names compared as numbers. The order in which a
+// folder or bucket lists its files never matters, so every client numbers the same data the same way.
 package tokens

@@ -1,15 +1,19 @@
 // Package weighted mixes the sequences of several sources.
 //
-// New makes a Mix of sources and their weights; Mix.At says which sequence of which source
-// comes at an index of the run, and Mix.Read reads them. Weights are rounded to whole
-// shares (Shares) of a cycle of at most MaxCycle sequences: in every cycle each source
-// comes exactly as often as its shares say. Everything is integers computed from the
-// index, with tables as long as a cycle, not as the data: all clients of a run mix alike,
-// and any index can be asked for at once.
+// New makes a Mix from sources and their shares. Mix.At returns the source and the sequence of an
+// index of the run, and Mix.Read reads sequences.
 //
-// Within a cycle the sources are spread evenly: the next sequence is always of the source
-// that is furthest behind its weight (the lower index when several are), as in error
-// diffusion. A seed puts each cycle into an order of its own. The sequences of a source
-// come in the source's own order, each once, and begin anew when they are used up; what
-// order a further pass has is the source's affair.
+//	shares, err := weighted.Shares([]string{"0.7", "0.3"}) // 7 and 3
+//	mix, err := weighted.New(sources, shares, nil)
+//	source, sequence := mix.At(index)
+//
+// Shares and SharesOf round weights to whole shares of a cycle of at most MaxCycle sequences. In
+// every cycle, a source has exactly as many sequences as its shares. All values are integers,
+// computed from the index, with tables of the size of a cycle and not of the data. So all clients
+// of a run mix the same way, and can compute any index directly.
+//
+// Within a cycle, sources are spread evenly: the next sequence always comes from the source that is
+// furthest behind its weight (the lower index in a tie), as in error diffusion. A seed gives each
+// cycle a different order. The sequences of a source come in the order of the source, each once,
+// and start again after the last one. The source determines the order of further passes.
 package weighted

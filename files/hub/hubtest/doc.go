@@ -1,5 +1,5 @@
-// Package hubtest is a Hugging Face Hub in memory, for tests: repositories with commits,
-// LFS storage behind a second host, access tokens, and faults on purpose.
+// Package hubtest is an in-memory Hugging Face Hub for tests: repositories with commits, LFS
+// storage on a second host, access tokens, and injected faults.
 //
 // The main type is Server:
 //
@@ -9,7 +9,6 @@
 //	s.Put("org/name", map[string][]byte{"config.json": config})
 //	// s.URL is the endpoint
 //
-// Faults are injected by Server.Intercept, which sees every request of either host first.
-// The program in folder cmd serves one until it is interrupted, for clients in other
-// languages.
+// Server.Intercept sees every request to either host first and can inject faults. The program in
+// folder cmd serves a Hub until it is interrupted, for clients in other languages.
 package hubtest

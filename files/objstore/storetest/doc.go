@@ -1,2 +1,3 @@
-// Package storetest holds what every objstore.Store must do: Run tests one.
+// Package storetest tests implementations of objstore.Store: Run checks the rules that each must
+// follow.
 package storetest

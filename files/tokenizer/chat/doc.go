@@ -1,12 +1,15 @@
-// Package chat renders the chat template of a tokenizer: the messages of a conversation as the
-// one text that a model goes on from.
+// Package chat renders the chat template of a tokenizer: it writes the messages of a conversation as
+// the single text that a model continues.
 //
-// Such a template is a program in Jinja's language, and comes with a model from anywhere. This
-// package interprets the language like jinja2 with the settings of transformers' apply_chat_template
-// (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loopcontrols). An error that wraps
-// [ErrUnsupported] names each feature that is missing, at the latest when a template uses it; no feature
+// The main type is [Template]. [Parse] makes one from its source, and [Load] from the files of a
+// model; [Template.Render] writes a text.
+//
+// A template is a program in the Jinja language, and comes with a model from any source. This package
+// interprets the language like jinja2 with the settings of transformers' apply_chat_template
+// (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loopcontrols). For each missing feature,
+// an error that wraps [ErrUnsupported] names it, at the latest when a template uses it; no feature
 // changes the text silently. A template cannot read files, and its size, nesting, steps and text are
 // bounded: [ErrTooMuch].
 //
-// EncodeForTraining says which tokens of a conversation are the assistant's.
+// [Template.EncodeForTraining] reports which tokens of a conversation belong to the assistant.
 package chat

@@ -1,6 +1,5 @@
-// Package experts is what models have in common of whose feed-forward layers each token uses a
-// few experts.
+// Package experts implements feed-forward layers in which each token uses a few of many experts.
 //
-// [Router] chooses by scores, in Go, ties going to the lower index; [Mix] adds up what the chosen
-// ones make of a token. Gradients flow through the factors that Mix gets.
+// [Router] chooses experts by their scores, in Go; a tie goes to the lower index. [Mix] adds up the
+// outputs of the chosen experts for each token. Gradients flow through the factors that Mix gets.
 package experts

@@ -1,5 +1,5 @@
-// Package hfconfig reads a Hugging Face config.json: what all architectures have in common, and
-// the ways to check and refuse a field. An architecture's own reader lists what it has beyond that:
+// Package hfconfig reads the parts of a Hugging Face config.json that all architectures share, and
+// checks and refuses fields. An architecture's own reader lists its further fields:
 //
 //	d, err := hfconfig.Read(config, &own, map[string][]string{"LlamaForCausalLM": {"llama"}})
 //	p := hfconfig.Checker{}
@@ -8,6 +8,6 @@
 //	heads := p.Size("num_key_value_heads", …)            // its own fields
 //	return p.Err()
 //
-// Read refuses what would give another network than any that is computed here. A Checker holds
-// the first complaint, so that a reader is a list of its fields.
+// Read refuses settings of networks that this project does not compute. A Checker keeps the first
+// error, so a reader is a plain list of its fields.
 package hfconfig

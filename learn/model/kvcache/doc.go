@@ -1,6 +1,6 @@
-// Package kvcache holds what attention needs of the tokens that a model has seen, so that
-// each further token is computed by itself.
+// Package kvcache stores the tensors that attention needs of earlier tokens, so that a model computes
+// only each further token.
 //
-// The main type is [Cache]. A model appends to it layer by layer and advances it when all
-// layers are done; who generates text makes it, and frees it.
+// The main type is [Cache]. A model appends to it layer by layer, and advances it after the last
+// layer. The caller that generates text creates the cache and frees it.
 package kvcache

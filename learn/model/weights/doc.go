@@ -1,8 +1,9 @@
-// Package weights moves a model's parameters between checkpoints and libtorch, and makes
-// initial ones.
+// Package weights moves a model's parameters between checkpoints and libtorch, and makes initial
+// parameters.
 //
-// The main type is [Source]: a model takes its parameters from it by name and shape, and
-// [Source.Close] complains of tensors that nobody took. [Export] is the way back, [Copy]
-// overwrites the parameters of a model that exists. Both want a model's own tensors;
-// [Without] and [WithoutTied] help to make these of a published checkpoint's. [Normal] and [Ones] make initial values, the same bits on every machine.
+// The main type is [Source]. A model takes its parameters from a Source by name and shape;
+// [Source.Close] reports tensors that the model did not take. [Export] returns the tensors of a model,
+// and [Copy] overwrites the parameters of an existing model. Both work with exactly the tensors of the
+// model; [WithoutBuffers] and [WithoutTied] help to get these from a published checkpoint. [Normal] and
+// [Ones] make initial values, with the same bits on every machine.
 package weights

@@ -1,8 +1,8 @@
-// Package dummy is a model and a trainer that compute next to nothing, for tests of a run's
-// network: a run whose checkpoint is Dummy needs no libtorch, no model and no data.
+// Package dummy implements a model and a trainer with almost no computation, for tests of a run's network:
+// a run whose checkpoint is Dummy needs no libtorch, no model and no data.
 //
-// Model is what every such run begins with. A Trainer of New takes Options.Delay for a
-// training, makes results of a few bytes out of the batch and the weights, and moves the
-// weights by all results that count, so that members who applied others, or in another order,
-// end with another model: the digests show it as they would with a real one.
+// Model returns the first model of every such run. New makes a Trainer, for which Options.Delay is the
+// duration of a training step. Its results are a few bytes, computed from the batch and the weights, and
+// all results that count move the weights. So a member that applied other results, or applied them in
+// another order, ends with another model, and its digest shows this as with a real model.
 package dummy

@@ -1,9 +1,9 @@
-// Package schedule says how large the learning rate is at each step.
+// Package schedule computes the learning rate of each step.
 //
-// Every replica multiplies its weights by numbers that come from here, so the same step
-// must give the same bits on every machine: sums and products are rounded one by one,
-// and the cosine is the package's own, not a library's.
+// New takes the schedule of a run's definition, and Schedule.LR returns the rate of a step. ColdStart
+// scales the rate while a run warms up again after a reset of its optimizers.
 //
-// New takes the schedule of a run's definition; Schedule.LR gives the rate of a step.
-// ColdStart scales it while a run warms up again after its optimizers were reset.
+// Every replica multiplies its weights by these numbers, so a step must give the same bits on every
+// machine. Sums and products are rounded one by one, and the package has its own cosine instead of a
+// library's.
 package schedule

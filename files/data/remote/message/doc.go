@@ -1,9 +1,8 @@
-// Package message is the protocol between a client and a data server: the bytes of each
+// Package message implements the protocol between a client and a data server: the bytes of each
 // message.
 //
-// Frames are those of package net/frame, inside TLS (package net/secure);
-// their types are other ones than those of a run's server, so that neither takes the other
-// for its own kind. The conversation:
+// Frames are frames of package net/frame, inside TLS (package net/secure). Their types differ from
+// the types of a run's server, so neither accepts messages for the other. The conversation:
 //
 //	server                        client
 //	Challenge                 →
@@ -15,7 +14,7 @@
 //	                                          or Fingerprint (number, hash), or Denied (number, reason)
 //	Refusal                   →               before the server hangs up by itself
 //
-// A client sends a Request when the one before is answered; the server reads no further
-// before. Integers are little endian. Every decoder is strict: one encoding per value, no
-// trailing bytes, bounds checked before anything is allocated.
+// A client sends a Request after the answer to the previous one; the server does not read ahead.
+// Integers are little-endian. Every decoder is strict: one encoding per value, no trailing bytes,
+// and bounds are checked before memory is allocated.
 package message
