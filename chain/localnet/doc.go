@@ -13,4 +13,19 @@
 // that end, address lookup tables, durable nonces or calls from program to program.
 //
 // Tests give endpoints Faults and take slots back with Rollback, as forks of a public chain do.
+//
+//	server := localnet.NewServer(ledger, localnet.Options{})
+//	good, bad := server.Endpoint(), server.Endpoint()            // each an http.Handler
+//	bad.SetFaults(localnet.Faults{Lag: 5, Lost: 0.3})
+//	err := server.Rollback(3, false)                             // 3 slots, and nothing lands again
+//
+// Each account keeps the versions that a view shows, at most one per slot: a run's account that is written in
+// every slot takes 27 MB. A transaction that writes to it takes 0.45 ms on two cores of a server
+// (go test ./chain/localnet -run '^$' -bench .).
+//
+// testdata/litesvm has a history of 103 transactions, including a deployment, with the results of litesvm
+// 1.5.0, which is built on the code of the public chains. Tests require the same errors, compute units, logs,
+// return data and accounts. litesvm differs in two points, which are not compared: it allows a call of a program
+// in the slot of its deployment, and takes no fee if a transaction's program does not exist. If a program
+// accesses foreign memory, only the beginning of the log line is compared.
 package localnet

@@ -7,4 +7,8 @@
 //	raw, err := signed.Marshal()
 //
 // It knows no network and no clock.
+//
+// This package and package rpc are Psyche's own code: three calls with github.com/gagliardetto/solana-go 1.14
+// link 31 modules into a program of 12.5 MB, these packages three into 9.6 MB. Tests compare this package with the
+// output of solana-go; the separate module in testdata/generate produces it.
 package transaction
