@@ -28,7 +28,7 @@ func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.Packed = true
 	tokens := o.SlidingWindow.or(p, 0)
 	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
-	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p))
+	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p, 1))
 	if c.Turning < 2 || c.Turning%2 != 0 {
 		p.Fail("partial_rotary_factor: %d of the %d elements of a head (head_dim) turn, rotary positions need pairs", c.Turning, c.HeadDim)
 	}
