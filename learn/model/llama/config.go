@@ -17,9 +17,10 @@ type Config struct {
 	hfconfig.Base
 	Architecture     string
 	Biases           Biases
-	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
-	HeadDim          int // width of one head, even
-	Turning          int // so many first elements of a head are turned by positions, even
+	NumKeyValueHeads int  // key and value heads, a divisor of NumAttentionHeads
+	HeadDim          int  // width of one head, even
+	Turning          int  // number of leading elements of a head that rotary positions turn, even
+	Interleaved      bool // elements 2i and 2i+1 turn together, not i and i+Turning/2
 	Rope             rotary.Rope
 	LocalRope        rotary.Rope // of layers whose Layer.Local is set
 	Norms            Norms
@@ -27,7 +28,8 @@ type Config struct {
 	GELU             bool    // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
 	Layers           []Layer // in what each layer differs from others; nil: in nothing
 	Experts          Experts
-	Packed           bool // checkpoints have queries, keys and values in one tensor, and so gate and up
+	Packed           Packed
+	NumNextN         int // number of layers behind the last that predict further tokens; the model leaves them out
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -46,6 +48,13 @@ type Norms struct {
 	Heads   bool // of each head of queries and keys
 	All     bool // of all heads of queries together, and of keys
 	OneMore bool // they multiply with their weights and one
+	Halves  bool // norms after are post_self_attn_layernorm and post_mlp_layernorm; norms before keep Llama's names
+}
+
+// Packed selects the matrices that checkpoints store in one tensor.
+type Packed struct {
+	Attention bool // queries, keys and values
+	Feed      bool // gate and up
 }
 
 // Scales are what numbers of the network are multiplied with.
@@ -69,8 +78,14 @@ type Layer struct {
 type Experts struct {
 	Count            int // to choose among; 0: there are none
 	PerToken         int
-	IntermediateSize int  // width inside one
-	Normalize        bool // the chosen scores are divided by their sum
+	IntermediateSize int     // width inside one
+	Normalize        bool    // the chosen scores are divided by their sum
+	Sigmoid          bool    // scores are sigmoids, not a softmax
+	Groups           int     // number of groups of equal size; 0 means 1
+	TopGroups        int     // number of groups that a token chooses experts from; 0 means 1
+	Scale            float64 // factor of the chosen scores; 0 means 1
+	Shared           int     // width inside the expert that every token uses; 0 means none
+	SharedGate       bool    // a sigmoid of the token scales that expert's output
 	Sparse           []bool
 	Names            expertNames
 }

@@ -17,7 +17,7 @@ func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed,
 func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
-		if strings.HasSuffix(name, ".bias") {
+		if strings.HasSuffix(name, "bias") {
 			out = append(out, weights.Zeros(name, shape...))
 		} else if len(shape) == 1 && !c.Norms.OneMore {
 			out = append(out, weights.Ones(name, shape...))
@@ -35,7 +35,10 @@ func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Ten
 // NumParameters counts the trainable numbers of a model of that config.
 func NumParameters(c Config) int64 {
 	var total int64
-	for _, shape := range shapes(c) {
+	for name, shape := range shapes(c) {
+		if fixed(name) {
+			continue
+		}
 		n := int64(1)
 		for _, size := range shape {
 			n *= size
@@ -45,7 +48,10 @@ func NumParameters(c Config) int64 {
 	return total
 }
 
-// shapes gives the shape of every parameter by its name in a checkpoint.
+// fixed reports whether a tensor of a checkpoint is not trained.
+func fixed(name string) bool { return strings.HasSuffix(name, correction) }
+
+// shapes gives the shape of every tensor by its name in a checkpoint.
 func shapes(c Config) map[string][]int64 {
 	all := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
 	for i := range c.NumHiddenLayers {
@@ -68,7 +74,7 @@ func attentionShapes(c Config) map[string][]int64 {
 		"self_attn.v_proj.weight": {keys, hidden},
 		"self_attn.o_proj.weight": {hidden, queries},
 	}
-	if c.Packed {
+	if c.Packed.Attention {
 		pack(packedAttention, all, "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
 	}
 	return all
@@ -85,7 +91,7 @@ func feedForwardShapes(c Config, layer int) map[string][]int64 {
 		"mlp.up_proj.weight":   {inner, hidden},
 		"mlp.down_proj.weight": {hidden, inner},
 	}
-	if c.Packed {
+	if c.Packed.Feed {
 		pack(packedFeed, all, "mlp.gate_proj.weight", "mlp.up_proj.weight")
 	}
 	return all

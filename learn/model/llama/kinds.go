@@ -111,6 +111,11 @@ type own struct {
 	MaxWindowLayers  *int     `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
+	Ropes struct { // of models whose kinds of layers turn differently
+		Global *hfconfig.RopeScaling `json:"full_attention"`
+		Local  *hfconfig.RopeScaling `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+
 	expertFields
 	gemmaFields
 	smolFields
@@ -209,7 +214,9 @@ func (c Config) notLlama() string {
 		return "activations, caps or scales that Llama has not"
 	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Still }):
 		return "no positions"
-	case c.Packed:
+	case !c.turnsWhole():
+		return "rotary positions for a part of each head, or for neighbours"
+	case c.Packed != Packed{}:
 		return "packed matrices"
 	}
 	return ""
