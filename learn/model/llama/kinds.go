@@ -24,6 +24,14 @@ const (
 	ArchitectureSmolLM3  = "SmolLM3ForCausalLM"
 	ArchitecturePhi3     = "Phi3ForCausalLM"
 	ArchitectureGranite  = "GraniteForCausalLM"
+	ArchitectureQwen2MoE = "Qwen2MoeForCausalLM"
+	ArchitectureOLMo3    = "Olmo3ForCausalLM"
+	ArchitectureOLMoE    = "OlmoeForCausalLM"
+	ArchitectureGLM      = "GlmForCausalLM"
+	ArchitectureGLM4     = "Glm4ForCausalLM"
+	ArchitectureGLM4MoE  = "Glm4MoeForCausalLM"
+	ArchitectureMiniMax2 = "MiniMaxM2ForCausalLM"
+	ArchitectureSeedOSS  = "SeedOssForCausalLM"
 )
 
 // Architectures are all of them, sorted.
@@ -56,6 +64,14 @@ var kinds = map[string]kind{
 	ArchitectureSmolLM3:  {modelType: "smollm3", positions: 32768, theta: 2e6, tied: true, vary: varySmolLM3},
 	ArchitecturePhi3:     {modelType: "phi3", positions: 4096, epsilon: 1e-5, vary: varyPhi3},
 	ArchitectureGranite:  {modelType: "granite", vary: varyGranite},
+	ArchitectureQwen2MoE: {modelType: "qwen2_moe", positions: 32768, vary: varyQwen2MoE},
+	ArchitectureOLMo3:    {modelType: "olmo3", epsilon: 1e-5, theta: olmo3Theta, vary: varyOLMo3},
+	ArchitectureOLMoE:    {modelType: "olmoe", positions: 4096, epsilon: 1e-5, vary: varyOLMoE},
+	ArchitectureGLM:      {modelType: "glm", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM},
+	ArchitectureGLM4:     {modelType: "glm4", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM4},
+	ArchitectureGLM4MoE:  {modelType: "glm4_moe", positions: 131072, epsilon: 1e-5, vary: varyGLM4MoE},
+	ArchitectureMiniMax2: {modelType: "minimax_m2", positions: 196608, theta: 5e6, headDim: 128, vary: varyMiniMax2},
+	ArchitectureSeedOSS:  {modelType: "seed_oss", positions: 524288, vary: varySeedOSS},
 }
 
 // modelTypes are the architectures with the model_type of each.
@@ -121,6 +137,11 @@ type own struct {
 	smolFields
 	phiFields
 	graniteFields
+	qwenFields
+	glmFields
+	olmoFields
+	minimaxFields
+	seedFields
 }
 
 // window is a number of tokens, or null, which is not the same as nothing.
