@@ -1,6 +1,8 @@
 package llama
 
 import (
+	"cmp"
+
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
@@ -56,7 +58,7 @@ func varyGLM4MoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.Norms.Heads = o.HeadNorms != nil && *o.HeadNorms
 	c.NumNextN = p.Count("num_nextn_predict_layers", o.NumNextN, 1, 1<<6)
 	e := Experts{
-		Count:            p.Size("n_routed_experts", o.Routed, 128, maxExpertsOfLayer),
+		Count:            p.Size("n_routed_experts", cmp.Or(o.Routed, o.NumLocalExperts), 128, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 8, maxExpertsOfLayer),
 		IntermediateSize: p.Size("moe_intermediate_size", o.ExpertSize, 1408, 1<<20),
 		Normalize:        o.normalizes(true),

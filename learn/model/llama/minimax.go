@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
@@ -41,7 +42,7 @@ func varyMiniMax2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.partly(p, d, float64(part)/float64(c.HeadDim))
 	c.Rope = rotary.ParsePart(p, d, c.MaxPositionEmbeddings, ropes...)
 	c.addExperts(p, Experts{
-		Count:            p.Size("num_local_experts", o.NumLocalExperts, 256, maxExpertsOfLayer),
+		Count:            p.Size("num_local_experts", cmp.Or(o.NumLocalExperts, o.NumExperts), 256, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 8, maxExpertsOfLayer),
 		IntermediateSize: c.IntermediateSize,
 		Normalize:        true,

@@ -1,6 +1,10 @@
 package llama
 
-import "github.com/psyche-go/psyche/learn/model/hfconfig"
+import (
+	"cmp"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
 
 // olmoFields are fields of OLMoE.
 type olmoFields struct {
@@ -21,12 +25,8 @@ func varyOLMoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	}
 	c.Norms.All = true
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias}
-	count := o.NumExperts
-	if count == nil {
-		count = o.NumLocalExperts
-	}
 	c.addExperts(p, Experts{
-		Count:            p.Size("num_experts", count, 64, maxExpertsOfLayer),
+		Count:            p.Size("num_experts", cmp.Or(o.NumExperts, o.NumLocalExperts), 64, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 8, maxExpertsOfLayer),
 		IntermediateSize: c.IntermediateSize,
 		Normalize:        o.normalizes(false),
