@@ -2,7 +2,6 @@ package deepseek
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/psyche-go/psyche/files/safetensors"
@@ -21,7 +20,8 @@ const (
 // which follow from the config, and without a tied head. Nothing is copied. Tensors that do
 // not have the shape stay as they are, for the complaint that follows.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tensors = unstacked(c, weights.WithoutTables(tensors, c.NumHiddenLayers))
+	tensors = weights.WithoutLayers(weights.WithoutTables(tensors, c.NumHiddenLayers), c.NumHiddenLayers, c.NumNextN)
+	tensors = unstacked(c, tensors)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}
@@ -31,27 +31,13 @@ func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, er
 func unstacked(c Config, tensors []safetensors.Tensor) []safetensors.Tensor {
 	out := make([]safetensors.Tensor, 0, len(tensors))
 	for _, t := range tensors {
-		layer, name, found := cutLayer(t.Name)
-		switch {
-		case found && layer >= c.NumHiddenLayers && layer < c.NumHiddenLayers+c.NumNextN:
-		case found && (name == stackedGateUp || name == stackedDown):
+		if layer, name, found := weights.CutLayer(t.Name); found && (name == stackedGateUp || name == stackedDown) {
 			out = append(out, unstack(c, layer, t)...)
-		default:
+		} else {
 			out = append(out, t)
 		}
 	}
 	return out
-}
-
-// cutLayer takes the layer's number off a name.
-func cutLayer(full string) (layer int, name string, found bool) {
-	rest, found := strings.CutPrefix(full, "model.layers.")
-	if !found {
-		return 0, "", false
-	}
-	number, name, found := strings.Cut(rest, ".")
-	layer, err := strconv.Atoi(number)
-	return layer, name, found && err == nil
 }
 
 func unstack(c Config, layer int, t safetensors.Tensor) []safetensors.Tensor {

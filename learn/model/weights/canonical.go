@@ -30,6 +30,15 @@ func WithoutTables(tensors []safetensors.Tensor, layers int) []safetensors.Tenso
 	return Without(tensors, names...)
 }
 
+// WithoutLayers drops the tensors of count layers, starting at number first. Layers that predict further tokens
+// follow the last layer of a model.
+func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors.Tensor {
+	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool {
+		layer, _, found := CutLayer(t.Name)
+		return found && layer >= first && layer < first+count
+	})
+}
+
 // WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
 // twice. It must equal the tensor other.
 func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {
