@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,5 +110,78 @@ func TestUnknownArchitecture(t *testing.T) {
 	}
 	if _, err := model.Describe([]byte(`{"architectures": ["T5"]}`)); !errors.Is(err, model.ErrArchitecture) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestEveryArchitecture makes a new model of each small configuration in testdata, of every architecture.
+func TestEveryArchitecture(t *testing.T) {
+	e := torchtest.Engine(t)
+	seen := map[string]bool{}
+	paths, err := filepath.Glob(filepath.Join("*", "testdata", "*", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.ToSlash(path), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			description, err := model.Describe(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[description.Architecture] = true
+			checkNew(t, e, text, description.NumParameters)
+		})
+	}
+	for _, name := range model.Architectures() {
+		if !seen[name] {
+			t.Errorf("no testdata has a %s", name)
+		}
+	}
+}
+
+// checkNew makes a new model, a twin and a copy, and checks the number of parameters and the tensors of each.
+func checkNew(t *testing.T, e *torch.Engine, config []byte, parameters int64) {
+	t.Helper()
+	want, err := model.Init(config, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(t.Context(), e, config, model.Options{}, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, err := model.Twin(t.Context(), e, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := model.Copy(t.Context(), e, m, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []model.Model{copied, twin, m} {
+		var count int64
+		for _, p := range m.Parameters() {
+			count += p.Tensor.Numel()
+		}
+		if count != parameters {
+			t.Errorf("%d parameters, described as %d", count, parameters)
+		}
+		if err := model.SetWeights(t.Context(), m, want); err != nil {
+			t.Error(err)
+		}
+		got, err := model.Export(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := func(a, b safetensors.Tensor) bool { return a.Name == b.Name && slices.Equal(a.Data, b.Data) }
+		if !slices.EqualFunc(got, want, same) {
+			t.Error("the tensors differ from the new ones")
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

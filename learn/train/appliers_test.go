@@ -115,7 +115,7 @@ func apply(t *testing.T, step uint32, payloads [][]byte, members ...*Trainer) {
 // devices. After each Apply the memory of the devices has the bits of the weights, though
 // nothing was copied there, and the weights those of the clients on the CPU.
 func TestMoversMoveCopies(t *testing.T) {
-	for name, text := range map[string]string{"llama": toyConfig, "qwen2": toyQwen2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gemma3": toyGemma3, "gpt_oss": toyGPTOSS, "llama4": toyLlama4} {
+	for name, text := range map[string]string{"llama": toyConfig, "qwen2": toyQwen2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gemma3": toyGemma3, "gpt_oss": toyGPTOSS, "llama4": toyLlama4, "glm4_moe": toyGLM4MoE} {
 		t.Run(name, func(t *testing.T) {
 			moved, appliers := emulatedAppliers(t, nil)
 			fit := func(o *Options) {

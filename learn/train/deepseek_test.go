@@ -36,10 +36,21 @@ const (
 "sliding_window_pattern":2}`
 )
 
+// toyQwen2MoE has a gated expert that every token uses. toyGLM4MoE has experts in groups, corrects their scores,
+// and turns a part of each head.
+const (
+	toyQwen2MoE = `{"architectures":["Qwen2MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
+"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_experts":4,
+"num_experts_per_tok":2,"moe_intermediate_size":16,"shared_expert_intermediate_size":24}`
+	toyGLM4MoE = `{"architectures":["Glm4MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
+"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"n_routed_experts":4,
+"num_experts_per_tok":2,"n_group":2,"topk_group":1,"moe_intermediate_size":16,"use_qk_norm":true,"attention_bias":true}`
+)
+
 // Replicas of models with experts train in DisTrO, stay equal, and leave what is not
 // trained as it was.
 func TestExpertsTrain(t *testing.T) {
-	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gpt_oss": toyGPTOSS, "llama4": toyLlama4} {
+	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gpt_oss": toyGPTOSS, "llama4": toyLlama4, "qwen2_moe": toyQwen2MoE, "glm4_moe": toyGLM4MoE} {
 		t.Run(name, func(t *testing.T) {
 			tensors, err := model.Init([]byte(text), 1)
 			if err != nil {
@@ -52,7 +63,7 @@ func TestExpertsTrain(t *testing.T) {
 					tensors[i] = safetensors.FromFloat32s(tensors[i].Name, tensors[i].Shape, []float32{0.01, 0, -0.02, 0.03})
 				}
 			}
-			if (corrections > 0) != (name == "v3") {
+			if (corrections > 0) != (name == "v3" || name == "glm4_moe") {
 				t.Fatalf("%d corrections", corrections)
 			}
 			start := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(text)}}, Tensors: tensors}

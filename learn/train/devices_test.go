@@ -187,7 +187,7 @@ func TestGradientsElsewhere(t *testing.T) {
 	const variable = "PSYCHE_TEST_GRADIENTS"
 	requireTorch(t)
 	gradients := func() (out []float32) {
-		for _, text := range []string{toyConfig, splitConfig, toyV2, toyV3, toyQwen3MoE, toyGemma3, toyGPTOSS, toyLlama4} {
+		for _, text := range []string{toyConfig, splitConfig, toyV2, toyV3, toyQwen3MoE, toyGemma3, toyGPTOSS, toyLlama4, toyQwen2MoE, toyGLM4MoE} {
 			trainer := newTestTrainer(t, func(o *Options) { o.Model = snapshotOf(t, text) }, onDevices(1))
 			loss, values := gradientOf(t, trainer)
 			out = append(append(out, float32(loss)), slices.Concat(values...)...)

@@ -25,6 +25,8 @@ func TestAuditsPassOddConfigurations(t *testing.T) {
 		{"steps of less than a bit", splitConfig, 24, 4, 1e-9, func(o *Options) { o.Optimizer.LocalSteps.WeightDecay = 0 }},
 		{"few tokens for each expert", toyQwen3MoE, 24, 2, 1e-3, nil},
 		{"few tokens for each expert, by Muon", toyQwen3MoE, 8, 2, 1e-3, byMuon},
+		{"experts with a correction", toyGLM4MoE, 8, 2, 1e-3, nil},
+		{"an expert behind a gate, by Muon", toyQwen2MoE, 8, 2, 1e-3, byMuon},
 		{"one step by Muon", splitConfig, 1, 4, 1e-3, byMuon},
 		{"much decay, lag 2, by Muon", splitConfig, 24, 2, 1e-3, func(o *Options) {
 			byMuon(o)

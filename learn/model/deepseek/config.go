@@ -200,18 +200,5 @@ func (c *Config) experts(p *hfconfig.Checker, o own) {
 	if !c.v3() && (o.TopKMethod == nil || *o.TopKMethod == "greedy") {
 		e.Groups, e.TopGroups = 1, 1
 	}
-	if p.Err() != nil {
-		return
-	}
-	size := c.NumExperts / e.Groups // of a group
-	switch {
-	case c.NumExperts%e.Groups != 0:
-		p.Fail("n_routed_experts %d is not a multiple of n_group %d", c.NumExperts, e.Groups)
-	case e.TopGroups > e.Groups:
-		p.Fail("topk_group %d is more than n_group %d", e.TopGroups, e.Groups)
-	case e.PerToken > e.TopGroups*size:
-		p.Fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", e.PerToken, e.TopGroups*size, e.TopGroups)
-	case c.v3() && size < 2:
-		p.Fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", e.Groups)
-	}
+	c.router().Check(p)
 }

@@ -31,8 +31,7 @@ func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torc
 // out apart, elements i and i+D/2: queries and keys alike, so their products are the same.
 func (m *DeepSeek) rotate(x, cos, sin *torch.Tensor) *torch.Tensor {
 	if m.config.Rope.Interleaved {
-		shape := x.Shape()
-		x = x.Reshape(shape[0], shape[1], shape[2], shape[3]/2, 2).Transpose(3, 4).Reshape(shape...)
+		x = rotary.Deinterleave(x)
 	}
 	return x.RoPE(cos, sin)
 }

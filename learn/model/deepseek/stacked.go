@@ -2,7 +2,6 @@ package deepseek
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/psyche-go/psyche/files/safetensors"
@@ -16,11 +15,12 @@ const (
 	stackedDown   = "mlp.experts.down_proj"
 )
 
-// canonical gives the tensors the names that published checkpoints have: experts apart,
-// without the layers that predict further tokens, without buffers, and without a tied head. Nothing is copied. Tensors that do
-// not have the shape stay as they are, for the complaint that follows.
+// canonical gives the tensors the names of published checkpoints, with experts apart. It
+// leaves out the layers that predict further tokens, buffers, and a tied head. It copies
+// nothing. Tensors with another shape stay as they are, and a later check refuses them.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
-	tensors = unstacked(c, weights.WithoutBuffers(tensors, c.NumHiddenLayers))
+	tensors = weights.WithoutLayers(weights.WithoutBuffers(tensors, c.NumHiddenLayers), c.NumHiddenLayers, c.NumNextN)
+	tensors = unstacked(c, tensors)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}
@@ -30,27 +30,13 @@ func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, er
 func unstacked(c Config, tensors []safetensors.Tensor) []safetensors.Tensor {
 	out := make([]safetensors.Tensor, 0, len(tensors))
 	for _, t := range tensors {
-		layer, name, found := cutLayer(t.Name)
-		switch {
-		case found && layer >= c.NumHiddenLayers && layer < c.NumHiddenLayers+c.NumNextN:
-		case found && (name == stackedGateUp || name == stackedDown):
+		if layer, name, found := weights.CutLayer(t.Name); found && (name == stackedGateUp || name == stackedDown) {
 			out = append(out, unstack(c, layer, t)...)
-		default:
+		} else {
 			out = append(out, t)
 		}
 	}
 	return out
-}
-
-// cutLayer takes the layer's number off a name.
-func cutLayer(full string) (layer int, name string, found bool) {
-	rest, found := strings.CutPrefix(full, "model.layers.")
-	if !found {
-		return 0, "", false
-	}
-	number, name, found := strings.Cut(rest, ".")
-	layer, err := strconv.Atoi(number)
-	return layer, name, found && err == nil
 }
 
 func unstack(c Config, layer int, t safetensors.Tensor) []safetensors.Tensor {

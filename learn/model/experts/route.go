@@ -1,12 +1,35 @@
 package experts
 
-import "math"
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
 
 // Router chooses the experts of a token.
 type Router struct {
 	Experts, Groups, TopGroups, Chosen int
 	// Pairs: a group is as good as its two best experts together (DeepSeek-V3), else as its best.
 	Pairs bool
+}
+
+// Check fails p if the router's sizes do not fit each other. Complaints have the names of the fields of
+// config.json.
+func (r Router) Check(p *hfconfig.Checker) {
+	if p.Err() != nil {
+		return
+	}
+	size := r.Experts / r.Groups // of a group
+	switch {
+	case r.Experts%r.Groups != 0:
+		p.Fail("n_routed_experts %d is not a multiple of n_group %d", r.Experts, r.Groups)
+	case r.TopGroups > r.Groups:
+		p.Fail("topk_group %d is more than n_group %d", r.TopGroups, r.Groups)
+	case r.Chosen > r.TopGroups*size:
+		p.Fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", r.Chosen, r.TopGroups*size, r.TopGroups)
+	case r.Pairs && size < 2:
+		p.Fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", r.Groups)
+	}
 }
 
 // Choose writes the experts of each token to out [tokens,chosen], best first. scores is

@@ -79,9 +79,9 @@ func (d Document) WantsYarn() bool {
 	return d.written("", d.RopeScaling).Type == "yarn" || d.written("", d.RopeParameters).Type == "yarn"
 }
 
-// PartialRotary is the part of each head that rotary positions are for: what the rope object that counts
-// says, else what stands outside, else 1.
-func (d Document) PartialRotary(p *Checker) float64 {
+// PartialRotary returns the part of each head that rotary positions turn: the value in the rope object that
+// counts, else the value outside, else fallback.
+func (d Document) PartialRotary(p *Checker, fallback float64) float64 {
 	field, factor := "partial_rotary_factor", d.PartialRotaryFactor
 	switch {
 	case d.RopeScaling != nil && d.RopeScaling.Partial != nil:
@@ -89,7 +89,7 @@ func (d Document) PartialRotary(p *Checker) float64 {
 	case d.RopeScaling == nil && d.RopeParameters != nil && d.RopeParameters.Partial != nil:
 		field, factor = "rope_parameters.partial_rotary_factor", d.RopeParameters.Partial
 	}
-	return p.Number(field, factor, 1, 0, 1)
+	return p.Number(field, factor, fallback, 0, 1)
 }
 
 // RefusePartialRotary refuses rotary positions for a part of each head, wherever they are asked for.

@@ -11,10 +11,7 @@ func Activations(c Config, recompute bool) (numbers int64) {
 	for i := range c.NumHiddenLayers {
 		inner := int64(c.IntermediateSize)
 		if c.sparse(i) {
-			inner = int64(c.Experts.PerToken * c.Experts.IntermediateSize)
-			if stacked := c.Experts.Stacked; stacked != nil && stacked.Shared {
-				inner += int64(c.Experts.IntermediateSize)
-			}
+			inner = int64(c.Experts.PerToken*c.Experts.IntermediateSize + c.Experts.Shared)
 		}
 		layer := 2*width + 2*heads + 2*values + 2*inner
 		largest = max(largest, layer)

@@ -18,21 +18,22 @@ type Config struct {
 	hfconfig.Base
 	Architecture     string
 	Biases           Biases
-	NumKeyValueHeads int // key and value heads, a divisor of NumAttentionHeads
-	HeadDim          int // width of one head, even
-	Turning          int // so many first elements of a head are turned by positions, even
+	NumKeyValueHeads int  // key and value heads, a divisor of NumAttentionHeads
+	HeadDim          int  // width of one head, even
+	Turning          int  // number of leading elements of a head that rotary positions turn, even
+	Interleaved      bool // elements 2i and 2i+1 turn together, not i and i+Turning/2
 	Rope             rotary.Rope
 	LocalRope        rotary.Rope // of layers whose Layer.Local is set
 	Norms            Norms
 	Sinks            bool // a trained score per head takes a share of each token's attention
 	Scales           Scales
 	GELU             bool // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
-	Neighbours       bool // positions turn pairs of neighbours in a head, not pairs across its halves
 	Temper           Temper
 	Layers           []Layer // in what each layer differs from others; nil: in nothing
 	Experts          Experts
 	FeedFolder       string // of the tensors of feed-forward layers; empty: mlp
-	Packed           bool   // checkpoints have queries, keys and values in one tensor, and so gate and up
+	Packed           Packed
+	NumNextN         int // number of layers behind the last that predict further tokens; the model leaves them out
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
@@ -52,6 +53,13 @@ type Norms struct {
 	Unit    bool // of each turned head, without weights; layers without positions have none
 	All     bool // of all heads of queries together, and of keys
 	OneMore bool // they multiply with their weights and one
+	Halves  bool // norms after are post_self_attn_layernorm and post_mlp_layernorm; norms before keep Llama's names
+}
+
+// Packed selects the matrices that checkpoints store in one tensor.
+type Packed struct {
+	Attention bool // queries, keys and values
+	Feed      bool // gate and up
 }
 
 // Scales are what numbers of the network are multiplied with.
@@ -76,11 +84,16 @@ type Layer struct {
 type Experts struct {
 	Count            int // to choose among; 0: there are none
 	PerToken         int
-	IntermediateSize int  // width inside one
-	Normalize        bool // the chosen scores are divided by their sum
+	IntermediateSize int     // width inside one
+	Normalize        bool    // the chosen scores are divided by their sum
+	Sigmoid          bool    // scores are sigmoids of the router's logits, not their softmax
+	Late             bool    // logits decide the choice, and scores are computed from the chosen logits
+	Groups           int     // number of groups of equal size; 0 means 1
+	TopGroups        int     // number of groups that a token chooses experts from; 0 means 1
+	Scale            float64 // factor of the chosen scores; 0 means 1
+	Shared           int     // width inside the expert that every token uses; 0 means none
 	Sparse           []bool
 	Names            expertNames
-	Scoring          scoring
 	Stacked          *Stacked // nil: checkpoints have separate tensors for each expert
 }
 

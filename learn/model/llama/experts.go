@@ -2,6 +2,7 @@ package llama
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/psyche-go/psyche/learn/model/experts"
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
@@ -17,11 +18,13 @@ type expertFields struct {
 	NumLocalExperts *int    `json:"num_local_experts"`
 	PerToken        *int    `json:"num_experts_per_tok"`
 	ExpertSize      *int    `json:"moe_intermediate_size"`
-	Normalize       bool    `json:"norm_topk_prob"`
+	Normalize       *bool   `json:"norm_topk_prob"`
 	SparseStep      *int    `json:"decoder_sparse_step"`
 	DenseLayers     []int   `json:"mlp_only_layers"`
 	RouterLogits    bool    `json:"output_router_logits"`
 	Jitter          float64 `json:"router_jitter_noise"`
+	Scoring         *string `json:"scoring_func"`
+	Method          *string `json:"topk_method"`
 }
 
 // refuseRouting refuses a loss that balances the experts, and noise.
@@ -34,17 +37,42 @@ func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	}
 }
 
-// scoring selects how router logits become shares of experts.
-type scoring int
+// refuseScoring refuses to choose experts in another way than DeepSeek-V3.
+func (e expertFields) refuseScoring(p *hfconfig.Checker) {
+	switch {
+	case e.Scoring != nil && *e.Scoring != "sigmoid":
+		p.Refuse("scoring_func", *e.Scoring)
+	case e.Method != nil && *e.Method != "noaux_tc":
+		p.Refuse("topk_method", *e.Method)
+	}
+}
 
-const (
-	softmaxOfAll    scoring = iota // the choice is by probability
-	softmaxOfChosen                // the choice is by logit
-	sigmoid                        // the choice is by logit
-)
+// sameCount returns the number of experts of a field, which an alias may set too.
+func sameCount(p *hfconfig.Checker, field string, count *int, alias string, other *int) *int {
+	switch {
+	case count == nil:
+		return other
+	case other != nil && *other != *count:
+		p.Fail("%s is %d and %s %d: keep the correct one", field, *count, alias, *other)
+	}
+	return count
+}
 
 // expertNames are the names of a layer's tensors in a checkpoint.
-type expertNames struct{ router, folder, gate, up, down string }
+type expertNames struct {
+	router, routerBias string // empty routerBias means no bias
+	folder             string // of the experts that tokens choose
+	gate, up, down     string // in the folder of an expert
+	correction         string // empty means no correction
+	shared, sharedGate string // folder of the expert that every token uses, and its gate; empty gate means none
+}
+
+// qwenNames are the names of experts in Qwen, OLMoE and GLM.
+var qwenNames = expertNames{router: "mlp.gate.weight", folder: "mlp.experts", gate: "gate_proj.weight", up: "up_proj.weight", down: "down_proj.weight"}
+
+// correction ends the names of tensors that correct the scores for the choice. Training does not move these
+// tensors: DeepSeek moves them by the load of each expert in the whole batch, and a member sees its share only.
+const correction = "e_score_correction_bias"
 
 // addExperts puts experts into the layers for which sparse is true.
 func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse func(layer int) bool) {
@@ -65,80 +93,146 @@ func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse
 type mixture struct {
 	router     *torch.Tensor // [Count,HiddenSize]
 	routerBias *torch.Tensor // [Count]; nil adds nothing
+	correction *torch.Tensor // [Count], added to scores for the choice only; nil means none
 	routed     []experts.FeedForward
-	stacked    *experts.Stacked     // instead of routed
-	shared     *experts.FeedForward // computes every token; nil: there is none
+	stacked    *experts.Stacked     // nil, or in place of routed
+	shared     *experts.FeedForward // for all tokens; nil without one
+	sharedGate *torch.Tensor        // [1,HiddenSize]; nil without one
 }
 
 // expertShapes are the shapes of a layer's experts by their names.
 func expertShapes(c Config) map[string][]int64 {
-	if c.Experts.Stacked != nil {
-		return stackedShapes(c)
+	e, hidden, count := c.Experts, int64(c.HiddenSize), int64(c.Experts.Count)
+	all := map[string][]int64{e.Names.router: {count, hidden}}
+	if e.Names.routerBias != "" {
+		all[e.Names.routerBias] = []int64{count}
 	}
-	e, hidden, inner := c.Experts, int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
-	all := map[string][]int64{e.Names.router: {int64(e.Count), hidden}}
+	if e.Names.correction != "" {
+		all[e.Names.correction] = []int64{count}
+	}
+	if e.Names.sharedGate != "" {
+		all[e.Names.sharedGate] = []int64{1, hidden}
+	}
+	feedForward := func(folder string, inner int) {
+		all[folder+"."+e.Names.gate] = []int64{int64(inner), hidden}
+		all[folder+"."+e.Names.up] = []int64{int64(inner), hidden}
+		all[folder+"."+e.Names.down] = []int64{hidden, int64(inner)}
+	}
+	if e.Shared > 0 {
+		feedForward(e.Names.shared, e.Shared)
+	}
+	if e.Stacked != nil {
+		maps.Copy(all, stackedShapes(c))
+		return all
+	}
 	for i := range e.Count {
-		all[e.name(i, e.Names.gate)] = []int64{inner, hidden}
-		all[e.name(i, e.Names.up)] = []int64{inner, hidden}
-		all[e.name(i, e.Names.down)] = []int64{hidden, inner}
+		feedForward(e.folder(i), e.IntermediateSize)
 	}
 	return all
 }
 
-func (e Experts) name(expert int, tensor string) string {
-	return fmt.Sprintf("%s.%d.%s", e.Names.folder, expert, tensor)
-}
+// folder returns the folder of one expert.
+func (e Experts) folder(expert int) string { return fmt.Sprintf("%s.%d", e.Names.folder, expert) }
 
+// takeExperts gets the experts of a layer.
 func (c Config) takeExperts(layer func(name string) *torch.Tensor) *mixture {
-	if c.Experts.Stacked != nil {
-		return c.takeStacked(layer)
-	}
 	e := c.Experts
-	m := &mixture{router: layer(e.Names.router)}
+	optional := func(name string) *torch.Tensor {
+		if name == "" {
+			return nil
+		}
+		return layer(name)
+	}
+	feedForward := func(folder string) experts.FeedForward {
+		return experts.FeedForward{
+			Gate: layer(folder + "." + e.Names.gate), Up: layer(folder + "." + e.Names.up), Down: layer(folder + "." + e.Names.down),
+		}
+	}
+	m := &mixture{
+		router: layer(e.Names.router), routerBias: optional(e.Names.routerBias),
+		correction: optional(e.Names.correction), sharedGate: optional(e.Names.sharedGate),
+	}
+	if e.Shared > 0 {
+		m.shared = new(feedForward(e.Names.shared))
+	}
+	if e.Stacked != nil {
+		m.stacked = e.takeStacked(layer)
+		return m
+	}
 	for i := range e.Count {
-		m.routed = append(m.routed, experts.FeedForward{
-			Gate: layer(e.name(i, e.Names.gate)), Up: layer(e.name(i, e.Names.up)), Down: layer(e.name(i, e.Names.down)),
-		})
+		m.routed = append(m.routed, feedForward(e.folder(i)))
 	}
 	return m
 }
 
-// mix is the feed-forward layer of x [B,T,HiddenSize]. Experts are chosen by f32 scores, whatever is
-// computed in.
+// router returns the rules of the choice.
+func (e Experts) router() experts.Router {
+	return experts.Router{Experts: e.Count, Groups: max(e.Groups, 1), TopGroups: max(e.TopGroups, 1), Chosen: e.PerToken, Pairs: e.Sigmoid}
+}
+
+// score turns logits [tokens,n] into scores.
+func (e Experts) score(logits *torch.Tensor) *torch.Tensor {
+	if e.Sigmoid {
+		return logits.Sigmoid()
+	}
+	return logits.Softmax(1)
+}
+
+// shares turns the scores [tokens,chosen] of the chosen experts into the factors of their inputs or outputs.
+func (e Experts) shares(scores *torch.Tensor) *torch.Tensor {
+	if e.Normalize {
+		sum := scores.SumDim(1, true)
+		if e.Sigmoid { // whose sum may be zero
+			sum = sum.AddScalar(1e-20)
+		}
+		scores = scores.Div(sum)
+	}
+	if e.Scale != 0 && e.Scale != 1 {
+		scores = scores.MulScalar(e.Scale)
+	}
+	return scores
+}
+
+// mix is the feed-forward layer of x [B,T,HiddenSize].
 func (m *Llama) mix(s *torch.Scope, e *mixture, x *torch.Tensor) *torch.Tensor {
-	c := m.config.Experts
 	rows := x.Reshape(-1, x.Dim(-1))
-	tokens, chosen := rows.Dim(0), int64(c.PerToken)
+	choices, share := e.choose(s, m.config.Experts, rows)
+	var y *torch.Tensor
+	if e.stacked != nil {
+		y = e.stacked.Mix(s, rows, choices, share)
+	} else {
+		y = experts.Mix(s, e.routed, rows, choices, share)
+	}
+	if e.shared != nil {
+		every := e.shared.Of(rows)
+		if e.sharedGate != nil {
+			every = every.Mul(m.linear(rows, e.sharedGate, nil).Sigmoid())
+		}
+		y = y.Add(every)
+	}
+	return y.Reshape(x.Shape()...)
+}
+
+// choose returns the experts of each of rows [tokens,HiddenSize] and their shares, both [tokens,PerToken]. Scores are
+// f32 for every type of rows.
+func (e *mixture) choose(s *torch.Scope, c Experts, rows *torch.Tensor) (choices []int64, share *torch.Tensor) {
 	scores := rows.To(torch.F32).Linear(e.router)
 	if e.routerBias != nil {
 		scores = scores.Add(e.routerBias)
 	}
-	if c.Scoring == softmaxOfAll {
-		scores = scores.Softmax(1)
+	if !c.Late {
+		scores = c.score(scores)
 	}
-	choices := make([]int64, tokens*chosen)
-	experts.Router{Experts: c.Count, Groups: 1, TopGroups: 1, Chosen: c.PerToken}.Choose(scores.CopyFloat32s(), nil, choices)
-	share := scores.Gather(1, s.FromInt64s(choices, tokens, chosen))
-	switch c.Scoring {
-	case softmaxOfChosen:
-		share = share.Softmax(1)
-	case sigmoid:
-		share = share.Sigmoid()
+	var correction []float32
+	if e.correction != nil {
+		correction = e.correction.CopyFloat32s()
 	}
-	if c.Normalize {
-		share = share.Div(share.SumDim(1, true))
+	tokens, chosen := rows.Dim(0), int64(c.PerToken)
+	choices = make([]int64, tokens*chosen)
+	c.router().Choose(scores.CopyFloat32s(), correction, choices)
+	share = scores.Gather(1, s.FromInt64s(choices, tokens, chosen))
+	if c.Late {
+		share = c.score(share)
 	}
-	return e.mix(s, rows, choices, share).Reshape(x.Shape()...)
-}
-
-// mix returns the sum of the outputs of the chosen experts and of the shared one, for each of rows.
-func (e *mixture) mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor) *torch.Tensor {
-	if e.stacked == nil {
-		return experts.Mix(s, e.routed, rows, choices, share)
-	}
-	y := e.stacked.Mix(s, rows, choices, share)
-	if e.shared != nil {
-		y = y.Add(e.shared.Of(rows))
-	}
-	return y
+	return choices, c.shares(share)
 }

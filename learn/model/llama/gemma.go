@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
-	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
 // gemmaFields are those of Gemma 2 and 3.
@@ -18,11 +17,6 @@ type gemmaFields struct {
 	Bidirectional    bool     `json:"use_bidirectional_attention"`
 	Pattern          *int     `json:"sliding_window_pattern"`
 	LocalTheta       *float64 `json:"rope_local_base_freq"`
-
-	Ropes struct {
-		Global *hfconfig.RopeScaling `json:"full_attention"`
-		Local  *hfconfig.RopeScaling `json:"sliding_attention"`
-	} `json:"rope_parameters"`
 }
 
 // limit is what a number stays below, or null for none, which is not the same as nothing.
@@ -88,25 +82,9 @@ func varyGemma3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 		p.Refuse("attn_logit_softcapping", *o.ScoreCap.value)
 	}
 	c.Scales.LogitCap = o.LogitCap.or(p, "final_logit_softcapping", 0)
-	for i := range c.Layers {
-		c.Layers[i].Local = c.Layers[i].Window > 0
+	localTheta := o.LocalTheta
+	if localTheta == nil {
+		localTheta = new(1e4)
 	}
-	if d.RopeParameters != nil && d.RopeScaling != nil {
-		p.Fail("rope_parameters and rope_scaling are both there: keep the one that the model was trained with")
-	}
-	if r := d.RopeParameters; r != nil && (r.RopeType != nil || r.Type != nil || r.RopeTheta != nil || r.Factor != nil) {
-		p.Fail("rope_parameters are those of all layers, want them below full_attention and sliding_attention")
-	}
-	local := d
-	local.RopeScaling, local.RopeParameters, local.RopeTheta = nil, o.Ropes.Local, o.LocalTheta
-	if local.RopeTheta == nil {
-		local.RopeTheta = new(1e4)
-	}
-	if d.RopeParameters != nil {
-		d.RopeParameters = o.Ropes.Global
-	}
-	c.Rope = rotary.Parse(p, d, c.MaxPositionEmbeddings, ropes...)
-	if c.Layers != nil {
-		c.LocalRope = rotary.Parse(p, local, c.MaxPositionEmbeddings, ropes...)
-	}
+	c.layerRopes(p, d, o, localTheta)
 }

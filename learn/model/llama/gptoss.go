@@ -12,9 +12,8 @@ import (
 
 // gptFields are the fields of GPT-OSS.
 type gptFields struct {
-	Biased *bool    `json:"attention_bias"`
-	Alpha  *float64 `json:"swiglu_alpha"`
-	Limit  *float64 `json:"swiglu_limit"`
+	Alpha *float64 `json:"swiglu_alpha"`
+	Limit *float64 `json:"swiglu_limit"`
 }
 
 const sinksName = "self_attn.sinks"
@@ -25,17 +24,17 @@ func varyGPTOSS(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	if d.MLPBias {
 		p.Refuse("mlp_bias", true)
 	}
-	biased := o.Biased == nil || *o.Biased
+	biased := flag(o.Biased, true)
 	c.Biases = Biases{QueryKeyValue: biased, Output: biased}
 	c.Sinks = true
 	c.windows(p, o, o.SlidingWindow.or(p, 128), func(layer int) bool { return layer%2 == 0 })
 	o.refuseRouting(p)
 	e := Experts{
-		Count:            p.Size("num_local_experts", o.localExperts(p), 128, maxExpertsOfLayer),
+		Count:            p.Size("num_local_experts", sameCount(p, "num_local_experts", o.NumLocalExperts, "num_experts", o.NumExperts), 128, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 4, maxExpertsOfLayer),
 		IntermediateSize: c.IntermediateSize,
-		Scoring:          softmaxOfChosen,
-		Names:            expertNames{router: "mlp.router", folder: "mlp.experts"},
+		Late:             true,
+		Names:            expertNames{router: "mlp.router.weight", routerBias: "mlp.router.bias", folder: "mlp.experts"},
 		Stacked: &Stacked{Biases: true, Clamped: &Clamp{
 			Limit: p.Number("swiglu_limit", o.Limit, 7, 1e-3, 1e6), Alpha: p.Number("swiglu_alpha", o.Alpha, 1.702, 1e-6, 1e6),
 		}},
@@ -52,18 +51,6 @@ func gptRope() *hfconfig.RopeScaling {
 	return &hfconfig.RopeScaling{
 		RopeType: new("yarn"), Factor: new(32.0), BetaFast: new(32.0), BetaSlow: new(1.0), Truncate: new(false), Original: new(4096.0),
 	}
-}
-
-// localExperts returns num_local_experts, which num_experts may set too.
-func (e expertFields) localExperts(p *hfconfig.Checker) *int {
-	local, other := e.NumLocalExperts, e.NumExperts
-	switch {
-	case local == nil:
-		return other
-	case other != nil && *other != *local:
-		p.Fail("num_local_experts is %d and num_experts %d: keep the correct one", *local, *other)
-	}
-	return local
 }
 
 // refuseMXFP4 refuses experts in the 4-bit format of the published checkpoints.

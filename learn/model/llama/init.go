@@ -28,7 +28,7 @@ func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Ten
 func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tensor {
 	norm := len(shape) == 1 && !strings.HasSuffix(name, sinksName)
 	switch {
-	case strings.HasSuffix(name, ".bias"), strings.HasSuffix(name, "_bias"), norm && c.Norms.OneMore:
+	case strings.HasSuffix(name, "bias"), norm && c.Norms.OneMore:
 		return weights.Zeros(name, shape...)
 	case norm:
 		return weights.Ones(name, shape...)
@@ -39,7 +39,10 @@ func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tens
 // NumParameters counts the trainable numbers of a model of that config.
 func NumParameters(c Config) int64 {
 	var total int64
-	for _, shape := range shapes(c) {
+	for name, shape := range shapes(c) {
+		if fixed(name) {
+			continue
+		}
 		n := int64(1)
 		for _, size := range shape {
 			n *= size
@@ -49,7 +52,10 @@ func NumParameters(c Config) int64 {
 	return total
 }
 
-// shapes gives the shape of every parameter by its name in a checkpoint.
+// fixed reports whether a tensor of a checkpoint is not trained.
+func fixed(name string) bool { return strings.HasSuffix(name, correction) }
+
+// shapes gives the shape of every tensor by its name in a checkpoint.
 func shapes(c Config) map[string][]int64 {
 	all := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
 	for i := range c.NumHiddenLayers {
@@ -72,7 +78,7 @@ func attentionShapes(c Config) map[string][]int64 {
 		"self_attn.v_proj.weight": {keys, hidden},
 		"self_attn.o_proj.weight": {hidden, queries},
 	}
-	if c.Packed {
+	if c.Packed.Attention {
 		pack(packedAttention, all, "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
 	}
 	return all
@@ -89,7 +95,7 @@ func feedForwardShapes(c Config, layer int) map[string][]int64 {
 		c.feed("up_proj.weight"):   {inner, hidden},
 		c.feed("down_proj.weight"): {hidden, inner},
 	}
-	if c.Packed {
+	if c.Packed.Feed {
 		pack(packedFeed, all, "mlp.gate_proj.weight", "mlp.up_proj.weight")
 	}
 	return all

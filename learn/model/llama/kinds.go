@@ -27,6 +27,14 @@ const (
 	ArchitectureGPTOSS   = "GptOssForCausalLM"
 	ArchitectureGemma    = "GemmaForCausalLM"
 	ArchitectureLlama4   = "Llama4ForCausalLM"
+	ArchitectureQwen2MoE = "Qwen2MoeForCausalLM"
+	ArchitectureOLMo3    = "Olmo3ForCausalLM"
+	ArchitectureOLMoE    = "OlmoeForCausalLM"
+	ArchitectureGLM      = "GlmForCausalLM"
+	ArchitectureGLM4     = "Glm4ForCausalLM"
+	ArchitectureGLM4MoE  = "Glm4MoeForCausalLM"
+	ArchitectureMiniMax2 = "MiniMaxM2ForCausalLM"
+	ArchitectureSeedOSS  = "SeedOssForCausalLM"
 )
 
 // Architectures are all of them, sorted.
@@ -63,6 +71,14 @@ var kinds = map[string]kind{
 	ArchitectureGPTOSS:   {modelType: "gpt_oss", positions: 131072, epsilon: 1e-5, theta: 150000, headDim: 64, vary: varyGPTOSS},
 	ArchitectureGemma:    {modelType: "gemma", positions: 8192, headDim: 256, tied: true, gelu: true, alias: "gelu", vary: varyGemma1},
 	ArchitectureLlama4:   {modelType: "llama4_text", positions: 131072, epsilon: 1e-5, theta: 5e5, headDim: 128, vary: varyLlama4},
+	ArchitectureQwen2MoE: {modelType: "qwen2_moe", positions: 32768, vary: varyQwen2MoE},
+	ArchitectureOLMo3:    {modelType: "olmo3", epsilon: 1e-5, theta: olmo3Theta, vary: varyOLMo3},
+	ArchitectureOLMoE:    {modelType: "olmoe", positions: 4096, epsilon: 1e-5, vary: varyOLMoE},
+	ArchitectureGLM:      {modelType: "glm", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM},
+	ArchitectureGLM4:     {modelType: "glm4", positions: 131072, epsilon: 1.5625e-7, headDim: 128, vary: varyGLM4},
+	ArchitectureGLM4MoE:  {modelType: "glm4_moe", positions: 131072, epsilon: 1e-5, vary: varyGLM4MoE},
+	ArchitectureMiniMax2: {modelType: "minimax_m2", positions: 196608, theta: 5e6, headDim: 128, vary: varyMiniMax2},
+	ArchitectureSeedOSS:  {modelType: "seed_oss", positions: 524288, vary: varySeedOSS},
 }
 
 // modelTypes has the model_type of each architecture.
@@ -118,6 +134,14 @@ type own struct {
 	MaxWindowLayers  *int     `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
+	Biased    *bool `json:"attention_bias"` // for architectures in which absent is not false
+	HeadNorms *bool `json:"use_qk_norm"`
+
+	Ropes struct { // of models whose kinds of layers turn differently
+		Global *hfconfig.RopeScaling `json:"full_attention"`
+		Local  *hfconfig.RopeScaling `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+
 	expertFields
 	gemmaFields
 	smolFields
@@ -125,6 +149,19 @@ type own struct {
 	graniteFields
 	gptFields
 	llama4Fields
+	qwenFields
+	glmFields
+	olmoFields
+	minimaxFields
+	seedFields
+}
+
+// flag returns a value of config.json, or fallback for an absent value.
+func flag(value *bool, fallback bool) bool {
+	if value == nil {
+		return fallback
+	}
+	return *value
 }
 
 // window is a number of tokens, or null, which is not the same as nothing.
@@ -224,7 +261,9 @@ func (c Config) notLlama() string {
 		return "activations, caps or scales that Llama has not"
 	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Still }):
 		return "no positions"
-	case c.Packed:
+	case !c.turnsWhole():
+		return "rotary positions for a part of each head, or for neighbours"
+	case c.Packed != Packed{}:
 		return "packed matrices"
 	}
 	return ""

@@ -55,7 +55,10 @@ type normNames struct{ before, after string }
 // Llama and another where there are norms after.
 func (n Norms) norms() (attention, feedForward normNames) {
 	attention, feedForward = normNames{before: "input_layernorm.weight"}, normNames{before: "post_attention_layernorm.weight"}
-	if n.After {
+	switch {
+	case n.After && n.Halves:
+		attention.after, feedForward.after = "post_self_attn_layernorm.weight", "post_mlp_layernorm.weight"
+	case n.After:
 		attention.after, feedForward.after = "post_attention_layernorm.weight", "post_feedforward_layernorm.weight"
 		feedForward.before = "pre_feedforward_layernorm.weight"
 	}
@@ -112,8 +115,8 @@ func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 func (b *block) fuse(c Config) {
 	around := c.Norms
 	around.Heads, around.All, around.Unit = false, false, false
-	plain := around == Norms{} && c.Scales.Residual == 1 && !c.Packed
-	b.fusedAttention = plain && c.Norms == Norms{} && !c.Sinks && !c.Neighbours && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
+	plain := around == Norms{} && c.Scales.Residual == 1 && c.Packed == Packed{}
+	b.fusedAttention = plain && c.turnsWhole() && c.Norms == Norms{} && !c.Sinks && !b.layer.Still && !c.Biases.QueryKeyValue && !c.Biases.Output && c.Scales.ScoreCap == 0
 	b.fusedFeed = plain && !c.Biases.FeedForward && !c.GELU && b.experts == nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model/recompute"
@@ -21,6 +22,7 @@ type Llama struct {
 	options    Options
 	engine     *torch.Engine
 	parameters []torch.Parameter
+	buffers    []torch.Parameter
 
 	embedding *torch.Tensor // [VocabSize,HiddenSize]
 	blocks    []block
@@ -70,7 +72,7 @@ func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, er
 	if err := refuseMXFP4(tensors); err != nil {
 		return nil, err
 	}
-	tensors = weights.WithoutBuffers(tensors, c.NumHiddenLayers)
+	tensors = weights.WithoutLayers(weights.WithoutBuffers(tensors, c.NumHiddenLayers), c.NumHiddenLayers, c.NumNextN)
 	if !c.TieWordEmbeddings {
 		return tensors, nil
 	}
@@ -87,12 +89,12 @@ func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) 
 func (m *Llama) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.DType) (*Llama, error) {
 	o := m.options
 	o.Compute = compute
-	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.stored()) })
 }
 
 // Copy makes a model on an engine of any device with weights of its own, equal to m's.
 func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Llama, error) {
-	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewCopy(s, m.parameters) })
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewCopy(s, m.stored()) })
 }
 
 func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
@@ -101,7 +103,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 		source := open(s)
 		m.take(source)
 		var err error
-		m.parameters, err = source.Close()
+		m.parameters, m.buffers, err = source.CloseWithBuffers()
 		return err
 	})
 	if err != nil {
@@ -113,7 +115,12 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 // take gets the weights by the names transformers gives them.
 func (m *Llama) take(source *weights.Source) {
 	next := shapes(m.config)
-	get := func(name string) *torch.Tensor { return source.Take(name, next[name]...) }
+	get := func(name string) *torch.Tensor {
+		if fixed(name) {
+			return source.TakeBuffer(name, next[name]...)
+		}
+		return source.Take(name, next[name]...)
+	}
 	m.embedding = get("model.embed_tokens.weight")
 	for i := range m.config.NumHiddenLayers {
 		layer := func(name string) *torch.Tensor { return get(weights.InLayer(i, name)) }
@@ -127,9 +134,8 @@ func (m *Llama) take(source *weights.Source) {
 		}
 		// Those that are multiplied with the same input lie together, for one product.
 		b := block{layer: m.config.layer(i), bias: m.config.takeBiases(layer)}
-		if m.config.Packed {
-			b.packed = packed{attention: layer(packedAttention), feed: layer(packedFeed)}
-			b.down = layer("mlp.down_proj.weight")
+		if m.config.Packed.Attention {
+			b.packed.attention = layer(packedAttention)
 		} else {
 			qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
 			b.attention.Query, b.attention.Key, b.attention.Value = qkv[0], qkv[1], qkv[2]
@@ -138,7 +144,9 @@ func (m *Llama) take(source *weights.Source) {
 		switch {
 		case m.config.sparse(i):
 			b.experts = m.config.takeExperts(layer)
-		case !m.config.Packed:
+		case m.config.Packed.Feed:
+			b.packed.feed, b.down = layer(packedFeed), layer(m.config.feed("down_proj.weight"))
+		default:
 			pair := together(m.config.feed("gate_proj.weight"), m.config.feed("up_proj.weight"))
 			b.gate, b.up, b.down = pair[0], pair[1], layer(m.config.feed("down_proj.weight"))
 		}
@@ -161,8 +169,8 @@ func (m *Llama) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, e
 // Close frees the model's tensors.
 func (m *Llama) Close(ctx context.Context) error {
 	return m.engine.Do(ctx, false, func(*torch.Scope) error {
-		weights.Free(m.parameters)
-		m.parameters = nil
+		weights.Free(m.stored())
+		m.parameters, m.buffers = nil, nil
 		m.rotation.Free()
 		m.longRotation.Free()
 		m.localRotation.Free()
@@ -184,6 +192,13 @@ func (m *Llama) MaxTokens() int { return m.config.MaxPositionEmbeddings }
 
 // Parameters lists the trainable tensors sorted by name; a tied head is not listed.
 func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
+
+// Buffers lists the tensors of a checkpoint that are not trained, sorted by name: corrections of the experts'
+// scores.
+func (m *Llama) Buffers() []torch.Parameter { return m.buffers }
+
+// stored lists the tensors of a checkpoint, parameters and buffers.
+func (m *Llama) stored() []torch.Parameter { return slices.Concat(m.parameters, m.buffers) }
 
 // Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 func (m *Llama) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {

@@ -15,7 +15,6 @@ type llama4Fields struct {
 	DenseSize   *int     `json:"intermediate_size_mlp"`
 	MoELayers   *[]int   `json:"moe_layers"`
 	MoEStep     *int     `json:"interleave_moe_layer_step"`
-	HeadNorms   *bool    `json:"use_qk_norm"`
 	ChunkSize   chunk    `json:"attention_chunk_size"`
 	Temperature tempered `json:"attn_temperature_tuning"`
 	FloorScale  *float64 `json:"floor_scale"`
@@ -66,8 +65,8 @@ func varyLlama4(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 		p.Refuse("mlp_bias", true)
 	}
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias}
-	c.Norms.Unit = o.HeadNorms == nil || *o.HeadNorms
-	c.Neighbours = true
+	c.Norms.Unit = flag(o.HeadNorms, true)
+	c.Interleaved = true
 	if !o.Temperature.off {
 		c.Temper = Temper{Floor: p.Number("floor_scale", o.FloorScale, 8192, 1, 1e9), Scale: p.Number("attn_scale", o.AttnScale, 0.1, 0, 1e3)}
 	}
@@ -116,9 +115,14 @@ func (c *Config) llama4Experts(p *hfconfig.Checker, o own) {
 		Count:            p.Size("num_local_experts", o.NumLocalExperts, 16, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 1, maxExpertsOfLayer),
 		IntermediateSize: c.IntermediateSize,
-		Scoring:          sigmoid,
-		Names:            expertNames{router: "feed_forward.router", folder: "feed_forward.experts"},
-		Stacked:          &Stacked{ScaleInput: true, Shared: true},
+		Sigmoid:          true,
+		Late:             true,
+		Shared:           c.IntermediateSize,
+		Names: expertNames{
+			router: "feed_forward.router.weight", folder: "feed_forward.experts", shared: "feed_forward.shared_expert",
+			gate: "gate_proj.weight", up: "up_proj.weight", down: "down_proj.weight",
+		},
+		Stacked: &Stacked{ScaleInput: true},
 	}
 	c.IntermediateSize = p.Size("intermediate_size_mlp", o.DenseSize, 16384, 1<<20)
 	step := p.Size("interleave_moe_layer_step", o.MoEStep, 1, 1<<12)

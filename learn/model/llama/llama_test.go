@@ -2,6 +2,7 @@ package llama_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -191,6 +192,28 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 				t.Errorf("%d tensors are left", live-before)
 			}
 		})
+	}
+}
+
+// TestFurtherLayersAreLeftOut loads checkpoints with tensors behind the last layer. The model leaves out
+// num_nextn_predict_layers layers and refuses tensors of further layers.
+func TestFurtherLayersAreLeftOut(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "glm4_moe_published")
+	for name, fits := range map[string]bool{
+		"model.layers.2.eh_proj.weight": true, "model.layers.2.mlp.experts.0.up_proj.weight": true,
+		"model.layers.3.eh_proj.weight": false, "model.layers.1.eh_proj.weight": false, "model.layers.x.eh_proj.weight": false,
+	} {
+		further := safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: []int64{1}, Data: make([]byte, 4)}
+		m, err := llama.New(t.Context(), e, v.config, llama.Options{}, append(v.Weights[:len(v.Weights):len(v.Weights)], further))
+		if fits != (err == nil) || err != nil && !errors.Is(err, weights.ErrMismatch) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			if err := m.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

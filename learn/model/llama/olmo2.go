@@ -6,6 +6,10 @@ import "github.com/psyche-go/psyche/learn/model/hfconfig"
 // heads of queries and of keys.
 func varyOLMo2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
+	c.olmo2(p, d)
+}
+
+func (c *Config) olmo2(p *hfconfig.Checker, d hfconfig.Document) {
 	c.Norms = Norms{After: true, NotIn: true, All: true}
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias}
 	if d.MLPBias {

@@ -25,13 +25,10 @@ func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	case o.EmbeddingDropout != 0:
 		p.Refuse("embd_pdrop", o.EmbeddingDropout)
 	}
-	c.Packed = true
+	c.Packed = Packed{Attention: true, Feed: true}
 	tokens := o.SlidingWindow.or(p, 0)
 	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
-	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p))
-	if c.Turning < 2 || c.Turning%2 != 0 {
-		p.Fail("partial_rotary_factor: %d of the %d elements of a head (head_dim) turn, rotary positions need pairs", c.Turning, c.HeadDim)
-	}
+	c.partly(p, d, 1)
 	c.Rope = rotary.ParseLongRoPE(p, d, c.MaxPositionEmbeddings, phiContext, c.Turning)
 }
 
@@ -53,15 +50,16 @@ func pack(into string, shapes map[string][]int64, parts ...string) {
 
 // unpacked gives the layer with views of the matrices that lie in one.
 func (b *block) unpacked(c Config) block {
-	if b.packed.attention == nil {
-		return *b
+	own := *b
+	if all := b.packed.attention; all != nil {
+		queries, keys := int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)
+		own.attention.Query, own.attention.Key = all.Narrow(0, 0, queries), all.Narrow(0, queries, keys)
+		own.attention.Value = all.Narrow(0, queries+keys, keys)
 	}
-	own, queries, keys := *b, int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)
-	all, pair := b.packed.attention, b.packed.feed
-	own.attention.Query, own.attention.Key = all.Narrow(0, 0, queries), all.Narrow(0, queries, keys)
-	own.attention.Value = all.Narrow(0, queries+keys, keys)
-	inner := int64(c.IntermediateSize)
-	own.gate, own.up = pair.Narrow(0, 0, inner), pair.Narrow(0, inner, inner)
+	if pair := b.packed.feed; pair != nil {
+		inner := int64(c.IntermediateSize)
+		own.gate, own.up = pair.Narrow(0, 0, inner), pair.Narrow(0, inner, inner)
+	}
 	return own
 }
 

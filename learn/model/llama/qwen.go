@@ -37,16 +37,12 @@ func varyQwen3MoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 		p.Refuse("use_sliding_window", true)
 	}
 	o.refuseRouting(p)
-	count := o.NumExperts
-	if count == nil {
-		count = o.NumLocalExperts // as newer configurations call it
-	}
 	e := Experts{
-		Count:            p.Size("num_experts", count, 128, maxExpertsOfLayer),
+		Count:            p.Size("num_experts", sameCount(p, "num_experts", o.NumExperts, "num_local_experts", o.NumLocalExperts), 128, maxExpertsOfLayer),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, 8, maxExpertsOfLayer),
 		IntermediateSize: p.Size("moe_intermediate_size", o.ExpertSize, 768, 1<<20),
-		Normalize:        o.Normalize,
-		Names:            expertNames{router: "mlp.gate.weight", folder: "mlp.experts", gate: "gate_proj.weight", up: "up_proj.weight", down: "down_proj.weight"},
+		Normalize:        flag(o.Normalize, false),
+		Names:            qwenNames,
 	}
 	step := p.Size("decoder_sparse_step", o.SparseStep, 1, 1<<12)
 	c.addExperts(p, e, "num_experts", func(layer int) bool { return (layer+1)%step == 0 && !slices.Contains(o.DenseLayers, layer) })

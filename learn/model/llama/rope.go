@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
 	"github.com/psyche-go/psyche/learn/model/rotary"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -50,15 +51,55 @@ func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned 
 	return at
 }
 
-// turn turns the first elements of the heads of x [B,T,heads,HeadDim] by their positions.
+// partly reads which part of each head turns, fallback if config.json does not set it.
+func (c *Config) partly(p *hfconfig.Checker, d hfconfig.Document, fallback float64) {
+	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p, fallback))
+	if c.Turning < 2 || c.Turning%2 != 0 {
+		p.Fail("partial_rotary_factor: %d of the %d elements of a head (head_dim) turn, rotary positions need pairs", c.Turning, c.HeadDim)
+	}
+}
+
+// layerRopes reads the rotary positions of layers without windows, from rope_scaling or
+// rope_parameters.full_attention, and of layers with windows, from rope_parameters.sliding_attention. Layers
+// with windows turn by localTheta if config.json does not set theirs.
+func (c *Config) layerRopes(p *hfconfig.Checker, d hfconfig.Document, o own, localTheta *float64) {
+	for i := range c.Layers {
+		c.Layers[i].Local = c.Layers[i].Window > 0
+	}
+	if d.RopeParameters != nil && d.RopeScaling != nil {
+		p.Fail("rope_parameters and rope_scaling are both there: keep the one that the model was trained with")
+	}
+	if r := d.RopeParameters; r != nil && (r.RopeType != nil || r.Type != nil || r.RopeTheta != nil || r.Factor != nil) {
+		p.Fail("rope_parameters are those of all layers, want them below full_attention and sliding_attention")
+	}
+	local := d
+	local.RopeScaling, local.RopeParameters, local.RopeTheta = nil, o.Ropes.Local, localTheta
+	if d.RopeParameters != nil {
+		d.RopeParameters = o.Ropes.Global
+	}
+	c.Rope = rotary.Parse(p, d, c.MaxPositionEmbeddings, ropes...)
+	if c.Layers != nil {
+		c.LocalRope = rotary.Parse(p, local, c.MaxPositionEmbeddings, ropes...)
+	}
+}
+
+// turnsWhole reports whether whole heads turn as Llama's do.
+func (c Config) turnsWhole() bool { return c.Turning == c.HeadDim && !c.Interleaved }
+
+// turn turns the first elements of the heads of x [B,T,heads,HeadDim] by their positions. Interleaved pairs
+// come out apart.
 func (m *Llama) turn(s *torch.Scope, x *torch.Tensor, at rotation) *torch.Tensor {
 	turning, all := int64(m.config.Turning), int64(m.config.HeadDim)
-	if m.config.Neighbours { // queries and keys get the same new order of elements, so scores stay equal
-		shape := x.Shape()
-		x = x.Reshape(shape[0], shape[1], shape[2], all/2, 2).Transpose(3, 4).Reshape(shape...)
+	part := x
+	if turning < all {
+		part = x.Narrow(3, 0, turning)
 	}
+	if m.config.Interleaved {
+		part = rotary.Deinterleave(part)
+	}
+	part = part.RoPE(at.cos, at.sin)
 	if turning == all {
-		return x.RoPE(at.cos, at.sin)
+		return part
 	}
-	return s.Cat(3, x.Narrow(3, 0, turning).RoPE(at.cos, at.sin), x.Narrow(3, turning, all-turning))
+	return s.Cat(3, part, x.Narrow(3, turning, all-turning))
 }

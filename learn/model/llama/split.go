@@ -153,7 +153,7 @@ func (c Config) whole() string {
 		return "biases of sums, or of the feed-forward layer"
 	case c.Experts.Count > 0:
 		return "experts"
-	case c.Packed:
+	case c.Packed != Packed{}:
 		return "packed matrices"
 	}
 	return ""

@@ -41,6 +41,7 @@ func TestSplitAgainstReference(t *testing.T) {
 		{"gqa", 1, torch.F32, 1e-5}, {"gqa", 2, torch.BF16, 0.05}, {"qwen3", 2, torch.F32, 1e-5},
 		{"qwen2", 2, torch.F32, 1e-5}, {"qwen2_window", 2, torch.F32, 1e-5}, {"mistral_window", 2, torch.F32, 1e-5}, {"smollm3", 2, torch.F32, 1e-5},
 		{"granite", 2, torch.F32, 1e-5}, {"granite", 2, torch.BF16, 0.05}, {"gemma", 2, torch.F32, 1e-5},
+		{"seed_oss", 2, torch.F32, 1e-5},
 	} {
 		v, group := readVectors(t, test.name), engines(t, test.engines)
 		m, err := llama.New(t.Context(), group[0], v.config, llama.Options{Compute: test.compute}, v.Weights)
@@ -85,7 +86,8 @@ func TestSplitAgainstReference(t *testing.T) {
 func TestSplitThatIsRefused(t *testing.T) {
 	group := engines(t, 3)
 	v := readVectors(t, "gqa")
-	for _, name := range []string{"biases", "attention_bias", "mixtral", "qwen3_moe", "olmo2", "gemma2", "gemma3", "phi3", "gemma_bias", "gpt_oss", "llama4", "llama4_odd"} {
+	for _, name := range []string{"biases", "attention_bias", "mixtral", "qwen3_moe", "olmo2", "gemma2", "gemma3", "phi3", "gemma_bias", "gpt_oss", "llama4", "llama4_odd",
+		"qwen2_moe", "olmo3", "olmoe", "glm", "glm4", "glm4_moe", "minimax_m2", "seed_oss_odd"} {
 		whole := newModel(t, group[0], readVectors(t, name))
 		if _, err := whole.Split(t.Context(), group[:1]); !errors.Is(err, llama.ErrSplit) {
 			t.Errorf("%s: %v", name, err)

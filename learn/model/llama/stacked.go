@@ -7,9 +7,8 @@ import (
 
 // Stacked describes experts with one transposed tensor per matrix for all experts of a layer.
 type Stacked struct {
-	Biases     bool // of the router and of all products of experts
+	Biases     bool // of all products of experts
 	ScaleInput bool // the share of a token multiplies the input of an expert, not its output
-	Shared     bool // a further expert, with the matrices of a dense layer, computes every token
 	// Clamped is the gate of GPT-OSS. Nil means that gates precede factors and the gate is SiLU.
 	Clamped *Clamp
 }
@@ -17,48 +16,38 @@ type Stacked struct {
 // Clamp bounds gates from above and factors from both sides. Gates and factors alternate in the checkpoint.
 type Clamp struct{ Limit, Alpha float64 }
 
-const sharedFolder = "shared_expert."
+// names of the tensors in the folder of the experts.
+const (
+	stackedGateUp, stackedGateUpBias = ".gate_up_proj", ".gate_up_proj_bias"
+	stackedDown, stackedDownBias     = ".down_proj", ".down_proj_bias"
+)
 
-// stackedShapes are the shapes of a layer's experts by their names.
+// stackedShapes are the shapes of a layer's stacked experts by their names.
 func stackedShapes(c Config) map[string][]int64 {
-	e, count := c.Experts, int64(c.Experts.Count)
+	folder, count := c.Experts.Names.folder, int64(c.Experts.Count)
 	hidden, inner := int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
 	all := map[string][]int64{
-		e.Names.router + ".weight":       {count, hidden},
-		e.Names.folder + ".gate_up_proj": {count, hidden, 2 * inner},
-		e.Names.folder + ".down_proj":    {count, inner, hidden},
+		folder + stackedGateUp: {count, hidden, 2 * inner},
+		folder + stackedDown:   {count, inner, hidden},
 	}
-	if e.Stacked.Biases {
-		all[e.Names.router+".bias"] = []int64{count}
-		all[e.Names.folder+".gate_up_proj_bias"] = []int64{count, 2 * inner}
-		all[e.Names.folder+".down_proj_bias"] = []int64{count, hidden}
-	}
-	if e.Stacked.Shared {
-		all[c.feed(sharedFolder+"gate_proj.weight")] = []int64{inner, hidden}
-		all[c.feed(sharedFolder+"up_proj.weight")] = []int64{inner, hidden}
-		all[c.feed(sharedFolder+"down_proj.weight")] = []int64{hidden, inner}
+	if c.Experts.Stacked.Biases {
+		all[folder+stackedGateUpBias] = []int64{count, 2 * inner}
+		all[folder+stackedDownBias] = []int64{count, hidden}
 	}
 	return all
 }
 
-// takeStacked gets the experts of a layer.
-func (c Config) takeStacked(layer func(name string) *torch.Tensor) *mixture {
-	e := c.Experts
-	m := &mixture{router: layer(e.Names.router + ".weight"), stacked: &experts.Stacked{
-		GateUp: layer(e.Names.folder + ".gate_up_proj"), Down: layer(e.Names.folder + ".down_proj"),
+// takeStacked gets the stacked experts of a layer.
+func (e Experts) takeStacked(layer func(name string) *torch.Tensor) *experts.Stacked {
+	folder := e.Names.folder
+	stacked := &experts.Stacked{
+		GateUp: layer(folder + stackedGateUp), Down: layer(folder + stackedDown),
 		Gated: e.Stacked.gated, ScaleInput: e.Stacked.ScaleInput,
-	}}
+	}
 	if e.Stacked.Biases {
-		m.routerBias = layer(e.Names.router + ".bias")
-		m.stacked.GateUpBias, m.stacked.DownBias = layer(e.Names.folder+".gate_up_proj_bias"), layer(e.Names.folder+".down_proj_bias")
+		stacked.GateUpBias, stacked.DownBias = layer(folder+stackedGateUpBias), layer(folder+stackedDownBias)
 	}
-	if e.Stacked.Shared {
-		m.shared = &experts.FeedForward{
-			Gate: layer(c.feed(sharedFolder + "gate_proj.weight")), Up: layer(c.feed(sharedFolder + "up_proj.weight")),
-			Down: layer(c.feed(sharedFolder + "down_proj.weight")),
-		}
-	}
-	return m
+	return stacked
 }
 
 // gated computes the inner values [experts,n,inner] of gates and factors [experts,n,2·inner].

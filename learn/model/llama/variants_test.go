@@ -20,7 +20,15 @@ import (
 var variants = []string{"yarn", "mistral_window", "qwen2_window", "qwen3", "qwen3_yarn", "qwen3_moe", "qwen3_moe_mixed", "mixtral", "olmo2",
 	"gemma2", "gemma3", "smollm3", "phi3", "granite", "dynamic", "phi3_part", "phi3_longrope", "phi3_longrope_long",
 	"gpt_oss", "gpt_oss_odd", "gpt_oss_bare", "gpt_oss_null", "gemma", "gemma_odd", "gemma_bias", "gemma_bare",
-	"llama4", "llama4_odd", "llama4_mixed", "llama4_bare"}
+	"llama4", "llama4_odd", "llama4_mixed", "llama4_bare",
+	"qwen2_moe", "qwen2_moe_odd", "qwen2_moe_yarn", "qwen2_moe_published",
+	"olmo3", "olmo3_odd", "olmo3_ropes", "olmo3_full", "olmo3_published",
+	"olmoe", "olmoe_odd", "olmoe_linear", "olmoe_published",
+	"glm", "glm_odd", "glm_yarn", "glm_parameters", "glm_published",
+	"glm4", "glm4_odd", "glm4_yarn", "glm4_parameters", "glm4_published",
+	"glm4_moe", "glm4_moe_odd", "glm4_moe_yarn", "glm4_moe_published",
+	"minimax_m2", "minimax_m2_odd", "minimax_m2_yarn", "minimax_m2_published",
+	"seed_oss", "seed_oss_odd", "seed_oss_yarn", "seed_oss_published"}
 
 // TestVariantVectors compares with transformers: logits, loss, gradients, text, and the tensors of a
 // checkpoint. With PSYCHE_MODEL_VECTORS it reads the folders below that one instead, and writes
@@ -45,8 +53,8 @@ func TestVariantVectors(t *testing.T) {
 			m := newModel(t, e, vectors{v, c})
 			got := compare(t, e, m, v)
 			t.Logf("largest error: logits %.1e, loss %.1e, gradients %.1e of the largest", got.logits, got.loss, got.gradients)
-			if max(got.logits, got.loss, got.gradients) > 1e-4 {
-				t.Error("an error is above 1e-4")
+			if max(got.logits, got.loss) > 1e-5 || got.gradients > 1e-4 {
+				t.Error("an error is above 1e-5, or 1e-4 of gradients")
 			}
 			worst[c.Architecture] = worst[c.Architecture].or(got)
 			if outside != "" {
@@ -92,7 +100,7 @@ func compare(t *testing.T, e *torch.Engine, m *llama.Llama, v modeltest.Vectors)
 		t.Errorf("wrote %v, want %v", greedy(t, e, m, want[:5], len(want)), want)
 	}
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
-		for i, got := range weights.Export(m.Parameters()) {
+		for i, got := range weights.Export(stored(m)) {
 			if want := v.Weights[i]; got.Name != want.Name || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) {
 				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
 			}
@@ -100,6 +108,13 @@ func compare(t *testing.T, e *torch.Engine, m *llama.Llama, v modeltest.Vectors)
 		return nil
 	})
 	return out
+}
+
+// stored lists the tensors of a model's checkpoint, sorted by name.
+func stored(m *llama.Llama) []torch.Parameter {
+	all := slices.Concat(m.Parameters(), m.Buffers())
+	weights.SortByName(all)
+	return all
 }
 
 // greedy writes the likeliest tokens behind a text, with a cache, until there are so many.
@@ -138,11 +153,12 @@ func writeCheckpoint(t *testing.T, e *torch.Engine, m *llama.Llama, folder strin
 		t.Fatal(err)
 	}
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
-		return safetensors.Write(filepath.Join(written, "model.safetensors"), weights.Export(m.Parameters()), map[string]string{"format": "pt"})
+		return safetensors.Write(filepath.Join(written, "model.safetensors"), weights.Export(stored(m)), map[string]string{"format": "pt"})
 	})
 }
 
-// TestVariantsInBF16 wants every kind of layer to compute in bf16, as far from f32 as that type is.
+// TestVariantsInBF16 computes every kind of layer in bf16. Losses differ from f32 as bf16 does; in one model a token
+// chooses different experts, and the loss of transformers in bf16 is off by 0.023 too.
 func TestVariantsInBF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, name := range variants {
@@ -155,7 +171,7 @@ func TestVariantsInBF16(t *testing.T) {
 		torchtest.Do(t, e, true, func(s *torch.Scope) error {
 			loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
 			loss.Backward()
-			if off := math.Abs(loss.Item()/float64(modeltest.Float32s(t, v.Other["loss"])[0]) - 1); off > 0.02 {
+			if off := math.Abs(loss.Item()/float64(modeltest.Float32s(t, v.Other["loss"])[0]) - 1); off > 0.03 {
 				t.Errorf("%s: loss is off by %.3f of it", name, off)
 			}
 			return nil

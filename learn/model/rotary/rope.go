@@ -21,11 +21,16 @@ type Rope struct {
 	Long *LongRoPE // of longrope, else nil
 }
 
-// Parse checks what a config.json says of rotary positions; types are those that its model
-// computes, and for the whole of each head. positions is the longest sequence: "dynamic" slows down
-// longer ones alone, so that it is the default.
+// Parse is ParsePart for models that turn the whole of each head.
 func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
 	d.RefusePartialRotary(p)
+	return ParsePart(p, d, positions, types...)
+}
+
+// ParsePart checks the rotary positions of a config.json; types are the types that its model computes. The caller
+// reads which part of each head turns. positions is the longest sequence: "dynamic" slows down only longer
+// sequences, so that it is the default.
+func ParsePart(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
 	least := 1.0
 	if d.WantsYarn() { // whose borders divide by the logarithm of theta
 		least += 1e-6

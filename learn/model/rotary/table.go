@@ -45,6 +45,13 @@ func fill(s *torch.Scope, turns Turns, positions int64) Table {
 	return Table{positions: positions, cos: tensor(cos), sin: tensor(sin)}
 }
 
+// Deinterleave moves elements 2i and 2i+1 of the heads x [B,T,heads,width] to i and i+width/2. Products of
+// queries and keys stay the same if both are moved.
+func Deinterleave(x *torch.Tensor) *torch.Tensor {
+	shape := x.Shape()
+	return x.Reshape(shape[0], shape[1], shape[2], shape[3]/2, 2).Transpose(3, 4).Reshape(shape...)
+}
+
 // Free frees the tables.
 func (t *Table) Free() {
 	if t.positions > 0 {

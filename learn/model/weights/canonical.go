@@ -44,6 +44,15 @@ func isBuffer(t safetensors.Tensor, layers int) bool {
 	return mask || slices.Contains(buffers, name)
 }
 
+// WithoutLayers drops the tensors of count layers, starting at number first. Layers that predict further tokens
+// follow the last layer of a model.
+func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors.Tensor {
+	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool {
+		layer, _, found := CutLayer(t.Name)
+		return found && layer >= first && layer < first+count
+	})
+}
+
 // WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
 // twice. It must equal the tensor other.
 func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {

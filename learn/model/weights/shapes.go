@@ -1,9 +1,24 @@
 package weights
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // InLayer is the name of a layer's parameter in checkpoints.
 func InLayer(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
+
+// CutLayer splits the name of a layer's parameter into the layer's number and the rest.
+func CutLayer(full string) (layer int, name string, found bool) {
+	rest, found := strings.CutPrefix(full, "model.layers.")
+	if !found {
+		return 0, "", false
+	}
+	number, name, found := strings.Cut(rest, ".")
+	layer, err := strconv.Atoi(number)
+	return layer, name, found && err == nil
+}
 
 // OuterShapes gives the shapes of the parameters that belong to no layer, by their names in checkpoints: the
 // embeddings, the last norm, and the projection to the vocabulary where it is not the embeddings once more.

@@ -1,0 +1,19 @@
+package llama
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestKeysAreReadOnce wants each key of config.json in one field: encoding/json ignores two embedded fields with the
+// same key.
+func TestKeysAreReadOnce(t *testing.T) {
+	fields := map[string]string{}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[own]()) {
+		key := field.Tag.Get("json")
+		if before, twice := fields[key]; twice && key != "" {
+			t.Errorf("%s and %s both read %s", before, field.Name, key)
+		}
+		fields[key] = field.Name
+	}
+}
