@@ -106,6 +106,9 @@ func calls(text string) (json.RawMessage, error) {
 		Type     string          `json:"type"`
 		Function json.RawMessage `json:"function"`
 	}
+	if err := checkCharacters([]byte(text)); err != nil {
+		return nil, fmt.Errorf("function_call: %w", err)
+	}
 	var all []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		all = []json.RawMessage{json.RawMessage(text)}
