@@ -13,7 +13,7 @@ import (
 func (t talks) messages(raw json.RawMessage, key string) ([]chat.Message, error) {
 	var list []object
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errShape, key, err)
+		return nil, fmt.Errorf("%w: %s: %w", errShape, key, cause(err))
 	}
 	messages := []chat.Message{}
 	for i, o := range list {

@@ -136,7 +136,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	}
 	var o object
 	if err := json.Unmarshal(pythonjson.Standard(line), &o); err != nil {
-		return in, fmt.Errorf("%w: %w", errShape, err)
+		return in, fmt.Errorf("%w: %w", errShape, cause(err))
 	}
 	messages, conversations := o.take("messages"), o.take("conversations")
 	_, alpaca := o["instruction"]
