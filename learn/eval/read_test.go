@@ -91,7 +91,7 @@ func TestLinesInOtherEncodings(t *testing.T) {
 	}
 }
 
-// TestDamagedLines: bytes and escapes that are no characters, and a second object in a line, are errors.
+// TestDamagedLines: bytes and escapes that do not encode a character, and a second object in a line, are errors.
 func TestDamagedLines(t *testing.T) {
 	for _, line := range []string{`{"text":"caf` + "\xe9" + `"}`, `{"text":"\ud83d"}`, `{"text":"a"} {"text":"b"}`, `{"text":"a"},`, `null`, `["a"]`} {
 		path := filepath.Join(t.TempDir(), "test.jsonl")

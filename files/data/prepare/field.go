@@ -122,13 +122,13 @@ func textOf(line []byte, field string) (sample, error) {
 	return g.sample, nil
 }
 
-// errEncoding means that a text has bytes that are no characters.
+// errEncoding means that a text is not UTF-8.
 var errEncoding = errors.New("not UTF-8; convert it, as with iconv -f LATIN1 -t UTF-8")
 
 // cause returns an error of JSON without the types of Go.
 func cause(err error) error {
 	if other, found := errors.AsType[*json.UnmarshalTypeError](err); found {
-		return fmt.Errorf("it is of the kind %s", other.Value)
+		return fmt.Errorf("its type is %s", other.Value)
 	}
 	return err
 }

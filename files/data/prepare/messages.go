@@ -167,7 +167,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	return in, t.rest(o, "")
 }
 
-// errCharacters means that JSON holds bytes or escapes that are no characters. Go reads U+FFFD in their place.
+// errCharacters means that JSON holds bytes or escapes that do not encode a character. Go reads U+FFFD in their place.
 var errCharacters = errors.New("it holds damaged text; convert it to UTF-8, as with iconv -f LATIN1 -t UTF-8, or repair it")
 
 // checkCharacters refuses JSON with bytes that are not UTF-8, and with halves of surrogate pairs.
