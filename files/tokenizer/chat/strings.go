@@ -172,8 +172,8 @@ func fields(text string, most int64) (parts []string) {
 	return parts
 }
 
-// partsFromEnd splits at a separator from the end of the text, at most so many times if that is not negative. Where
-// separators overlap, the last one counts.
+// partsFromEnd splits at a separator from the end of the text, at most so many times if that is not negative. Of
+// separators that overlap, the last one counts.
 func partsFromEnd(text, between string, most int64) (parts []string) {
 	for ; most != 0; most-- {
 		at := strings.LastIndex(text, between)
