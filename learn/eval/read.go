@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
+	"github.com/psyche-go/psyche/base/strictjson"
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
@@ -98,11 +99,9 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 		if len(strings.TrimSpace(lines.Text())) == 0 {
 			continue
 		}
-		var object map[string]any
-		decoder := json.NewDecoder(bytes.NewReader(pythonjson.Standard(lines.Bytes())))
-		decoder.UseNumber()
-		if err := decoder.Decode(&object); err != nil {
-			return fmt.Errorf("%w: line %d: want a JSON object: %w", ErrDocument, number, err)
+		object, err := objectOf(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("%w: line %d: %w", ErrDocument, number, err)
 		}
 		row := map[string]any{}
 		for _, column := range s.columns {
@@ -116,6 +115,22 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 		return fmt.Errorf("%w: lines: %w", ErrDocument, err)
 	}
 	return nil
+}
+
+// objectOf reads a line with one JSON object. It refuses bytes and escapes that Go would read as U+FFFD.
+func objectOf(line []byte) (object map[string]any, err error) {
+	if err := strictjson.CheckEscapes(line); err != nil {
+		return nil, fmt.Errorf("%w; convert it to UTF-8, or repair it", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(pythonjson.Standard(line)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&object); err != nil || object == nil {
+		return nil, errors.Join(errors.New("want a JSON object"), err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one JSON object in a line, and something follows it")
+	}
+	return object, nil
 }
 
 // lookup finds a value by its path.

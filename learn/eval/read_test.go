@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,17 @@ func TestLinesInOtherEncodings(t *testing.T) {
 		rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, 9)
 		if want == "" && (err != nil || len(rows) == 0 || rows[0]["text"] != "a") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, %v, want %q", content, rows, err, want)
+		}
+	}
+}
+
+// TestDamagedLines: bytes and escapes that do not encode a character, and a second object in a line, are errors.
+func TestDamagedLines(t *testing.T) {
+	for _, line := range []string{`{"text":"caf` + "\xe9" + `"}`, `{"text":"\ud83d"}`, `{"text":"a"} {"text":"b"}`, `{"text":"a"},`, `null`, `["a"]`} {
+		path := filepath.Join(t.TempDir(), "test.jsonl")
+		place(t, path, "{\"text\":\"\\ud83d\\ude42\"}\n"+line+"\n")
+		if rows, err := readSplit(t.Context(), []string{path}, []string{"text"}, 9); !errors.Is(err, ErrDocument) || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%s: %v, %v", line, rows, err)
 		}
 	}
 }

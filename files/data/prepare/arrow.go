@@ -39,6 +39,13 @@ func openArrow(file *os.File, field string, position int64) (*batches, error) {
 	return b, err
 }
 
+func namesOf(columns []arrowfile.Field) (names []string) {
+	for _, column := range columns {
+		names = append(names, column.Name)
+	}
+	return names
+}
+
 // findColumn returns the column that a field names, the way within it, and an error for values whose type is not read.
 func findColumn(columns []arrowfile.Field, field string) (number int, within []step, wrong, err error) {
 	steps := []step{{key: field}} // a name may have dots
@@ -49,7 +56,7 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 		number = columnOf(columns, steps[0].key)
 	}
 	if number < 0 {
-		return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+		return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(namesOf(columns)))
 	}
 	within = steps[1:]
 	at, rest, listed := columns[number], within, false
@@ -67,7 +74,7 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 		case at.Kind == arrowfile.KindStruct:
 			inner := columnOf(at.Fields, rest[0].key)
 			if inner < 0 {
-				return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field", field)
+				return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(namesOf(at.Fields)))
 			}
 			at, rest = at.Fields[inner], rest[1:]
 		case len(rest) > 0:

@@ -110,3 +110,23 @@ func TestFilesOfConversations(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedCharacters: text that would be learned as U+FFFD is refused.
+func TestDamagedCharacters(t *testing.T) {
+	for name, line := range map[string]string{
+		"Latin-1":              `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"na` + "\xef" + `ve"}]}`,
+		"half a pair":          `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a\ud83d"}]}`,
+		"other half":           `{"conversations":[{"from":"human","value":"\ude42 q"},{"from":"gpt","value":"a"}]}`,
+		"Alpaca":               `{"instruction":"\ud800","output":"a"}`,
+		"within tools":         `{"tools":"[{\"name\":\"\\ud800\"}]","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`,
+		"within function_call": `{"conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"x\":\"\\ud800\"}}"}]}`,
+	} {
+		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); !errors.Is(err, errCharacters) || !strings.Contains(err.Error(), "a.jsonl, line 1") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	whole := `{"messages":[{"role":"user","content":"\ud83d\ude42 \\ud83d"},{"role":"assistant","content":"\ufffd"}]}`
+	if _, _, err := converse(t, 64, map[string]string{"a.jsonl": whole}); err != nil {
+		t.Error(err)
+	}
+}

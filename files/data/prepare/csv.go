@@ -96,6 +96,8 @@ func newRecordReader(from *bufio.Reader, name string, quotes Quotes) recordReade
 
 var errLoneCR = errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
 
+var errSeparator = errors.New("its first line names one column, with other separators than commas (tabs in .tsv) in the name; write the file with commas, or rename it to .tsv")
+
 // checkLines refuses a file that begins with a line that ends in CR alone.
 func checkLines(from *bufio.Reader) error {
 	start, _ := from.Peek(64 << 10) // an error appears again
@@ -113,16 +115,21 @@ func columnNamed(columns []string, field string) (int, error) {
 		return 0, errLoneCR
 	case column < 0 && slices.Contains(columns, `"`+field+`"`):
 		return 0, fmt.Errorf("column %q is quoted in its first line; read quotes with --quotes double", field)
+	case column < 0 && len(columns) == 1 && strings.ContainsAny(columns[0], ";\t|"):
+		return 0, fmt.Errorf("%w%s", errSeparator, among(columns))
 	case column < 0:
-		return 0, fmt.Errorf("no column %q in its first line; name the column of the text with --field, or read the file as one text with --format text", field)
+		return 0, fmt.Errorf("no column %q in its first line; name the column of the text with --field%s, or read the file as one text with --format text", field, among(columns))
 	}
 	return column, nil
 }
 
-// quoteHint adds the flag to errors about quotes.
+// quoteHint adds the fix to errors about quotes and the number of values.
 func quoteHint(err error) error {
 	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
 		return fmt.Errorf("%w; if quotes belong to the text, give --quotes none", err)
+	}
+	if errors.Is(err, csv.ErrFieldCount) {
+		return fmt.Errorf("%w: want as many as in the first line; put quotes around values with commas, or repair the line", err)
 	}
 	return err
 }
@@ -177,7 +184,7 @@ func (r *records) next() (sample, error) {
 	r.read++
 	text := []byte(record[r.column])
 	if !utf8.Valid(text) {
-		return sample{}, fmt.Errorf("record %d is not UTF-8", r.read)
+		return sample{}, fmt.Errorf("record %d is %w", r.read, errEncoding)
 	}
 	return sample{text: text}, nil
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -87,7 +89,7 @@ func (g *gather) add(text []byte) error {
 		return fmt.Errorf("has more than the %d bytes that are read; split it", maxDocument)
 	}
 	if !utf8.Valid(text) {
-		return errors.New("is not UTF-8")
+		return fmt.Errorf("is %w", errEncoding)
 	}
 	g.text = append(g.text, text...)
 	return nil
@@ -120,14 +122,41 @@ func textOf(line []byte, field string) (sample, error) {
 	return g.sample, nil
 }
 
+// errEncoding means that a text is not UTF-8.
+var errEncoding = errors.New("not UTF-8; convert it, as with iconv -f LATIN1 -t UTF-8")
+
+// cause returns an error of JSON without the types of Go.
+func cause(err error) error {
+	if other, found := errors.AsType[*json.UnmarshalTypeError](err); found {
+		return fmt.Errorf("its type is %s", other.Value)
+	}
+	return err
+}
+
+// among lists the first names of a table or an object, for errors about a name that is missing.
+func among(names []string) string {
+	const most = 8
+	if len(names) == 0 {
+		return ""
+	}
+	var list []string
+	for _, name := range names[:min(len(names), most)] {
+		list = append(list, fmt.Sprintf("%.40q", name))
+	}
+	if more := len(names) - most; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return " (it has " + strings.Join(list, ", ") + ")"
+}
+
 // keyOf returns the value of the first key of a field in a JSON object, and the steps from there on.
 func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err error) {
 	if !utf8.Valid(text) {
-		return nil, nil, errors.New("not UTF-8")
+		return nil, nil, errEncoding
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(pythonjson.Standard(text), &object); err != nil {
-		return nil, nil, fmt.Errorf("not a JSON object: %w", err)
+		return nil, nil, fmt.Errorf("not a JSON object: %w", cause(err))
 	}
 	if raw, found := object[field]; found { // a key may have dots
 		return raw, nil, nil
@@ -137,7 +166,7 @@ func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err er
 	}
 	raw, found := object[steps[0].key]
 	if !found {
-		return nil, nil, fmt.Errorf("no key %q; name the key of the text with --field", field)
+		return nil, nil, fmt.Errorf("no key %q; name the key of the text with --field%s", field, among(slices.Sorted(maps.Keys(object))))
 	}
 	return raw, steps[1:], nil
 }
@@ -177,7 +206,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return fmt.Errorf("is not a string: %w", err)
+		return fmt.Errorf("is not a string: %w", cause(err))
 	}
 	return g.add([]byte(text))
 }

@@ -13,7 +13,7 @@ import (
 func (t talks) messages(raw json.RawMessage, key string) ([]chat.Message, error) {
 	var list []object
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errShape, key, err)
+		return nil, fmt.Errorf("%w: %s: %w", errShape, key, cause(err))
 	}
 	messages := []chat.Message{}
 	for i, o := range list {
@@ -105,6 +105,9 @@ func calls(text string) (json.RawMessage, error) {
 	type call struct {
 		Type     string          `json:"type"`
 		Function json.RawMessage `json:"function"`
+	}
+	if err := checkCharacters([]byte(text)); err != nil {
+		return nil, fmt.Errorf("function_call: %w", err)
 	}
 	var all []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {

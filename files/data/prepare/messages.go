@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/base/pythonjson"
+	"github.com/psyche-go/psyche/base/strictjson"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
@@ -130,9 +131,12 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return in, nil
 	}
+	if err := checkCharacters(line); err != nil {
+		return in, err
+	}
 	var o object
 	if err := json.Unmarshal(pythonjson.Standard(line), &o); err != nil {
-		return in, fmt.Errorf("%w: %w", errShape, err)
+		return in, fmt.Errorf("%w: %w", errShape, cause(err))
 	}
 	messages, conversations := o.take("messages"), o.take("conversations")
 	_, alpaca := o["instruction"]
@@ -161,6 +165,17 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 		return in, err
 	}
 	return in, t.rest(o, "")
+}
+
+// errCharacters means that JSON holds bytes or escapes that do not encode a character. Go reads U+FFFD in their place.
+var errCharacters = errors.New("it holds damaged text; convert it to UTF-8, as with iconv -f LATIN1 -t UTF-8, or repair it")
+
+// checkCharacters refuses JSON with bytes that are not UTF-8, and with halves of surrogate pairs.
+func checkCharacters(text []byte) error {
+	if err := strictjson.CheckEscapes(text); err != nil {
+		return fmt.Errorf("%w: %w", errCharacters, err)
+	}
+	return nil
 }
 
 // alpaca reads an instruction with its answer.
@@ -246,6 +261,9 @@ func tools(raw json.RawMessage) (json.RawMessage, error) {
 	var text string
 	if len(raw) > 0 && raw[0] == '"' {
 		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
+		}
+		if err := checkCharacters([]byte(text)); err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
 		}
 		if raw = nil; strings.TrimSpace(text) != "" {

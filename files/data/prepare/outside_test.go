@@ -103,7 +103,7 @@ func TestFieldOfOneObject(t *testing.T) {
 		{"a.json", "ids", `{"ids":[97,98]}`, "ab|"},
 		{"a.json", "ids", `{"ids":[[97,98],[99]]}`, "ab|c|"},
 		{"a.json", "", `{"text":"one"}`, `{"text":"one"}|`},
-		{"a.json", "body", `{"text":"one"}`, `no key "body"; name the key of the text with --field; read the file as one text with --format text`},
+		{"a.json", "body", `{"text":"one"}`, `no key "body"; name the key of the text with --field (it has "text"); read the file as one text with --format text`},
 		{"a.json", "data.text", `{"data":{"x":1}}`, `no key "text" on the way to "data.text"`},
 		{"a.json", "text", `["a"]`, "not a JSON object"},
 		{"a.json", "text", `"a"`, "want an array of JSON objects, or one object"},

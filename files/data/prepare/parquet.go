@@ -101,7 +101,11 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 				next, steps = at.Column(steps[0].key), steps[1:]
 			}
 			if next == nil {
-				return leaf{}, fmt.Errorf("no column %q; name the column of the text with --field", field)
+				var names []string
+				for _, column := range at.Columns() {
+					names = append(names, column.Name())
+				}
+				return leaf{}, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(names))
 			}
 			at = next
 		}

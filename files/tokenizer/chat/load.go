@@ -30,21 +30,14 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
-	tokens := map[string]string{}
-	for _, name := range tokenNames {
-		var text string
-		var added struct{ Content string }
-		if raw := config[name]; raw == nil || string(raw) == "null" {
-			continue
-		} else if json.Unmarshal(raw, &text) != nil {
-			if err := json.Unmarshal(raw, &added); err != nil {
-				return nil, nil, fmt.Errorf("tokenizer_config.json: %s: %w", name, err)
-			}
-			text = added.Content
-		}
-		tokens[name] = text
+	tokens, err := tokensOf(config)
+	if err != nil {
+		return nil, nil, err
 	}
 	if source, found := file("chat_template.jinja"); found {
+		if err := filestart.Check(source); err != nil && !errors.Is(err, filestart.ErrMark) { // transformers keeps the mark
+			return nil, nil, fmt.Errorf("%w: %w", ErrSyntax, err)
+		}
 		t, err := Parse(string(source))
 		return t, tokens, err
 	}
@@ -66,12 +59,40 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 	return t, tokens, err
 }
 
-// decode reads JSON that Python wrote.
+// tokensOf returns the tokens that a tokenizer_config.json names.
+func tokensOf(config map[string]json.RawMessage) (map[string]string, error) {
+	tokens := map[string]string{}
+	for _, name := range tokenNames {
+		raw := config[name]
+		if raw == nil || string(raw) == "null" {
+			continue
+		}
+		var text string
+		var added struct{ Content *string }
+		if json.Unmarshal(raw, &text) != nil {
+			if json.Unmarshal(raw, &added) != nil || added.Content == nil {
+				return nil, fmt.Errorf("tokenizer_config.json: %w: %s is %.40s, want a text, or an object with content", errShape, name, raw)
+			}
+			text = *added.Content
+		}
+		tokens[name] = text
+	}
+	return tokens, nil
+}
+
+// errShape means that a file has a value of another kind than is read.
+var errShape = errors.New("wrong kind of value")
+
+// decode reads a JSON object that Python wrote.
 func decode(data []byte, into any) error {
 	if err := filestart.Check(data); err != nil {
 		return err
 	}
-	return json.Unmarshal(pythonjson.Quoted(data), into)
+	err := json.Unmarshal(pythonjson.Quoted(data), into)
+	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+		return fmt.Errorf("%w: want a JSON object", errShape)
+	}
+	return err
 }
 
 // chosen returns a template, or of several the one with the name default.
@@ -83,8 +104,8 @@ func chosen(raw json.RawMessage) (source string, err error) {
 		return source, nil
 	}
 	var named []struct{ Name, Template string }
-	if err := json.Unmarshal(raw, &named); err != nil {
-		return "", fmt.Errorf("chat_template: %w", err)
+	if json.Unmarshal(raw, &named) != nil {
+		return "", fmt.Errorf("%w: chat_template is %.40s, want a text, or a list of objects with name and template", errShape, raw)
 	}
 	for _, one := range named {
 		if one.Name == "default" {

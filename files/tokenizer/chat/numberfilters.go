@@ -141,7 +141,10 @@ func roundFilter(r *renderer, of any, g given) any {
 		r.unsupported("round to %d places", precision)
 	case how == "ceil" || how == "floor":
 		scale := math.Pow(10, float64(precision))
-		n, _ := new(big.Float).SetFloat64(map[string]func(float64) float64{"ceil": math.Ceil, "floor": math.Floor}[how](value * scale)).Int(nil)
+		if value *= scale; math.IsInf(value, 0) {
+			r.wrong("round of a number that is too large")
+		}
+		n, _ := new(big.Float).SetFloat64(map[string]func(float64) float64{"ceil": math.Ceil, "floor": math.Floor}[how](value)).Int(nil)
 		return r.quotient(n, big.NewInt(int64(scale)))
 	case how != "common":
 		r.wrong("round by %.40q, want common, ceil or floor", how)

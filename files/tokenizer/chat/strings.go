@@ -136,13 +136,11 @@ func (r *renderer) split(text, name string, g given) *list {
 		if between == "" {
 			r.wrong("%s with an empty separator", name)
 		}
-		if parts = strings.Split(text, between); most >= 0 && int64(len(parts)) > most+1 {
-			if keep := int(most); name == "split" {
-				parts = append(parts[:keep:keep], strings.Join(parts[keep:], between))
-			} else {
-				first := len(parts) - keep
-				parts = append([]string{strings.Join(parts[:first], between)}, parts[first:]...)
-			}
+		if name == "rsplit" {
+			parts = partsFromEnd(text, between, most)
+		} else if parts = strings.Split(text, between); most >= 0 && int64(len(parts)) > most+1 {
+			keep := int(most)
+			parts = append(parts[:keep:keep], strings.Join(parts[keep:], between))
 		}
 	}
 	return &list{items: items(parts)}
@@ -171,6 +169,22 @@ func fields(text string, most int64) (parts []string) {
 	if text != "" {
 		parts = append(parts, text)
 	}
+	return parts
+}
+
+// partsFromEnd splits at a separator from the end of the text, at most so many times if that is not negative. Of
+// separators that overlap, the last one counts.
+func partsFromEnd(text, between string, most int64) (parts []string) {
+	for ; most != 0; most-- {
+		at := strings.LastIndex(text, between)
+		if at < 0 {
+			break
+		}
+		parts = append(parts, text[at+len(between):])
+		text = text[:at]
+	}
+	parts = append(parts, text)
+	slices.Reverse(parts)
 	return parts
 }
 

@@ -60,8 +60,11 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 		return nil
 	}
 	value, err := r.fromJSON(raw)
-	if _, isList := value.(*list); err != nil || !isList && value != nil {
-		r.wrong("%s is no list in JSON (%v)", name, err)
+	if err != nil {
+		r.wrong("%s is no list in JSON: %v", name, err)
+	}
+	if _, isList := value.(*list); !isList && value != nil {
+		r.wrong("%s is %.40s, want a list in JSON", name, raw)
 	}
 	return value
 }
