@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestPartsAreTheIDs compares the ids of EncodeParts with those of Encode, for every kind of model.
+// TestPartsAreTheIDs compares EncodeParts with Encode, for every kind of model.
 func TestPartsAreTheIDs(t *testing.T) {
 	all := map[string]*Tokenizer{"bytes": Bytes()}
 	for _, name := range families {
@@ -63,7 +63,7 @@ func TestPartsEndWithTheFirstError(t *testing.T) {
 	}
 }
 
-// TestLongWordsOfScores compares the ids of a long word with those of the same word as one segment.
+// TestLongWordsOfScores compares encode with one segment for a long word.
 func TestLongWordsOfScores(t *testing.T) {
 	for _, name := range pieceModels {
 		tokenizer := pieceModel(t, name)

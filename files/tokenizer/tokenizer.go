@@ -117,7 +117,7 @@ func (t *Tokenizer) EncodeParts(text []byte, size int, emit func(part []int32) e
 	return emit(rest)
 }
 
-// output takes ids when there are size of them. The zero value takes none.
+// output takes ids when there are size of them. The zero value leaves all ids to the encoder.
 type output struct {
 	size int
 	emit func(part []int32) error

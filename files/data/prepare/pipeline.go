@@ -42,7 +42,7 @@ type part struct {
 	place   chan struct{} // of ahead that is free again once the part is written
 }
 
-// ahead bounds the tokens that wait to be written. Parts of the job that is written next have places of their own, so that
+// ahead bounds the tokens that wait to be written. Parts of the job that is written next use separate places, so that
 // the others cannot stop it.
 type ahead struct{ any, next chan struct{} }
 
