@@ -75,11 +75,11 @@ func availableIn(root string) uint64 {
 }
 
 // groupFiles names the files of a version of control groups.
-type groupFiles struct{ top, limit, used, inactive string }
+type groupFiles struct{ top, limit, used, inactive, active string }
 
 var (
-	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
+	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"}
+	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"}
 )
 
 // free returns the bytes that a group can still take, if it has a limit.
@@ -89,9 +89,9 @@ func (g groupFiles) free(dir string) (bytes uint64, limited bool) {
 		return 0, false
 	}
 	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	// The group counts pages of files that no process uses, and gives them up when a process needs memory.
+	// The group counts pages of files, and gives them up when a process needs memory. Files that were read twice are active.
 	used := numberIn(filepath.Join(dir, g.used))
-	used -= min(used, field(stat, g.inactive))
+	used -= min(used, field(stat, g.inactive)+field(stat, g.active))
 	return limit - min(limit, used), true
 }
 

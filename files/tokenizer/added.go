@@ -94,7 +94,7 @@ func (t *tokenTrie) prefix(text []byte) (length int) {
 
 // each calls between with every part of a text that is no added token, and found with
 // every added token, in order.
-func (t *tokenTrie) each(text []byte, between func(start, end int) error, found func(*addedToken)) error {
+func (t *tokenTrie) each(text []byte, between func(start, end int) error, found func(*addedToken) error) error {
 	last := 0 // where the part begins that no token has
 	for from := 0; ; {
 		start, end, token := t.find(text, from)
@@ -117,7 +117,9 @@ func (t *tokenTrie) each(text []byte, between func(start, end int) error, found 
 			}
 		}
 		if start < end { // else the token before this one has all of it, as blanks that it strips
-			found(token)
+			if err := found(token); err != nil {
+				return err
+			}
 		}
 		last = end
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -94,6 +95,36 @@ func (t *Tokenizer) AppendEncode(ids []int32, text []byte) ([]int32, error) {
 	if t.bytewise {
 		return t.model.symbols(ids, text), nil
 	}
+	return t.encode(ids, text, output{})
+}
+
+// EncodeParts calls emit with the ids that AppendEncode appends, in parts of about size ids, and returns its first error. A
+// part is valid during the call only. A word that is merged of pairs is in one part.
+func (t *Tokenizer) EncodeParts(text []byte, size int, emit func(part []int32) error) error {
+	buffer := make([]int32, 0, min(len(text), size+size/4))
+	if t.bytewise {
+		for part := range slices.Chunk(text, size) {
+			if err := emit(t.model.symbols(buffer, part)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rest, err := t.encode(buffer, text, output{size, emit})
+	if err != nil || len(rest) == 0 {
+		return err
+	}
+	return emit(rest)
+}
+
+// output takes ids when there are size of them. The zero value leaves all ids to the encoder.
+type output struct {
+	size int
+	emit func(part []int32) error
+}
+
+// encode appends the ids of a text that out does not take.
+func (t *Tokenizer) encode(ids []int32, text []byte, out output) ([]int32, error) {
 	if len(text) > maxText {
 		return ids, fmt.Errorf("%w: %d bytes, at most %d", ErrTextTooLong, len(text), maxText)
 	}
@@ -104,10 +135,10 @@ func (t *Tokenizer) AppendEncode(ids []int32, text []byte) ([]int32, error) {
 	if e == nil {
 		e = &encoder{t: t, cache: map[string]cached{}}
 	}
-	e.ids = ids
+	e.ids, e.out = ids, out
 	err := e.encode(text)
 	ids = e.ids
-	e.ids = nil
+	e.ids, e.out = nil, output{}
 	t.encoders.Put(e)
 	return ids, err
 }
@@ -130,6 +161,7 @@ func validPrefix(text []byte) int {
 type encoder struct {
 	t       *Tokenizer
 	ids     []int32
+	out     output
 	scratch scratch
 
 	cache map[string]cached // of words
@@ -171,7 +203,20 @@ func (e *encoder) normalize(part []byte, first bool) (normalized []byte, origin 
 	return e.t.normalizers.follow(part, size)
 }
 
-func (e *encoder) add(token *addedToken) { e.ids = append(e.ids, token.id) }
+func (e *encoder) add(token *addedToken) error {
+	e.ids = append(e.ids, token.id)
+	return e.flush()
+}
+
+// flush gives the ids to the output if there are enough.
+func (e *encoder) flush() error {
+	if e.out.emit == nil || len(e.ids) < e.out.size {
+		return nil
+	}
+	err := e.out.emit(e.ids)
+	e.ids = e.ids[:0]
+	return err
+}
 
 // next gives a piece to a stage, or to the model after the last.
 func (e *encoder) next(at int, p piece) error {
@@ -179,11 +224,9 @@ func (e *encoder) next(at int, p piece) error {
 		return e.t.pre.stages[at].split(e, at, p)
 	}
 	if e.t.model.splitMark {
-		e.marked(p.text)
-	} else {
-		e.word(p.text)
+		return e.marked(p.text)
 	}
-	return nil
+	return e.word(p.text)
 }
 
 // pass gives a part of a piece to the stage after the given one.
@@ -193,7 +236,7 @@ func (e *encoder) pass(at int, p piece, start, end int) error {
 
 // marked cuts a word before each wordMark that follows another character, where no merge
 // reaches across.
-func (e *encoder) marked(text []byte) {
+func (e *encoder) marked(text []byte) error {
 	for len(text) > 0 {
 		from := 0
 		for bytes.HasPrefix(text[from:], []byte(wordMark)) {
@@ -205,20 +248,22 @@ func (e *encoder) marked(text []byte) {
 		} else {
 			end += from
 		}
-		e.word(text[:end])
+		if err := e.word(text[:end]); err != nil {
+			return err
+		}
 		text = text[end:]
 	}
+	return nil
 }
 
 // word appends the ids of a word.
-func (e *encoder) word(word []byte) {
+func (e *encoder) word(word []byte) error {
 	if len(word) > maxCachedWord {
-		e.ids = e.t.model.encode(&e.scratch, e.ids, word)
-		return
+		return e.long(word)
 	}
 	if at, found := e.cache[string(word)]; found {
 		e.ids = append(e.ids, e.store[at.start:at.end]...)
-		return
+		return e.flush()
 	}
 	before := len(e.ids)
 	e.ids = e.t.model.encode(&e.scratch, e.ids, word)
@@ -229,6 +274,24 @@ func (e *encoder) word(word []byte) {
 	start := len(e.store)
 	e.store = append(e.store, e.ids[before:]...)
 	e.cache[string(word)] = cached{int32(start), int32(len(e.store))}
+	return e.flush()
+}
+
+// long appends the ids of a word that is not cached. To some models a whole text is a word.
+func (e *encoder) long(word []byte) error {
+	m := e.t.model
+	u, scored := m.instead.(*unigram)
+	if !scored {
+		e.ids = m.encode(&e.scratch, e.ids, word)
+		return e.flush()
+	}
+	for sum, length := 0.0, 0; len(word) > 0; word = word[length:] {
+		e.ids, sum, length = u.segment(m, &e.scratch, e.ids, word, sum)
+		if err := e.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Decode returns the text of ids, with that of special tokens. Where the vocabulary is

@@ -83,28 +83,50 @@ type end struct {
 	id    int32
 }
 
+// segmentBytes is the length from which on a part of a word is complete at the next place that all ways pass.
+const segmentBytes = 1 << 12
+
 // encode appends the ids of the tokens of a word whose scores have the highest sum. Of equal sums
 // the first found counts, that of the longest last token.
 func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
-	if len(word) == 0 {
-		return ids
+	for sum, length := 0.0, 0; len(word) > 0; word = word[length:] {
+		ids, sum, length = u.segment(m, s, ids, word, sum)
 	}
-	s.ends = slices.Grow(s.ends[:0], len(word)+1)[:len(word)+1]
-	for i := range s.ends {
-		s.ends[i] = end{start: -1}
+	return ids
+}
+
+// segment appends the ids of the first part of a word. sum is the sum of scores before the part. It returns the sum after it, and
+// its length.
+func (u *unigram) segment(m *bpe, s *scratch, ids []int32, word []byte, sum float64) (all []int32, after float64, length int) {
+	s.ends = append(s.ends[:0], end{score: sum, start: -1})
+	to := func(place int) *end {
+		for len(s.ends) <= place {
+			s.ends = append(s.ends, end{start: -1})
+		}
+		return &s.ends[place]
 	}
-	for at := 0; at < len(word); {
+	at := 0
+	for at < len(word) {
+		// No token crosses a place that is the last one reached, so the best way to it is a part of the best way.
+		if at >= segmentBytes && len(s.ends) == at+1 && s.ends[at].id != m.unknown {
+			break
+		}
 		_, size := utf8.DecodeRune(word[at:])
 		here, alone := s.ends[at].score, false
 		u.index.each(word[at:], func(id int32, length int) {
-			u.offer(&s.ends[at+length], here+u.scores[id], at, id)
+			u.offer(to(at+length), here+u.scores[id], at, id)
 			alone = alone || length == size
 		})
 		if !alone {
-			u.offer(&s.ends[at+size], u.kept(here+u.missing), at, m.unknown)
+			u.offer(to(at+size), u.kept(here+u.missing), at, m.unknown)
 		}
 		at += size
 	}
+	return u.chosen(m, s.ends, ids, word[:at]), s.ends[at].score, at
+}
+
+// chosen appends the ids of the best way to write a word.
+func (u *unigram) chosen(m *bpe, ends []end, ids []int32, word []byte) []int32 {
 	// Backwards; what is missing is taken together.
 	first := len(ids)
 	missing := 0 // the end of what is
@@ -124,7 +146,7 @@ func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 		missing = 0
 	}
 	for at := len(word); at > 0; {
-		last := s.ends[at]
+		last := ends[at]
 		if last.id == m.unknown {
 			missing = max(missing, at)
 		} else {

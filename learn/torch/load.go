@@ -87,6 +87,8 @@ func loadError(path, message string, stale bool) error {
 	}
 	remedy := "rebuild it with: make shim"
 	switch {
+	case strings.Contains(message, "failed to map segment") || strings.Contains(message, "annot allocate memory"):
+		remedy = "the address space or the memory is too small for it: run ulimit -v unlimited; if that is no help, rebuild it with: make shim"
 	case strings.Contains(message, "GLIBC"):
 		remedy = "the libtorch that it was built with is for a newer system; build it with one for this system: make shim"
 	case strings.Contains(message, "libtorch.so") || strings.Contains(message, "libtorch_") || strings.Contains(message, "libc10"):

@@ -173,6 +173,7 @@ func TestLoadErrorNamesTheRemedy(t *testing.T) {
 		{"libfmt.so.10: cannot open shared object file: No such file or directory", "install it"},
 		{"/lib/libm.so.6: version `GLIBC_2.38' not found (required by /opt/libtorch_cpu.so)", "for a newer system"},
 		{"file too short", "rebuild it"},
+		{"libtorch_cpu.so.1.13: failed to map segment from shared object", "ulimit -v"},
 	} {
 		err := torch.LoadError("/opt/libtorch/shim.so", c.message, false)
 		if !torch.Missing(err) || !strings.Contains(err.Error(), c.remedy) || !strings.Contains(err.Error(), "make shim") {

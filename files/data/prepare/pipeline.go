@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -28,24 +29,58 @@ type job struct {
 
 	source  source
 	first   int64         // position of the first text
-	done    chan struct{} // closed when the fields below are set
-	ids     []int32       // to train on
-	held    []int32       // held out
+	reached chan struct{} // closed when the job is written next
+	parts   chan part     // tokens; closed when the fields below are set
 	count   int           // texts that are not empty
 	problem error
+}
+
+// part is tokens of a job, in order.
+type part struct {
+	heldOut bool
+	ids     []int32
+	place   chan struct{} // of ahead that is free again once the part is written
+}
+
+// ahead bounds the tokens that wait to be written. Parts of the job that is written next use separate places, so that
+// the others cannot stop it.
+type ahead struct{ any, next chan struct{} }
+
+func newAhead() ahead { return ahead{make(chan struct{}, aheadParts), make(chan struct{}, 4)} }
+
+// take waits for a place for a part of a job.
+func (a ahead) take(ctx context.Context, j *job) (chan struct{}, error) {
+	select {
+	case a.any <- struct{}{}:
+		return a.any, nil
+	case <-j.reached:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case a.next <- struct{}{}:
+		return a.next, nil
+	case a.any <- struct{}{}:
+		return a.any, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Bounds of jobs.
 const (
 	defaultJobBytes = 1 << 20   // of text, after which a job is complete
 	flightBytes     = 256 << 20 // of text in all jobs; a job that has more goes alone
+	partIDs         = 1 << 16   // tokens after which a part is complete
+	aheadParts      = 256       // parts of all jobs that wait to be written: about 64 MiB
 )
 
 // pipeline reads the sources from a place on, encodes them with several workers, and
-// gives the jobs to write in the order of the input.
-func (o Options) pipeline(ctx context.Context, sources []source, from place, write func(*job) error) error {
+// gives their tokens to write, and then the job to finish, in the order of the input.
+func (o Options) pipeline(ctx context.Context, sources []source, from place, write func(part) error, finish func(*job) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	room := semaphore.NewWeighted(flightBytes)
+	places := newAhead()
 	work := make(chan *job)
 	ordered := make(chan *job, 4*o.Workers)
 	group.Go(func() error {
@@ -70,23 +105,17 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 	for range o.Workers {
 		group.Go(func() error {
 			for j := range work {
-				o.encode(j)
-				close(j.done)
+				o.encode(ctx, j, places)
 			}
 			return nil
 		})
 	}
 	group.Go(func() error {
 		for j := range ordered {
-			select {
-			case <-j.done:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := j.write(ctx, write); err != nil {
+				return err
 			}
-			if j.problem != nil {
-				return j.problem
-			}
-			if err := write(j); err != nil {
+			if err := finish(j); err != nil {
 				return err
 			}
 			room.Release(j.weight)
@@ -94,6 +123,25 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 		return ctx.Err()
 	})
 	return group.Wait()
+}
+
+// write writes the tokens of a job as they come.
+func (j *job) write(ctx context.Context, write func(part) error) error {
+	close(j.reached)
+	for {
+		select {
+		case next, more := <-j.parts:
+			if !more {
+				return j.problem
+			}
+			if err := write(next); err != nil {
+				return err
+			}
+			<-next.place
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // read cuts the input into jobs.
@@ -117,7 +165,7 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		j := &job{source: s, first: r.position(), done: make(chan struct{})}
+		j := &job{source: s, first: r.position(), reached: make(chan struct{}), parts: make(chan part, aheadParts)}
 		for j.bytes < o.jobBytes && !j.last {
 			text, err := r.next()
 			switch {
@@ -150,36 +198,102 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 }
 
 // encode encodes the texts of a job.
-func (o Options) encode(j *job) {
+func (o Options) encode(ctx context.Context, j *job, places ahead) {
+	defer close(j.parts)
+	out := collector{send: func(next part) (err error) {
+		if next.place, err = places.take(ctx, j); err != nil {
+			return err
+		}
+		select {
+		case j.parts <- next:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
 	for i, text := range j.texts {
+		j.texts[i] = sample{} // its memory is free once it is encoded
 		if text.empty() {
 			continue
 		}
-		to := &j.ids
-		if j.heldOut[i] {
-			to = &j.held
+		err := out.add(j.heldOut[i], o.Begin)
+		if err == nil {
+			err = o.addIDs(&out, j.heldOut[i], text)
 		}
-		*to = append(*to, o.Begin...)
-		ids, err := o.appendIDs(*to, text)
+		if err == nil {
+			err = out.add(j.heldOut[i], o.Separator)
+		}
 		if err != nil {
 			j.problem = fmt.Errorf("encode %s, text %d after %d: %w", j.source.path, i+1, j.first, err)
 			return
 		}
-		*to = append(ids, o.Separator...)
 		j.count++
 	}
-	j.texts = nil
+	if err := out.flush(); err != nil {
+		j.problem = err
+	}
 }
 
-// appendIDs appends the tokens of a sample.
-func (o Options) appendIDs(to []int32, s sample) ([]int32, error) {
-	for _, id := range s.ids {
-		if int(id) >= o.Tokenizer.VocabSize() {
-			return nil, fmt.Errorf("it holds token id %d, the tokenizer has %d; name the tokenizer that the ids are of with --tokenizer", id, o.Tokenizer.VocabSize())
+// collector makes parts of tokens.
+type collector struct {
+	ids  [2][]int32 // to train on, and held out
+	send func(part) error
+}
+
+// room returns the tokens of a kind so far, to append to. Complete parts are sent before.
+func (c *collector) room(heldOut bool) (to *[]int32, err error) {
+	to = &c.ids[0]
+	if heldOut {
+		to = &c.ids[1]
+	}
+	if len(*to) >= partIDs {
+		next := part{heldOut: heldOut, ids: *to}
+		*to = nil
+		err = c.send(next)
+	}
+	return to, err
+}
+
+// add adds tokens, which the caller may change afterwards.
+func (c *collector) add(heldOut bool, ids []int32) error {
+	to, err := c.room(heldOut)
+	*to = append(*to, ids...)
+	return err
+}
+
+// flush sends the tokens so far.
+func (c *collector) flush() (err error) {
+	for i, ids := range c.ids {
+		if len(ids) > 0 && err == nil {
+			err = c.send(part{heldOut: i == 1, ids: ids})
 		}
 	}
-	if len(s.ids) > 0 {
-		return append(to, s.ids...), nil
+	return err
+}
+
+// addIDs adds the tokens of a sample.
+func (o Options) addIDs(to *collector, heldOut bool, s sample) error {
+	for _, id := range s.ids {
+		if int(id) >= o.Tokenizer.VocabSize() {
+			return fmt.Errorf("it holds token id %d, the tokenizer has %d; name the tokenizer that the ids are of with --tokenizer", id, o.Tokenizer.VocabSize())
+		}
 	}
-	return o.Tokenizer.AppendEncode(to, s.text)
+	switch {
+	case len(s.ids) > 0:
+		for ids := range slices.Chunk(s.ids, partIDs) {
+			if err := to.add(heldOut, ids); err != nil {
+				return err
+			}
+		}
+	case len(s.text) > partIDs:
+		return o.Tokenizer.EncodeParts(s.text, partIDs, func(ids []int32) error { return to.add(heldOut, ids) })
+	default:
+		ids, err := to.room(heldOut)
+		if err != nil {
+			return err
+		}
+		*ids, err = o.Tokenizer.AppendEncode(*ids, s.text)
+		return err
+	}
+	return nil
 }

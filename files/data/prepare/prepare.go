@@ -141,7 +141,7 @@ func (r *run) encode(ctx context.Context, sources []source, work string) (manife
 			r.progress.Input += s.size
 		}
 	}
-	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write); err != nil {
+	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write, r.finish); err != nil {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
 	return r.manifest()
@@ -160,16 +160,18 @@ func (r *run) resume() error {
 	return err
 }
 
-// write writes the tokens of a job, and an entry of the journal now and then.
-func (r *run) write(j *job) error {
-	if err := r.training.write(j.ids); err != nil {
-		return err
+// write writes tokens.
+func (r *run) write(p part) error {
+	if p.heldOut {
+		r.progress.HeldOutTokens += uint64(len(p.ids))
+		return r.heldOut.write(p.ids)
 	}
-	if err := r.heldOut.write(j.held); err != nil {
-		return err
-	}
-	r.progress.Tokens += uint64(len(j.ids))
-	r.progress.HeldOutTokens += uint64(len(j.held))
+	r.progress.Tokens += uint64(len(p.ids))
+	return r.training.write(p.ids)
+}
+
+// finish counts a job that is written, and writes an entry of the journal now and then.
+func (r *run) finish(j *job) error {
 	r.progress.Texts += j.count
 	r.progress.Bytes += j.bytes
 	// Packed files have more text than bytes, and those of objects less: at its end a file counts as what it has.
