@@ -133,7 +133,7 @@ func (a *account) print(w io.Writer) {
 	fmt.Fprintf(&lines, "  rounds             %d trained, %d counted\n", a.trained, a.counted)
 	fmt.Fprintf(&lines, "  tokens             %d counted", a.own)
 	if all := a.all * a.sequence; all > 0 {
-		fmt.Fprintf(&lines, ", %.1f %% of the %d of all members while it was there", 100*float64(a.own)/float64(all), all)
+		fmt.Fprintf(&lines, ", %.1f %% of the %d of all members in that time", 100*float64(a.own)/float64(all), all)
 	}
 	fmt.Fprintln(&lines)
 	fmt.Fprintf(&lines, "  bytes to peers     %s sent, %s received\n", bytesOf(a.wire.P2PSent), bytesOf(a.wire.P2PReceived))
@@ -150,11 +150,11 @@ func (a *account) print(w io.Writer) {
 func (a *account) inTheModel() string {
 	switch {
 	case a.model.Digest == "":
-		return fmt.Sprintf("%d rounds are in no model that this process has seen yet", len(a.waiting))
+		return fmt.Sprintf("%d rounds are not yet in a model that this process has seen", len(a.waiting))
 	case a.model.Dir != "":
-		return fmt.Sprintf("%d rounds in that of step %d, digest %s, in %s", a.inModel, a.model.Step, short(a.model.Digest), a.model.Dir)
+		return fmt.Sprintf("%d rounds in the model of step %d, digest %s, in %s", a.inModel, a.model.Step, short(a.model.Digest), a.model.Dir)
 	}
-	return fmt.Sprintf("%d rounds in that of step %d, digest %s", a.inModel, a.model.Step, short(a.model.Digest))
+	return fmt.Sprintf("%d rounds in the model of step %d, digest %s", a.inModel, a.model.Step, short(a.model.Digest))
 }
 
 // short is the beginning of a digest.

@@ -35,7 +35,7 @@ func TestAccount(t *testing.T) {
 	unsaved := told(false, all...)
 	for _, want := range []string{
 		"Run tiny, left before the end, as " + id.String() + ", 9s", "2 trained, 1 counted", "200 counted, 14.3 % of the 1400 of all members",
-		"3.0 MiB sent, 2.0 KiB received", "1 made, 1 votes", "1 rounds are in no model that this process has seen yet",
+		"3.0 MiB sent, 2.0 KiB received", "1 made, 1 votes", "1 rounds are not yet in a model that this process has seen",
 	} {
 		if !strings.Contains(unsaved, want) {
 			t.Errorf("no %q in\n%s", want, unsaved)
@@ -45,16 +45,16 @@ func TestAccount(t *testing.T) {
 		t.Errorf("a run on a chain has no receipts:\n%s", unsaved)
 	}
 	saved := told(true, append(all, event.Checkpoint{Step: 2, Digest: strings.Repeat("ab", 32), Dir: "here"}, event.Finished{})...)
-	for _, want := range []string{"Run tiny, finished", "1 rounds in that of step 2, digest abababababababab, in here", "psyche run receipt LOG --member " + id.String()} {
+	for _, want := range []string{"Run tiny, finished", "1 rounds in the model of step 2, digest abababababababab, in here", "psyche run receipt LOG --member " + id.String()} {
 		if !strings.Contains(saved, want) {
 			t.Errorf("no %q in\n%s", want, saved)
 		}
 	}
 	lost := told(true, append(append(all, event.Ready{}), event.Checkpoint{Step: 9, Digest: "ab"})...)
-	if !strings.Contains(lost, "0 rounds in that of step 9") {
-		t.Errorf("what was in no model when the next epoch began is counted:\n%s", lost)
+	if !strings.Contains(lost, "0 rounds in the model of step 9") {
+		t.Errorf("rounds that were in no model at the start of the next epoch are counted:\n%s", lost)
 	}
 	if nothing := told(true, event.Ready{}, event.Finished{}); nothing != "" {
-		t.Errorf("who trained nothing is told:\n%s", nothing)
+		t.Errorf("a client that did not train got a summary:\n%s", nothing)
 	}
 }

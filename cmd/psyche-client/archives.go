@@ -67,7 +67,7 @@ func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (ch
 	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
 		return a.fetchFrom(ctx, from)
 	default:
-		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
+		return checkpoint.Snapshot{}, fmt.Errorf("this version cannot download the run's initial model %s: download it yourself and pass its folder with --model-path", from.Repo)
 	}
 }
 
@@ -77,7 +77,7 @@ func readLogged(logger *slog.Logger, dir string) (checkpoint.Snapshot, error) {
 }
 
 // errPrivateRepo refuses what a stranger's run could use to have private models shared.
-var errPrivateRepo = errors.New("the run names a repository that not everybody may read; if you trust the run, let it use your token with --allow-private-repos")
+var errPrivateRepo = errors.New("the run names a repository that is not public; if you trust the run, let it use your token with --allow-private-repos")
 
 // runRepo is the repository that a run's checkpoint names, or came from.
 func (a *archives) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) {
@@ -87,7 +87,7 @@ func (a *archives) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) 
 
 // download gets a checkpoint from the Hub, or from its cache on this machine.
 func (a *archives) download(ctx context.Context, place remote.HubRepo, step uint32) (checkpoint.Snapshot, error) {
-	a.logger.Info("getting the model from the Hub", "from", place)
+	a.logger.Info("downloading the model from the Hub", "from", place)
 	dir, err := place.Download(ctx, a.arrives(step))
 	if err != nil {
 		denied := errors.Is(err, hub.ErrUnauthorized) || errors.Is(err, hub.ErrForbidden) || errors.Is(err, hub.ErrGated)
@@ -124,7 +124,7 @@ func (a *archives) runBucket(ctx context.Context, from coordinator.Checkpoint) (
 }
 
 func (a *archives) downloadBucket(ctx context.Context, bucket remote.Bucket, step uint32) (checkpoint.Snapshot, error) {
-	a.logger.Info("getting the model from a bucket", "from", bucket)
+	a.logger.Info("downloading the model from a bucket", "from", bucket)
 	dir, err := bucket.Download(ctx, a.arrives(step))
 	if err != nil {
 		return checkpoint.Snapshot{}, err
@@ -163,7 +163,7 @@ func (a *archives) fromOthers(ctx context.Context, wanted coordinator.Checkpoint
 		if problem == nil {
 			var snapshot checkpoint.Snapshot
 			if snapshot, problem = a.readWanted(ctx, at, wanted); problem == nil {
-				a.logger.Info("got the model from the folder of another member", "dir", at)
+				a.logger.Info("read the model from another member's folder", "dir", at)
 				return snapshot, nil
 			}
 		}
@@ -186,14 +186,14 @@ func (a *archives) archive(ctx context.Context, wanted coordinator.Checkpoint, a
 		if err == nil || ctx.Err() != nil {
 			return snapshot, err
 		}
-		a.logger.Info("not in --other-checkpoint-dir", "why", err)
+		a.logger.Info("the model is not in --other-checkpoint-dir", "why", err)
 	}
 	if a.GCSBucket != "" {
 		snapshot, err := a.fromOwnBucket(ctx, wanted)
 		if err == nil {
 			return snapshot, nil
 		}
-		a.logger.Info("not in --gcs-bucket", "why", err)
+		a.logger.Info("the model is not in --gcs-bucket", "why", err)
 	}
 	var places []remote.HubRepo
 	if a.HubRepo != "" {
@@ -268,7 +268,7 @@ func openBucket(ctx context.Context, name, prefix string, credentials bool) (rem
 		return remote.Bucket{}, fmt.Errorf("find a folder for downloads: %w", err)
 	}
 	if name == "" || strings.ContainsAny(name, "/\\") || path.Clean("/"+prefix) != "/"+prefix {
-		return remote.Bucket{}, fmt.Errorf("gs://%s/%s is no place in a bucket: want gs://BUCKET/PREFIX", name, prefix)
+		return remote.Bucket{}, fmt.Errorf("gs://%s/%s is not a location in a bucket: want gs://BUCKET/PREFIX", name, prefix)
 	}
 	store, err := gcs.Open(ctx, name, gcs.Options{Credentials: credentials})
 	if err != nil {

@@ -34,7 +34,7 @@ func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32
 		}
 	}
 	if len(told) == 0 || len(told) > 51 {
-		t.Errorf("%s: told %d times", from, len(told))
+		t.Errorf("%s: %d progress reports", from, len(told))
 		return
 	}
 	before := uint64(0)
@@ -45,7 +45,7 @@ func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32
 		before = now.Bytes
 	}
 	if before != total {
-		t.Errorf("%s: told of %d of %d bytes", from, before, total)
+		t.Errorf("%s: reported %d of %d bytes", from, before, total)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestDownloadsAreTold(t *testing.T) {
 			if told := taken(); again == 0 {
 				checkDownload(t, "initial: "+at.String(), told, 0, files)
 			} else if len(told) > 0 {
-				t.Errorf("%s is here, and told as %+v", at, told)
+				t.Errorf("%s is here, but was reported as %+v", at, told)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // libraryFlags say how libtorch is loaded.
 type libraryFlags struct {
-	IgnoreOpenBLASEnv bool `name:"ignore-openblas-env" help:"Drop OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment, which may force slow kernels on this CPU."`
+	IgnoreOpenBLASEnv bool `name:"ignore-openblas-env" help:"Remove OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment; they can force slow kernels on this CPU."`
 }
 
 func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
@@ -21,7 +21,7 @@ func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
 
 // deviceFlags say where a model computes.
 type deviceFlags struct {
-	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Where the model computes: cpu; cuda, the first CUDA device; cuda:N; cuda:X,Y,Z, of which as many are used as --data-parallelism says; or auto: cuda if libtorch sees such a device, else cpu."`
+	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Compute device: cpu; cuda (first CUDA device); cuda:N; cuda:X,Y,Z (the first --data-parallelism of them are used); auto (cuda if libtorch finds a CUDA device, otherwise cpu)."`
 }
 
 // devices gives so many of the chosen devices, none for the CPU; libtorch must be loaded.
@@ -39,8 +39,8 @@ func (f deviceFlags) devices(count int) ([]torch.Device, error) {
 // computeFlags say how gradients are computed. Weights and gradients are always f32.
 type computeFlags struct {
 	deviceFlags  `embed:""`
-	ComputeDtype string `default:"f32" enum:"f32,bf16,auto" help:"Type that gradients are computed in: ${enum}. auto: bf16 where it is faster. Weights and gradients stay f32."`
-	Recompute    bool   `help:"Use less memory: compute the inside of each layer a second time instead of keeping it."`
+	ComputeDtype string `default:"f32" enum:"f32,bf16,auto" help:"Data type for computing gradients: ${enum}. auto selects bf16 if it is faster. Weights and gradients stay f32."`
+	Recompute    bool   `help:"Save memory: recompute the activations inside each layer instead of keeping them."`
 }
 
 // computing gives them to a trainer; libtorch must be loaded.
@@ -52,7 +52,7 @@ func (f computeFlags) computing(ctx context.Context, devices []torch.Device, log
 // inferenceFlags are those of commands that compute no gradients.
 type inferenceFlags struct {
 	deviceFlags  `embed:""`
-	ComputeDtype string `default:"f32" enum:"f32,bf16,f16,auto" help:"Type to compute in: ${enum}. auto: bf16 where it is faster. f16 needs a CUDA device."`
+	ComputeDtype string `default:"f32" enum:"f32,bf16,f16,auto" help:"Data type for computing: ${enum}. auto selects bf16 if it is faster. f16 needs a CUDA device."`
 }
 
 // chooseType finds the element type to compute in on the first of devices, or on the CPU.
@@ -83,6 +83,6 @@ func chooseType(ctx context.Context, name string, devices []torch.Device, logger
 		logger.Info("computing in f32", "because", slow)
 		return torch.F32, nil
 	default:
-		return torch.F32, fmt.Errorf("choose the type to compute in: %w", slow)
+		return torch.F32, fmt.Errorf("choose the compute type: %w", slow)
 	}
 }

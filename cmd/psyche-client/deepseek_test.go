@@ -19,7 +19,7 @@ func TestExpertsFromConfigToText(t *testing.T) {
 	model, trained := filepath.Join(dir, "model"), filepath.Join(dir, "trained")
 	out := succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyDeepSeek)), "--output", model)
 	if !strings.Contains(out, "DeepseekV3ForCausalLM") {
-		t.Errorf("init-model said %q", out)
+		t.Errorf("init-model printed %q", out)
 	}
 	solo := []string{"solo", "--model", model, "--data-path", data, "--seq-len", "16", "--total-batch", "4", "--micro-batch", "2",
 		"--steps", "3", "--optimizer", "distro", "--threads", "1"}

@@ -12,7 +12,7 @@ import (
 )
 
 type doctorCommand struct {
-	Threads threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	Threads threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 
 	libraryFlags `embed:""`
 }
@@ -94,7 +94,7 @@ func describeDevices(row func(name, format string, args ...any), info torch.Info
 	}
 	for _, device := range info.Devices() {
 		if device.Name == "" {
-			row("  "+device.Device.String(), "the driver does not tell its name")
+			row("  "+device.Device.String(), "the driver reports no name")
 		} else {
 			row("  "+device.Device.String(), "%s, %.1f GiB", device.Name, float64(device.Memory)/(1<<30))
 		}

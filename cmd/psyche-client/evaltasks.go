@@ -15,13 +15,13 @@ import (
 
 // evalFlags say which tasks a model is measured in.
 type evalFlags struct {
-	EvalTasks       string `placeholder:"TASK,…" help:"Tasks to measure the model in: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
-	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: none, 5 of mmlu_pro."`
-	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Of the draws of examples, and of texts that are written (${default})."`
-	EvalTaskMaxDocs *int   `placeholder:"N" help:"Questions of each task to ask, its first; of a task of many subjects, the first of each. Default: all."`
-	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
-	EvalHidden      bool   `name:"include-hidden" help:"Also read files and folders in --eval-data whose names begin with a dot, and locks and metadata."`
-	PromptTask      bool   `help:"Have the model write a text as well, into the event log."`
+	EvalTasks       string `placeholder:"TASK,…" help:"Tasks for evaluating the model: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
+	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: 5 for mmlu_pro, none for other tasks."`
+	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Seed for the choice of examples and for generated text (${default})."`
+	EvalTaskMaxDocs *int   `placeholder:"N" help:"Number of questions per task, from its start; for a task with several subjects, per subject. Default: all."`
+	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets to use instead of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
+	EvalHidden      bool   `name:"include-hidden" help:"Also read lock files, metadata, and files and folders whose names begin with a dot in --eval-data."`
+	PromptTask      bool   `help:"Also generate text with the model, into the event log."`
 }
 
 // asked reports whether there is anything to measure.
@@ -73,7 +73,7 @@ func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	coder, err := tokenizer.Find(s.File)
 	switch {
 	case errors.Is(err, tokenizer.ErrNone):
-		return nil, fmt.Errorf("the model's files: %w, without which text cannot become tokens", err)
+		return nil, fmt.Errorf("the model's files: %w, which is needed to convert text to tokens", err)
 	case err != nil:
 		return nil, err
 	}

@@ -17,21 +17,21 @@ import (
 )
 
 type evaluateCommand struct {
-	Model        string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
-	Data         string      `type:"path" placeholder:"PATH" help:"Token file, or folder of token files, to measure the mean loss on."`
-	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
-	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
-	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all (${default})."`
-	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
-	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	Model        string      `required:"" placeholder:"MODEL" help:"Hugging Face model folder, or OWNER/NAME on the Hub."`
+	Data         string      `type:"path" placeholder:"PATH" help:"Token file, or folder of token files, for the mean loss."`
+	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes per token in the files: 2, 4 or 8. 0 reads the size from data.json, *.metadata or *.idx next to the files, or else uses 2 if the vocabulary fits (${default})."`
+	SeqLen       int         `placeholder:"N" help:"Tokens per sequence. 0 means the longest that the model supports."`
+	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0 means all (${default})."`
+	MicroBatch   int         `default:"8" help:"Sequences in one pass through the model."`
+	Threads      threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 
 	evalFlags `embed:""`
-	Samples   string `type:"path" placeholder:"FILE" help:"File for every answer to a question of --eval-tasks, an object of JSON each."`
-	EventsDir string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl, with loss and scores. Without it there is none."`
+	Samples   string `type:"path" placeholder:"FILE" help:"File for every answer to a question of --eval-tasks, one JSON object each."`
+	EventsDir string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl, with loss and scores. By default, no event log is written."`
 
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
-	JSON           bool `help:"Print a JSON object; its perplexity is null where it is too large for a number."`
+	JSON           bool `help:"Print a JSON object. Its perplexity is null if the value is too large for a number."`
 }
 
 // evaluation is what a model's loss is; losses are in nats per token.

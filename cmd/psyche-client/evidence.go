@@ -22,7 +22,7 @@ func keepEvidence(err error, dir string) error {
 		failed = errors.Join(failed, file.Chmod(0o644), file.Close())
 	}
 	if failed != nil {
-		return fmt.Errorf("%w; the evidence could not be kept: %w", err, failed)
+		return fmt.Errorf("%w; saving the evidence failed: %w", err, failed)
 	}
-	return fmt.Errorf("%w; the evidence is in %s: show it to the other members and to whoever governs the run", err, file.Name())
+	return fmt.Errorf("%w; the evidence is in %s: show it to the other members and to the run's main authority", err, file.Name())
 }

@@ -19,7 +19,7 @@ func TestLittleGarbageBesideLargeModels(t *testing.T) {
 	if _, given := os.LookupEnv("GOGC"); !given {
 		leaveLittle(required.MaxCopied + 1)
 		if got := debug.SetGCPercent(100); got != leastPercent {
-			t.Errorf("beside a model of more than 1 GiB %d %%, want %d", got, leastPercent)
+			t.Errorf("with a model of more than 1 GiB: %d %%, want %d", got, leastPercent)
 		}
 	}
 	build := leavingLittle(func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil })

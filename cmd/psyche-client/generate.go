@@ -15,32 +15,31 @@ import (
 )
 
 type generateCommand struct {
-	Model             string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
-	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
-	Chat              bool        `help:"Take the prompt as a user's message, put into the model's chat template, and print the answer alone."`
-	MaxTokens         int         `default:"200" help:"Tokens to write at most."`
-	Temperature       float64     `default:"0.8" help:"How freely to choose: 1 as the model was trained, less is safer, 0 always takes the most likely token."`
-	TopK              int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
-	TopP              float64     `default:"1" help:"Choose among the fewest tokens whose probabilities add up to this; 1: all."`
-	RepetitionPenalty float64     `default:"1" help:"Makes tokens that the text has already less likely, above 1; 1: leaves them."`
-	Seed              uint64      `default:"0" help:"Of the choices: the same seed writes the same text."`
-	IgnoreEOS         bool        `name:"ignore-eos" help:"Go on after a token that ends a text."`
-	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	Model             string      `required:"" placeholder:"MODEL" help:"Hugging Face model folder, or OWNER/NAME on the Hub."`
+	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to continue."`
+	Chat              bool        `help:"Put the prompt into the model's chat template as a user message, and print only the answer."`
+	MaxTokens         int         `default:"200" help:"Maximum number of tokens to generate."`
+	Temperature       float64     `default:"0.8" help:"Sampling temperature: 1 uses the model's probabilities, lower values prefer likely tokens, 0 always takes the most likely token."`
+	TopK              int         `default:"0" help:"Sample from the K most likely tokens; 0 means all."`
+	TopP              float64     `default:"1" help:"Sample from the smallest set of tokens whose probabilities add up to P; 1 means all."`
+	RepetitionPenalty float64     `default:"1" help:"Penalty for tokens that the text already contains: values above 1 make them less likely; 1 means no penalty."`
+	Seed              uint64      `default:"0" help:"Sampling seed: the same seed generates the same text."`
+	IgnoreEOS         bool        `name:"ignore-eos" help:"Continue after an end-of-text token."`
+	Threads           threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 	libraryFlags      `embed:""`
 	inferenceFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *generateCommand) Help() string {
-	return `Prints the prompt and goes on from it, token by token as they are chosen, until the
-model ends the text (eos_token_id of generation_config.json, or of config.json) or
---max-tokens are written. A text longer than the model's longest sequence goes on from
-the newer half of what the model can see.
+	return `Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
+of generation_config.json, or of config.json) or --max-tokens are generated. When a text exceeds
+the model's longest sequence, generation continues from the newer half of the model's context.
 
-With --chat the template of chat_template.jinja, or of tokenizer_config.json, makes one text
-of the prompt as a user's message, up to where the model's answer begins. What a template uses
-that this program does not know is an error that names it, and so are control tokens of the
-model in the prompt, which would end the message.`
+With --chat, the template in chat_template.jinja or tokenizer_config.json formats the prompt as
+a user message, up to the start of the model's answer. If the template uses an unsupported
+feature, the command fails and names it. It also fails if the prompt contains control tokens of
+the model, because they would end the message.`
 }
 
 // Run prints the prompt and what follows it.
@@ -105,7 +104,7 @@ func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, er
 	coder, err := tokenizer.Find(s.File)
 	switch {
 	case errors.Is(err, tokenizer.ErrNone):
-		return nil, fmt.Errorf("%s: %w, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", name, err)
+		return nil, fmt.Errorf("%s: %w, which is needed to convert text to tokens; copy the tokenizer file of the training data there (init-model --tokenizer bytes makes one for bytes)", name, err)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -54,7 +54,7 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	h.logger.Info("the model that the run begins with is here", "from", "the run's server", "dir", dir)
+	h.logger.Info("the run's initial model is on this machine", "from", "the run's server", "dir", dir)
 	h.dir = dir
 	return dir, nil
 }
@@ -70,11 +70,11 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 		err = checkpoint.RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
 	}
 	if err != nil {
-		return fmt.Errorf("make a folder for the model: %w", err)
+		return fmt.Errorf("create the model folder: %w", err)
 	}
-	progress, free := meter.Logged(h.logger, "getting the model from the run's server"), freeDisk(filepath.Dir(dir))
+	progress, free := meter.Logged(h.logger, "downloading the model from the run's server"), freeDisk(filepath.Dir(dir))
 	tight := sync.OnceFunc(func() {
-		h.logger.Warn("the disk is too small for the model; it is tried all the same", "folder", filepath.Dir(dir), "free", bytesOf(free))
+		h.logger.Warn("the disk may be too small for the model; trying anyway", "folder", filepath.Dir(dir), "free", bytesOf(free))
 	})
 	content, write := io.Pipe()
 	got := make(chan error, 1)

@@ -15,8 +15,8 @@ import (
 
 // hubFlags say how to reach the Hugging Face Hub.
 type hubFlags struct {
-	HFToken                   string `name:"hf-token" placeholder:"TOKEN" help:"Token for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN, or log in with the Hub's own tool."`
-	HubMaxConcurrentDownloads int    `default:"3" placeholder:"N" help:"Files on their way from or to the Hub at once (${default})."`
+	HFToken                   string `name:"hf-token" placeholder:"TOKEN" help:"Token for the Hugging Face Hub. Other users can see command lines: prefer HF_TOKEN, or log in with the Hub's own tool."`
+	HubMaxConcurrentDownloads int    `default:"3" placeholder:"N" help:"Maximum number of concurrent file transfers from or to the Hub (${default})."`
 }
 
 // client returns a client of the Hub that the environment names. Without a token it can
@@ -41,7 +41,7 @@ func (f hubFlags) client(logger *slog.Logger, withToken bool) (*hub.Client, erro
 
 // downloadCommand puts a model into the Hub's cache.
 type downloadCommand struct {
-	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub, or gs://BUCKET/PREFIX."`
+	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Hugging Face Hub repository, or gs://BUCKET/PREFIX."`
 	Revision string `placeholder:"REVISION" help:"Branch, tag or commit. Default: the default branch."`
 	hubFlags `embed:""`
 }
@@ -62,7 +62,7 @@ func (c *downloadCommand) Run(ctx context.Context, t terminal) error {
 func (c *downloadCommand) download(ctx context.Context, t terminal) (dir string, err error) {
 	if name, prefix, ok := splitBucketURL(c.Repo); ok {
 		if c.Revision != "" {
-			return "", errors.New("--revision is of repositories of the Hub; a bucket has none")
+			return "", errors.New("--revision applies to Hub repositories only; omit it for a bucket")
 		}
 		bucket, err := openBucket(ctx, name, prefix, true)
 		if err != nil {
@@ -80,8 +80,8 @@ func (c *downloadCommand) download(ctx context.Context, t terminal) (dir string,
 
 // uploadCommand publishes a checkpoint that is on disk.
 type uploadCommand struct {
-	Dir      string `arg:"" type:"existingdir" placeholder:"DIR" help:"Folder of the model."`
-	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub, which is made if it is missing, or gs://BUCKET/PREFIX."`
+	Dir      string `arg:"" type:"existingdir" placeholder:"DIR" help:"Model folder."`
+	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Hugging Face Hub repository, created if it does not exist, or gs://BUCKET/PREFIX."`
 	Private  bool   `help:"Make the repository private."`
 	hubFlags `embed:""`
 }

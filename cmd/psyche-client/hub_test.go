@@ -33,7 +33,7 @@ func TestUploadAndDownload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := succeed(t, "upload", "--private", dir, "org/name"); !strings.HasPrefix(out, "org/name at ") || !s.IsPrivate("org/name") {
-		t.Errorf("upload said %q", out)
+		t.Errorf("upload printed %q", out)
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "org/name")))
 	if err != nil || got.Manifest().Digest() != want.Manifest().Digest() {
@@ -55,7 +55,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	t.Setenv("HF_HOME", t.TempDir())
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "org/name"}
 	if _, err := c.initial(context.Background(), begin); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
-		t.Errorf("error = %v, want one that names --allow-private-repos", err)
+		t.Errorf("error = %v, want --allow-private-repos in it", err)
 	}
 	c.AllowPrivateRepos = true
 	if got, err := c.initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
@@ -76,7 +76,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	for _, offline := range []string{"", "1"} {
 		t.Setenv("HF_HUB_OFFLINE", offline)
 		if _, err := c.initial(t.Context(), pinned); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
-			t.Errorf("a private model of the cache (offline %q): error = %v, want one that names --allow-private-repos", offline, err)
+			t.Errorf("a private model of the cache (offline %q): error = %v, want --allow-private-repos in it", offline, err)
 		}
 	}
 	t.Setenv("HF_HUB_OFFLINE", "")
@@ -109,7 +109,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	}
 	for range 2 {
 		if out := succeed(t, "upload", dir, "gs://bucket/some/where"); out != "gs://bucket/some/where/run-step3\n" {
-			t.Errorf("upload said %q", out)
+			t.Errorf("upload printed %q", out)
 		}
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "gs://bucket/some/where/run-step3")))
@@ -122,7 +122,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	testBucketOfRun(t, digest)
 }
 
-// testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
+// testBucketOfRun reads a run's initial model, and one that no member gives, from the bucket.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
 	c := archives{logger: slog.New(slog.DiscardHandler), runID: "run", shared: 1, reports: reports{dir: t.TempDir()}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
@@ -189,7 +189,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Errorf("%s: %v", at, err)
 		}
 		if at.Kind == coordinator.CheckpointHub && len(at.Revision) != 40 {
-			t.Errorf("%s is no commit", at)
+			t.Errorf("%s is not a commit", at)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(told) == 1 != test.told || s.Files(test.flags.HubRepo, "main") == nil {
-			t.Errorf("%+v: the run was told: %v, want %v", test.flags, len(told) == 1, test.told)
+			t.Errorf("%+v: reported to the run: %v, want %v", test.flags, len(told) == 1, test.told)
 		}
 	}
 }

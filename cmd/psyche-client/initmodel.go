@@ -18,10 +18,10 @@ import (
 )
 
 type initModelCommand struct {
-	Config    string `required:"" type:"existingfile" placeholder:"FILE" help:"A config.json as Hugging Face models have it."`
-	Output    string `required:"" type:"path" placeholder:"DIR" help:"Folder to make."`
-	Seed      uint64 `default:"0" help:"Of the random weights: the same seed gives the same bits on every machine."`
-	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to put in: ${enum}."`
+	Config    string `required:"" type:"existingfile" placeholder:"FILE" help:"Model configuration in Hugging Face's config.json format."`
+	Output    string `required:"" type:"path" placeholder:"DIR" help:"Output folder, created by this command."`
+	Seed      uint64 `default:"0" help:"Seed for the random weights: the same seed gives the same bits on every machine."`
+	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to include: ${enum}."`
 }
 
 // Run makes a Hugging Face folder. It needs no libtorch.

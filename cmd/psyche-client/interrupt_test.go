@@ -102,7 +102,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		for lines.Scan() {
-			t.Errorf("it goes on: %s", lines.Text())
+			t.Errorf("it did not stop: %s", lines.Text())
 		}
 		ended <- command.Wait()
 	}()
@@ -168,8 +168,8 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 			if took := time.Since(since); err == nil || took > 20*time.Second {
 				t.Errorf("it ended after %v: %v", took, err)
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 || !strings.Contains(said.String(), "is left: the next start") {
-				t.Errorf("left %v, said %s", left, said.String())
+			if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 || !strings.Contains(said.String(), "is postponed: the next start") {
+				t.Errorf("left %v, printed %s", left, said.String())
 			}
 		})
 	}

@@ -17,10 +17,10 @@ import (
 
 // joinCommand takes part in the run of a link.
 type joinCommand struct {
-	Link string `arg:"" placeholder:"LINK" help:"The run, as psyche run invite and its server print it: 'psyche://HOST:PORT/RUN?key=…&genesis=…', or 'psyche+solana://…' of a run on a chain, in quotes."`
+	Link string `arg:"" placeholder:"LINK" help:"Invite link, as printed by psyche run invite and by the run's server: 'psyche://HOST:PORT/RUN?key=…&genesis=…', or 'psyche+solana://…' for a run on a chain, in quotes."`
 
-	Ephemeral     bool          `help:"Keep nothing on this machine that no other flag asks for: take part with a fresh key, and save no checkpoints." group:"Your key:"`
-	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s" group:"The run:"`
+	Ephemeral     bool          `help:"Use a new key, save no checkpoints, and keep only files that other flags request." group:"Your key:"`
+	ServerTimeout time.Duration `help:"Time limit for the first connection to the server." default:"30s" group:"The run:"`
 
 	programFlags `embed:"" group:"A run on a chain:"`
 	memberFlags  `embed:""`
@@ -28,14 +28,18 @@ type joinCommand struct {
 
 // Help is shown by --help below the command's summary.
 func (c *joinCommand) Help() string {
-	return `As psyche-client train, with what the link says: the address of the server, the key that it has
-to prove, the run, and the hash that this has to have. The key of this member is made at the
-first start and kept for the next ones, as psyche/identity.json in XDG_STATE_HOME or in
-~/.local/state; checkpoints go to psyche/runs beside it. On a chain that key pays for what the client does there, and a program that is not the one of this
-version is refused, since it could take all that the account of the key holds. A model that only the run's host has
-comes from its server, or from the members. Before it joins it says what the run needs, of memory,
-disk and bandwidth, and what this machine has. If that is short it warns; if the run certainly does not fit it ends. Ctrl-C leaves the run; the same
-command takes part again.`
+	return `Works like psyche-client train. The link sets the server's address, the key that the server must
+prove, the run, and the hash that the run must have.
+
+The member's key is created at the first start and reused later. It is psyche/identity.json in
+XDG_STATE_HOME or in ~/.local/state; checkpoints go to psyche/runs in the same folder. On a chain,
+this key pays for the client's transactions. The client refuses a program that this version does
+not know, because a program can take everything in the key's account.
+
+If only the run's host has the model, it comes from the run's server or from the members. Before
+joining, the client reports the memory, disk and bandwidth that the run needs and the resources
+of this machine. It warns if a resource is short, and exits if the run certainly does not fit.
+Ctrl-C leaves the run; the same command joins it again.`
 }
 
 // Run joins the run.
@@ -91,11 +95,11 @@ func (c *joinCommand) of(runID string, run [32]byte, host hostFlags) (command tr
 func explainLink(link invite.Link, err error) error {
 	switch {
 	case errors.Is(err, tcp.ErrUntrusted):
-		return fmt.Errorf("%w; the link says that the server at %s has the key %s: ask whoever gave it to you for a new one; if the server's key has not changed, somebody is between you and it", err, link.Addr(), link.Key)
+		return fmt.Errorf("%w; the invite link names the server %s with the key %s: ask the sender for a new link; if the server's key has not changed, another machine intercepts the connection", err, link.Addr(), link.Key)
 	case errors.Is(err, backend.ErrWrongRun):
-		return fmt.Errorf("%w; the link says run %q with the genesis %s: ask whoever gave it to you for a new one", err, link.RunID, link.Genesis())
+		return fmt.Errorf("%w; the invite link names run %q with the genesis %s: ask the sender for a new link", err, link.RunID, link.Genesis())
 	case errors.Is(err, backend.ErrDuplicateKey):
-		return fmt.Errorf("%w: a second client on this machine needs --ephemeral, or a key file of its own with --identity-secret-key-path", err)
+		return fmt.Errorf("%w: a second client on this machine needs --ephemeral, or its own key file with --identity-secret-key-path", err)
 	}
 	return err
 }
@@ -104,7 +108,7 @@ func explainLink(link invite.Link, err error) error {
 func runFolder(runID string, run [32]byte) (string, error) {
 	state, err := stateFolder(os.LookupEnv)
 	if err != nil {
-		return "", fmt.Errorf("%w, or say where checkpoints go with --checkpoint-dir, or keep nothing with --ephemeral", err)
+		return "", fmt.Errorf("%w, or choose a checkpoint folder with --checkpoint-dir, or keep nothing with --ephemeral", err)
 	}
 	return state.run(runID, run), nil
 }

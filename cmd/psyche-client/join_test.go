@@ -23,7 +23,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
 	link := testLink().String()
 	fail(t, exitUsage, `expected "<link>"`, "join")
-	fail(t, exitUsage, "a shell that is given no quotes", "join", strings.Split(link, "&")[0])
+	fail(t, exitUsage, "because a shell cuts it", "join", strings.Split(link, "&")[0])
 	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "--member-name \"a\\u202eb\": character U+202E is invisible", "join", link, "--member-name", "a\u202eb")
@@ -34,7 +34,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	}
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("HOME", "")
-	fail(t, exitUsage, "set HOME or XDG_STATE_HOME, or say where checkpoints go", "join", link)
+	fail(t, exitUsage, "set HOME or XDG_STATE_HOME, or choose a checkpoint folder", "join", link)
 }
 
 // TestJoinTakesFlagsOfTrain wants flags of train, and the variables that stand for them.
@@ -49,7 +49,7 @@ func TestJoinTakesFlagsOfTrain(t *testing.T) {
 
 // TestZeroGenesis wants a hash of zeros not to mean any run.
 func TestZeroGenesis(t *testing.T) {
-	fail(t, exitUsage, "is the hash of no run", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
+	fail(t, exitUsage, "is not the hash of a run", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
 }
 
 func TestStateFolder(t *testing.T) {
@@ -94,7 +94,7 @@ func TestKeyIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := dir.key(); !errors.Is(err, identity.ErrKeyFileOpen) {
-		t.Errorf("a key that others may read: %v", err)
+		t.Errorf("a key file that other users can read: %v", err)
 	}
 	write(t, dir.keyFile(), []byte("damaged"))
 	if err := os.Chmod(dir.keyFile(), 0o600); err != nil {
@@ -133,11 +133,11 @@ func TestKeysByPrecedence(t *testing.T) {
 	}
 	first, fresh, other := of("", true), of("", false), of("", false)
 	if first != of("", true) || first == fresh || fresh == other {
-		t.Error("a kept key is the same at each start, one that is not kept never")
+		t.Error("want the same key at each start with a kept key, and a new key without")
 	}
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
 	if of("", true) != identity.FromSeed([32]byte([]byte(strings.Repeat("\x09", 32)))).ID() {
-		t.Error("the key of the environment does not come before the one that is kept")
+		t.Error("the key of the environment does not override the kept key")
 	}
 }
 
@@ -200,6 +200,6 @@ func TestFirstStartsAtOnce(t *testing.T) {
 func TestJoinChain(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(t.TempDir(), "psyche"))
 	link := invite.ChainLink{Program: identity.FromSeed([32]byte{1}).ID(), RunID: "r", Authority: identity.FromSeed([32]byte{2}).ID(), RPC: []string{"http://127.0.0.1:1"}}
-	fail(t, exitUsage, "it names 0 nodes", "join", strings.Split(link.String(), "&")[0])
+	fail(t, exitUsage, "0 nodes (rpc=", "join", strings.Split(link.String(), "&")[0])
 	fail(t, exitConnection, "127.0.0.1:1", "join", link.String(), "--server-timeout", "1s", "--logs", "none")
 }

@@ -24,7 +24,7 @@ func stateFolder(lookup func(string) (string, bool)) (kept, error) {
 	}
 	home, _ := lookup("HOME")
 	if !filepath.IsAbs(home) {
-		return "", errors.New("there is no folder for what this user keeps: set HOME or XDG_STATE_HOME")
+		return "", errors.New("this user has no state folder: set HOME or XDG_STATE_HOME")
 	}
 	return kept(filepath.Join(home, ".local", "state", "psyche")), nil
 }
@@ -44,7 +44,7 @@ func (dir kept) key() (key identity.Key, made bool, err error) {
 		return key, false, err
 	}
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
-		return key, false, fmt.Errorf("make a folder for this user's key: %w", err)
+		return key, false, fmt.Errorf("create the folder for this user's key: %w", err)
 	}
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, false, err
@@ -68,7 +68,7 @@ func keptKey(logger *slog.Logger) (identity.Key, error) {
 		return key, err
 	}
 	if made {
-		logger.Info("made a key: by it others know you, and the next start uses it too; nobody else may have the file", "id", key.ID(), "file", dir.keyFile())
+		logger.Info("created your key, which identifies you to other members and is reused at the next start; keep the file secret", "id", key.ID(), "file", dir.keyFile())
 	} else {
 		logger.Info("taking part with your key", "id", key.ID(), "file", dir.keyFile())
 	}

@@ -32,29 +32,29 @@ import (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
-	Join       joinCommand       `cmd:"" help:"Join the run of a link and train until it is finished." group:"Take part:"`
-	Train      trainCommand      `cmd:"" help:"Join a run and train until it is finished." group:"Take part:"`
-	Serve      serveCommand      `cmd:"" help:"Keep this machine in the first of several runs that is open." group:"Take part:"`
-	InitModel  initModelCommand  `cmd:"" help:"Make a new model with random weights." group:"Work with models alone:"`
+	Join       joinCommand       `cmd:"" help:"Join the run of an invite link and train until the run is finished." group:"Take part:"`
+	Train      trainCommand      `cmd:"" help:"Join a run and train until the run is finished." group:"Take part:"`
+	Serve      serveCommand      `cmd:"" help:"Keep this machine in the first open run of a list." group:"Take part:"`
+	InitModel  initModelCommand  `cmd:"" help:"Create a model with random weights." group:"Work with models alone:"`
 	Solo       soloCommand       `cmd:"" help:"Train a model alone, without a network." group:"Work with models alone:"`
-	Evaluate   evaluateCommand   `cmd:"" help:"Measure a model: its mean loss on token files, its scores in tasks." group:"Work with models alone:"`
-	Generate   generateCommand   `cmd:"" help:"Write text with a model." group:"Work with models alone:"`
-	ServeModel serveModelCommand `cmd:"" help:"Answer programs that speak OpenAI's API with a model." group:"Work with models alone:"`
-	Download   downloadCommand   `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket." group:"Move models:"`
-	Upload     uploadCommand     `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket." group:"Move models:"`
-	Doctor     doctorCommand     `cmd:"" help:"Show what is installed, and what is missing." group:"This program:"`
+	Evaluate   evaluateCommand   `cmd:"" help:"Evaluate a model: mean loss on token files, scores in tasks." group:"Work with models alone:"`
+	Generate   generateCommand   `cmd:"" help:"Generate text with a model." group:"Work with models alone:"`
+	ServeModel serveModelCommand `cmd:"" help:"Serve a model through an OpenAI-compatible API." group:"Work with models alone:"`
+	Download   downloadCommand   `cmd:"" help:"Download a model from the Hugging Face Hub or a bucket." group:"Move models:"`
+	Upload     uploadCommand     `cmd:"" help:"Upload a model to the Hugging Face Hub or a bucket." group:"Move models:"`
+	Doctor     doctorCommand     `cmd:"" help:"Check the installation and report missing parts." group:"This program:"`
 	Version    versionCommand    `cmd:"" help:"Print the version of the program." group:"This program:"`
 
-	ShowIdentity showIdentityCommand `cmd:"" help:"Print the id that a key gives its owner in runs." group:"Take part:"`
+	ShowIdentity showIdentityCommand `cmd:"" help:"Print the id of a key, which names its owner in runs." group:"Take part:"`
 	PrintAllHelp manualCommand       `cmd:"" hidden:"" help:"Print the help of every command."`
 
-	Completion completionCommand `cmd:"" help:"Print completions of the command line for a shell." group:"This program:"`
+	Completion completionCommand `cmd:"" help:"Print a shell completion script." group:"This program:"`
 	PrintMan   manPageCommand    `cmd:"" hidden:"" help:"Print the man page."`
 }
 
 const description = `Train language models together, or alone.
 
-Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one, or shows another run than it should; 7 the server provably lied about the run; 130 interrupted.`
+Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server is unreachable, has the wrong key, or serves the wrong run; 7 the server provably lied about the run; 130 interrupted.`
 
 // Exit codes of the program, with the meanings that those of psyche have. Help and
 // documentation list them.
@@ -129,7 +129,7 @@ func explainMemory(err error) error {
 	if failed, ok := errors.AsType[*torch.Error](err); ok && failed.Wanted() != "" {
 		size = " of " + failed.Wanted()
 	}
-	return fmt.Errorf("an allocation%s failed, there is not enough memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
+	return fmt.Errorf("an allocation%s failed for lack of memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
 }
 
 // newParser reads command lines into all.

@@ -136,7 +136,7 @@ func TestTrainRejects(t *testing.T) {
 	train("--keep-steps is -1", "--keep-steps=-1")
 	train("need --checkpoint-dir", "--hub-repo", "org/name")
 	train("want owner/name", "--hub-repo", "org/../name", "--checkpoint-dir", "x")
-	train("--hub-private is of --hub-repo", "--hub-private")
+	train("--hub-private needs --hub-repo", "--hub-private")
 	train("--upload-timeout is 0s", "--upload-timeout", "0s")
 }
 

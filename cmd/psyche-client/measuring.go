@@ -27,7 +27,7 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 		return nil, err
 	}
 	for _, exam := range exams {
-		logger.Info("measuring the model while it is trained", "task", exam.Task.Name, "documents", exam.Len(), "examples", exam.Fewshot)
+		logger.Info("evaluating the model during training", "task", exam.Task.Name, "documents", exam.Len(), "examples", exam.Fewshot)
 	}
 	report := func(e event.Evaluated) {
 		logger.Info("measured", "task", e.Task, "step", e.Step, "scores", e.Scores, "documents", e.Samples, "text", e.Text)
@@ -47,7 +47,7 @@ func (m *measuring) Use(t eval.LM, s checkpoint.Snapshot) {
 	}
 	reader, err := readerOf(t, s)
 	if err != nil {
-		m.logger.Warn("the model is not measured in tasks", "because", err)
+		m.logger.Warn("evaluating the model in tasks failed", "because", err)
 		return
 	}
 	m.runner.SetModel(reader, s.Step)

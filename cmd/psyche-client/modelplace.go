@@ -21,7 +21,7 @@ func modelFolder(ctx context.Context, t terminal, name string) (string, error) {
 		return "", usageError{fmt.Errorf("--model %s: not a folder", name)}
 	}
 	if strings.Count(name, "/") != 1 || hub.CheckRepo(name) != nil {
-		return "", usageError{fmt.Errorf("--model %s: no such file or folder, nor OWNER/NAME of a repository of the Hugging Face Hub", name)}
+		return "", usageError{fmt.Errorf("--model %s: no such file or folder, and not OWNER/NAME of a Hugging Face Hub repository", name)}
 	}
 	client, err := hubFlags{HubMaxConcurrentDownloads: 3}.client(t.logger(), true)
 	if err != nil {
@@ -29,7 +29,7 @@ func modelFolder(ctx context.Context, t terminal, name string) (string, error) {
 	}
 	dir, err := remote.HubRepo{Client: client, Repo: name}.Download(ctx, printProgress(t))
 	if err != nil {
-		return "", fmt.Errorf("--model %s: there is no such folder here, and of the Hub: %w", name, err)
+		return "", fmt.Errorf("--model %s: no such folder on this machine; the Hub reports: %w", name, err)
 	}
 	return dir, nil
 }

@@ -94,14 +94,14 @@ func fitsDisk(kind string, bytes, free uint64, dir string) error {
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
-			return fmt.Errorf("%w: the weights and the gradient take %s of the memory of the device that computes, which has %s; choose another --device", errTooLarge, bytesOf(2*n.Model), bytesOf(has.device))
+			return fmt.Errorf("%w: the weights and the gradient take %s of device memory, but the device has %s; choose another --device", errTooLarge, bytesOf(2*n.Model), bytesOf(has.device))
 		}
 	} else if err := fits("the weights, the gradient and the momentum of the run's model", 3*n.Model, has.memory); err != nil {
 		return err
 	}
 	if n.Disk > 0 {
 		if err := fitsDisk("the weights of a checkpoint", n.Model, has.disk, dir); err != nil {
-			return fmt.Errorf("--checkpoint-dir: %w, choose another folder, or save no checkpoints: leave the flag out, and give --ephemeral to join", err)
+			return fmt.Errorf("--checkpoint-dir: %w, choose another folder, or save no checkpoints: omit the flag, and pass --ephemeral to join", err)
 		}
 	}
 	return nil
@@ -115,11 +115,11 @@ func (n needs) shortages(has machine, remedy string) []string {
 		wants, has   uint64
 	}{
 		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory},
-		{"memory of the device that computes", remedy + "choose another --device", n.device, has.device},
+		{"memory of the compute device", remedy + "choose another --device", n.device, has.device},
 		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, has.disk},
 	} {
 		if part.has > 0 && part.wants > part.has {
-			short = append(short, fmt.Sprintf("%s: it takes at least %s, there are %s; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
+			short = append(short, fmt.Sprintf("%s: at least %s needed, %s available; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
 		}
 	}
 	return short
@@ -143,13 +143,13 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 	if n.Result > 0 {
 		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.Result))
 	}
-	logger.Info("what the run needs, and what this machine has", attributes...)
+	logger.Info("resources that the run needs and this machine has", attributes...)
 }
 
 // warn logs the resources that are short. remedy lists ways to reduce the memory of a micro batch.
 func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 	for _, short := range n.shortages(has, remedy) {
-		logger.Warn("this machine has too little for the run; it is tried all the same", "of", short)
+		logger.Warn("this machine may be too small for the run; trying anyway", "of", short)
 	}
 }
 
@@ -164,12 +164,12 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	t.weighed = true
 	modelConfig, err := t.modelConfig(ctx, from, hosted)
 	if err != nil {
-		t.logger.Info("what the run needs is known when its model is here", "reason", err)
+		t.logger.Info("the run's needs are unknown until its model arrives", "reason", err)
 		return nil
 	}
 	of, err := model.Describe(modelConfig)
 	if err != nil {
-		t.logger.Info("what the run needs is known when its model is here", "reason", err)
+		t.logger.Info("the run's needs are unknown until its model arrives", "reason", err)
 		return nil
 	}
 	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}

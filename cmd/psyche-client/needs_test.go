@@ -48,13 +48,13 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("%+v, want %+v", n, want)
 	}
 	if n.Result < 8334*8/10 || n.Result > 8334*11/10 {
-		t.Errorf("a result is said to have about %d bytes, it has 8334", n.Result)
+		t.Errorf("estimated size of a result: %d bytes, want 8334", n.Result)
 	}
 	lag := quickstartDistro
 	lag.ApplyLag = 2
 	run.Optimizer.Distro = &lag
 	if got := needsOf(run, false, of, two, -1); got.Memory != n.Memory-weights || got.Disk != 0 {
-		t.Errorf("where nothing is foreseen or saved: %+v", got)
+		t.Errorf("without speculation and checkpoints: %+v", got)
 	}
 	lag.Quantize1Bit = false
 	if got := needsOf(run, false, of, two, 0); got.Result < 3*n.Result || got.Disk != 3*weights {
@@ -88,16 +88,16 @@ func TestWorking(t *testing.T) {
 func TestShortages(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 16 << 30, Disk: 20 << 30, Result: 5000}, 8 << 30}
 	if got := n.shortages(machine{}, ""); len(got) != 0 {
-		t.Errorf("of a machine that nobody knows: %q", got)
+		t.Errorf("unknown machine: %q", got)
 	}
 	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: 20 << 30}, ""); len(got) != 0 {
-		t.Errorf("of one that has just enough: %q", got)
+		t.Errorf("machine with just enough: %q", got)
 	}
 	var log bytes.Buffer
 	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil))
 	n.tell(has, logger)
 	n.warn(has, "--recompute, ", logger)
-	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "it takes at least 16.0 GiB, there are 1.0 GiB", "--recompute, choose another --device", "--checkpoint-dir with more room"} {
+	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "at least 16.0 GiB needed, 1.0 GiB available", "--recompute, choose another --device", "--checkpoint-dir with more room"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &log)
 		}
@@ -122,7 +122,7 @@ func TestWeigh(t *testing.T) {
 	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"what the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
+	for _, want := range []string{"resources that the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q: %s", want, &log)
 		}

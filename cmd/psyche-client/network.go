@@ -17,30 +17,30 @@ import (
 
 // networkFlags say how a member reaches its peers and what it spends on them.
 type networkFlags struct {
-	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers; :: for those of IPv6. Default: all of IPv4." placeholder:"IP" xor:"bind-p2p"`
-	BindP2PInterface string `name:"bind-p2p-interface" help:"Network interface to listen on for peers, in place of an address; a * at the end stands for any rest of the name." placeholder:"NAME" xor:"bind-p2p"`
-	BindP2PPort      uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
+	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers; :: means all IPv6 addresses. Default: all IPv4 addresses." placeholder:"IP" xor:"bind-p2p"`
+	BindP2PInterface string `name:"bind-p2p-interface" help:"Network interface to listen on for peers, instead of an address. A trailing * matches any rest of the name." placeholder:"NAME" xor:"bind-p2p"`
+	BindP2PPort      uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0 picks a free port." default:"0"`
 
-	P2PRelay       []string `name:"p2p-relay" help:"Circuit relay to use besides the members, e.g. /ip4/192.0.2.7/tcp/4001/p2p/12D3K…; may be given several times." placeholder:"ADDR" sep:"none"`
-	Relaying       bool     `help:"Reach members behind a NAT through other members, and serve them as a relay." default:"true" negatable:""`
-	LocalDiscovery bool     `help:"Find members in the local network by multicast DNS. Never done when only this machine is listened on." default:"true" negatable:""`
-	MaxUploadRate  float64  `help:"MiB per second that blobs, gossip, and what is relayed for others, may take of the line; 0: all." default:"0" placeholder:"RATE"`
+	P2PRelay       []string `name:"p2p-relay" help:"Circuit relay to use in addition to the members, for example /ip4/192.0.2.7/tcp/4001/p2p/12D3K…. May be repeated." placeholder:"ADDR" sep:"none"`
+	Relaying       bool     `help:"Reach members behind a NAT through other members, and act as a relay for them." default:"true" negatable:""`
+	LocalDiscovery bool     `help:"Find members in the local network by multicast DNS. Has no effect if the client listens only on this machine." default:"true" negatable:""`
+	MaxUploadRate  float64  `help:"Upload limit for blobs, gossip and relayed traffic, in MiB/s; 0 means unlimited." default:"0" placeholder:"RATE"`
 
-	MaxConcurrentDownloads         int `help:"Results of peers that are fetched at once." default:"8"`
-	MaxConcurrentParameterRequests int `help:"Parts of the model that are fetched at once." default:"8"`
+	MaxConcurrentDownloads         int `help:"Maximum number of concurrent downloads of peers' results." default:"8"`
+	MaxConcurrentParameterRequests int `help:"Maximum number of concurrent downloads of model parts." default:"8"`
 
-	MaxBlobMemory int64  `help:"MiB of memory for what is shared with peers: results, and model parameters that were fetched without --blob-dir, which also takes what finds no room here." default:"4096"`
-	BlobDir       string `help:"Folder for model parameters that are fetched from peers: after a restart only the rest is fetched; and for what --max-blob-memory does not take. Each client needs its own. Default: .blobs in --checkpoint-dir; without one they stay in memory." type:"path" placeholder:"DIR"`
-	MaxBlobDisk   int64  `help:"MiB of the disk for --blob-dir." default:"65536"`
+	MaxBlobMemory int64  `help:"Memory for blobs shared with peers, in MiB: results, and downloaded model parameters if there is no --blob-dir. Blobs that do not fit go to --blob-dir." default:"4096"`
+	BlobDir       string `help:"Folder for model parameters downloaded from peers, so that a restarted client downloads only the rest, and for blobs that do not fit into --max-blob-memory. Each client needs its own folder. Default: .blobs in --checkpoint-dir; without --checkpoint-dir, parameters stay in memory." type:"path" placeholder:"DIR"`
+	MaxBlobDisk   int64  `help:"Disk space for --blob-dir, in MiB." default:"65536"`
 }
 
 // check returns what is wrong with the flags.
 func (f *networkFlags) check() error {
 	switch {
 	case f.MaxBlobMemory < 1 || f.MaxBlobMemory > math.MaxInt64>>20:
-		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, and room for the model and the results of a round", f.MaxBlobMemory)
+		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, enough for the model and the results of a round", f.MaxBlobMemory)
 	case f.MaxBlobDisk < 1 || f.MaxBlobDisk > math.MaxInt64>>20:
-		return fmt.Errorf("--max-blob-disk is %d: want at least 1 MiB, and room for two models", f.MaxBlobDisk)
+		return fmt.Errorf("--max-blob-disk is %d: want at least 1 MiB, enough for two models", f.MaxBlobDisk)
 	case !(f.MaxUploadRate >= 0) || f.MaxUploadRate > 1<<20:
 		return fmt.Errorf("--max-upload-rate is %v: want MiB per second, or 0 for no limit", f.MaxUploadRate)
 	case f.MaxConcurrentDownloads < 1:
@@ -98,7 +98,7 @@ func interfaceAddress(name string) (net.IP, error) {
 			return first, nil
 		}
 	}
-	return nil, fmt.Errorf("--bind-p2p-interface %s: no such interface with an address; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("--bind-p2p-interface %s: no such interface with an address; available: %s", name, strings.Join(names, ", "))
 }
 
 // options returns what the peer-to-peer node is made from: TCP for bulk, QUIC for where it
@@ -147,9 +147,9 @@ func (f *networkFlags) openStore(checkpointDir string, logger *slog.Logger) (*bl
 	case err == nil:
 		return store, nil
 	case errors.Is(err, blob.ErrInUse) && f.BlobDir == "":
-		return nil, fmt.Errorf("--checkpoint-dir %s: %w: end that client, choose another folder, or join with --ephemeral", checkpointDir, err)
+		return nil, fmt.Errorf("--checkpoint-dir %s: %w: stop that client, choose another folder, or join with --ephemeral", checkpointDir, err)
 	case f.BlobDir == "" && dir != "":
-		return nil, fmt.Errorf("share the model from --checkpoint-dir %s: %w; choose another folder, or one for this with --blob-dir", checkpointDir, err)
+		return nil, fmt.Errorf("share the model from --checkpoint-dir %s: %w; choose another folder, or set --blob-dir", checkpointDir, err)
 	default:
 		return nil, fmt.Errorf("%w; choose another folder with --blob-dir", err)
 	}

@@ -9,8 +9,8 @@ import (
 
 // parallelFlags say how the threads or the CUDA devices of one trainer share its work.
 type parallelFlags struct {
-	DataParallelism   int `default:"1" help:"Groups that the threads are divided into; each computes some of the micro-batches of a batch. Needs memory for the gradients and activations of each group. On CUDA devices (see --device): so many devices in place of groups."`
-	TensorParallelism int `default:"1" help:"Groups of threads, within each of the former, that compute the layers of one micro-batch together. The model's key-value heads are divided among them. Not on CUDA devices."`
+	DataParallelism   int `default:"1" help:"Number of thread groups; each computes some of the micro-batches of a batch. Each group needs memory for its gradients and activations. With CUDA (see --device): number of devices instead of groups."`
+	TensorParallelism int `default:"1" help:"Number of thread groups within each --data-parallelism group, which compute the layers of one micro-batch together. The model's key-value heads are divided among them. Not for CUDA devices."`
 }
 
 func (f parallelFlags) checkParallelism() error {

@@ -35,11 +35,11 @@ func joinVariables() []string {
 // it is given.
 type idleFlags struct {
 	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
-	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled: as --no-relaying. psyche and n0 name relays of another network; here members relay for each other (--p2p-relay)."`
-	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local: as --local-discovery. n0 names a service of another network; here the run's host tells members of each other."`
+	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled is the same as --no-relaying. psyche and n0 name relays of another network; here, members relay for each other (--p2p-relay)."`
+	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local is the same as --local-discovery. n0 names a service of another network; here, the run's host gives each member the addresses of the others."`
 	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
-	Compression     *uint32 `placeholder:"N" help:"Changes nothing: clients do not send anything through zlib, whose level it set."`
-	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log, which is not divided into files."`
+	Compression     *uint32 `placeholder:"N" help:"Changes nothing: clients do not use zlib, whose level this flag set."`
+	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log file."`
 }
 
 // apply does what the flags have a meaning for.
@@ -63,8 +63,8 @@ func (f idleFlags) warn(logger *slog.Logger) {
 	warnIdle(logger, []idleFlag{
 		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
 		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
-		{f.Compression != nil, "--compression", "clients do not send anything through zlib, whose level it set"},
-		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
+		{f.Compression != nil, "--compression", "clients do not use zlib, whose level this flag set"},
+		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log file"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
 	})
 }
@@ -72,7 +72,7 @@ func (f idleFlags) warn(logger *slog.Logger) {
 func warnIdle(logger *slog.Logger, flags []idleFlag) {
 	for _, flag := range flags {
 		if flag.given {
-			logger.Warn("a flag changes nothing here", "flag", flag.name, "because", flag.why)
+			logger.Warn("this flag has no effect", "flag", flag.name, "because", flag.why)
 		}
 	}
 }

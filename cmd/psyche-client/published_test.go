@@ -106,7 +106,7 @@ func TestPublishedDefaults(t *testing.T) {
 		row := regexp.MustCompile("(?m)^.*`--" + name + "\\b.*$").FindString(string(page))
 		said := strings.Contains(row, "the original's") && strings.Contains(row, "is "+want) && strings.Contains(row, "default "+got)
 		if !found || row == "" || (got != want) != said {
-			t.Errorf("--%s is %q by default, the original's is %q; the page says\n%s", name, got, want, row)
+			t.Errorf("--%s is %q by default, the original's is %q; the page has\n%s", name, got, want, row)
 		}
 	}
 }
@@ -195,8 +195,8 @@ func TestIdleFlagsSaySo(t *testing.T) {
 		}
 		var log bytes.Buffer
 		all.Train.warn(slog.New(slog.NewTextHandler(&log, nil)))
-		if got := strings.Contains(log.String(), "changes nothing here"); got != says {
-			t.Errorf("%s: said %q", flags, log.String())
+		if got := strings.Contains(log.String(), "has no effect"); got != says {
+			t.Errorf("%s: logged %q", flags, log.String())
 		}
 	}
 	for flags, says := range map[string]bool{
@@ -218,8 +218,8 @@ func TestIdleFlagsSaySo(t *testing.T) {
 		}
 		var log bytes.Buffer
 		warnIdle(slog.New(slog.NewTextHandler(&log, nil)), all.Solo.idle(line))
-		if got := strings.Contains(log.String(), "changes nothing here"); got != says {
-			t.Errorf("solo %s: said %q", flags, log.String())
+		if got := strings.Contains(log.String(), "has no effect"); got != says {
+			t.Errorf("solo %s: logged %q", flags, log.String())
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestResultsAreWritten(t *testing.T) {
 		t.Errorf("got %q, %v", text, err)
 	}
 	if !strings.Contains(log.String(), "the disk is too slow") {
-		t.Errorf("nothing was said of what is not written: %s", log.String())
+		t.Errorf("no message about skipped results: %s", log.String())
 	}
 	var none *resultWriter
 	none.see(nil, 1, assign.BatchID{}, id)
@@ -323,7 +323,7 @@ func TestTrackers(t *testing.T) {
 		return len(all)
 	}
 	if n := trained(trackerFlags{}); n != 0 {
-		t.Errorf("%d trackers that nobody asked for", n)
+		t.Errorf("%d unrequested trackers", n)
 	}
 	dir := t.TempDir()
 	t.Setenv("WANDB_DIR", dir)
@@ -336,7 +336,7 @@ func TestTrackers(t *testing.T) {
 		}
 	}
 	if !strings.Contains(log.String(), "wandb sync") {
-		t.Errorf("nothing was said of the folder: %s", log.String())
+		t.Errorf("no message about the folder: %s", log.String())
 	}
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -396,6 +396,6 @@ func TestModelsOfTheHub(t *testing.T) {
 		t.Errorf("events %v", kinds)
 	}
 	succeed(t, "evaluate", "--model", "org/toy", "--data", filepath.Join(data, "a.ds"), "--token-size", "2")
-	fail(t, exitFailure, "of the Hub", "evaluate", "--model", "org/none", "--data", data)
+	fail(t, exitFailure, "the Hub reports", "evaluate", "--model", "org/none", "--data", data)
 	fail(t, exitUsage, "no such file or folder", "evaluate", "--model", "none", "--data", data)
 }

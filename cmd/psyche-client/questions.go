@@ -113,7 +113,7 @@ func (q *questions) askAll(ctx context.Context, reader *eval.Reader, exam *eval.
 		file = q.samples
 	}
 	lines := json.NewEncoder(file)
-	m := meter.New(q.terminal.Err, "psyche-client: asking "+exam.Task.Name)
+	m := meter.New(q.terminal.Err, "psyche-client: evaluating "+exam.Task.Name)
 	defer m.Done()
 	for i := range exam.Len() {
 		m.At(int64(i), int64(exam.Len()))

@@ -32,7 +32,7 @@ type claim struct {
 }
 
 // errRefusedReport says that a place is not asked any more.
-var errRefusedReport = errors.New("it gave another model before")
+var errRefusedReport = errors.New("it provided a wrong model before")
 
 // reportsDir is where a client keeps what comes from reported places. It is the same for all
 // processes with a key: one that was killed leaves nothing that the next does not take up or
@@ -72,7 +72,7 @@ func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint
 		a.reports.refused[claimed] = true
 	}
 	if problem := os.RemoveAll(folder); problem != nil {
-		a.logger.Warn("remove what was downloaded", "err", problem)
+		a.logger.Warn("remove the download", "err", problem)
 	}
 	return snapshot, err
 }
@@ -113,23 +113,23 @@ func (a *archives) downloadClaimed(ctx context.Context, f checkpoint.Facts, want
 	if err := compareFacts(f, wanted); err != nil {
 		return "", err
 	}
-	a.logger.Info("getting the model from where a member says that it lies", "from", from)
+	a.logger.Info("downloading the model from a location reported by a member", "from", from)
 	return from.Download(ctx, a.arrives(wanted.Step))
 }
 
 // compareFacts returns an error unless a checkpoint says of itself to be the wanted one.
 func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
 	if f.Digest != fmt.Sprintf("%x", wanted.Digest) {
-		return fmt.Errorf("it has step %d of run %q, with digest %.16s; wanted is step %d, with digest %x", f.Step, f.RunID, f.Digest, wanted.Step, wanted.Digest[:8])
+		return fmt.Errorf("wrong model: step %d of run %q with digest %.16s, want step %d with digest %x", f.Step, f.RunID, f.Digest, wanted.Step, wanted.Digest[:8])
 	}
 	return nil
 }
 
 // readWanted reads a folder that has the wanted model, and nothing of any other.
 func (a *archives) readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(a.logger, "checking the model by its hash"))
+	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(a.logger, "verifying the model's hash"))
 	if err == nil && digest != wanted.Digest {
-		err = fmt.Errorf("%w: the model has digest %x, wanted is %x", checkpoint.ErrInvalid, digest[:8], wanted.Digest[:8])
+		err = fmt.Errorf("%w: model digest %x, want %x", checkpoint.ErrInvalid, digest[:8], wanted.Digest[:8])
 	}
 	if err != nil {
 		return checkpoint.Snapshot{}, err
@@ -157,7 +157,7 @@ func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint)
 		description, err = model.Describe(config)
 	}
 	if err != nil {
-		a.logger.Info("how large the run's model may be is not known", "at most, in MiB", limit>>20, "why", err)
+		a.logger.Info("the size of the run's model is unknown", "at most, in MiB", limit>>20, "why", err)
 		return limit
 	}
 	if n := description.NumParameters; n >= 0 && n < (limit-bytesBeside)/bytesOfParameter {
@@ -186,7 +186,7 @@ func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoi
 		}
 		return place.Config(ctx)
 	case wanted.Origin != coordinator.CheckpointGcs:
-		return nil, errors.New("the model that the run began with is not at hand")
+		return nil, errors.New("the run's initial model is not available")
 	}
 	bucket, err := a.runBucket(ctx, wanted)
 	if err != nil {

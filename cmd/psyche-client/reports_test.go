@@ -126,7 +126,7 @@ func TestReportIsALie(t *testing.T) {
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
-		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) || !strings.Contains(err.Error(), "wanted is") {
+		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) || !strings.Contains(err.Error(), "model digest") {
 			t.Errorf("%s: %v", at, err)
 		}
 		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, errRefusedReport) {
@@ -145,7 +145,7 @@ func TestReportOfAnotherModel(t *testing.T) {
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: falsely(digest), Step: 3}
-		if _, err := c.archive(t.Context(), wanted, at); err == nil || !strings.Contains(err.Error(), `it has step 3 of run "run"`) {
+		if _, err := c.archive(t.Context(), wanted, at); err == nil || !strings.Contains(err.Error(), `wrong model: step 3 of run "run"`) {
 			t.Errorf("%s: %v", at, err)
 		}
 		if found := left(t, c); len(found) > 0 {
@@ -216,7 +216,7 @@ func TestReportIsTakenUp(t *testing.T) {
 	}
 	repos.Intercept(nil)
 	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
-		t.Errorf("taken up: %v", err)
+		t.Errorf("resumed: %v", err)
 	}
 	if found := left(t, c); len(found) > 0 {
 		t.Errorf("left %v", found)

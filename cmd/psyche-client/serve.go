@@ -20,11 +20,11 @@ import (
 
 // serveCommand keeps this machine in one of several runs.
 type serveCommand struct {
-	Runs     string        `type:"path" placeholder:"FILE" help:"File with the runs that this machine may take part in, the preferred one first, where no LINK is given. Default: psyche/runs.toml in the user's folder for configuration."`
-	Patience time.Duration `default:"10m" help:"How long a run may be paused, closed to this machine or out of reach until its client is ended for another run that is open (${default})."`
+	Runs     string        `type:"path" placeholder:"FILE" help:"File that lists the runs for this machine, in order of preference; used if no LINK is given. Default: psyche/runs.toml in the user's configuration folder."`
+	Patience time.Duration `default:"10m" help:"Time that a run may be paused, closed to this machine, or unreachable before its client moves to another open run (${default})."`
 
-	Links words `arg:"" optional:"" name:"link …" placeholder:"LINK" help:"Runs that this machine may take part in, the preferred one first, as psyche run invite prints them, in quotes."`
-	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, behind --."`
+	Links words `arg:"" optional:"" name:"link …" placeholder:"LINK" help:"Invite links of the runs for this machine, in order of preference, as printed by psyche run invite, in quotes."`
+	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, after --."`
 }
 
 // words are some that stand together on a command line, with all from a -- on. They are no slice: kong lets no other
@@ -51,21 +51,26 @@ func (w *words) Decode(ctx *kong.DecodeContext) error {
 
 // Help is shown by --help below the command's summary.
 func (c *serveCommand) Help() string {
-	return `For machines that are lent to training: they take part in the first of the runs that is open. A
-run is open when it is neither paused nor over and admits the key of this machine. When it is over, or
-not open for --patience while another one is, the machine goes to the next. It does not leave a run because
-one that is preferred has opened. A run that waits for members is open: it is left when no round ran and nobody
-came for 6 hours, for another one in which rounds run.
+	return `For machines that are available for training: the machine joins the first open run of the list. A
+run is open if it is neither paused nor over and admits the key of this machine.
 
-The client is a process of its own, psyche-client join, of the program that is installed when it starts.
-One that ends before its run does is started again, after 5 seconds at first and up to 10 minutes later
-on; after four such ends in a row the next run has its turn. A run whose link or command line is
-wrong, or whose server lied, is not tried again, since that needs you: that is said, and the others go on. With a server that has
-another key than the link says, no run is ever taken part in: where the right one was seen before it is waited
-for, else it is looked for every hour while there are other runs. The first Ctrl-C, or SIGTERM, lets the
-client leave its run politely; a second one ends it at once. When all runs are over, this command ends.
+The machine moves to the next run when its run is over, or when its run is not open for --patience
+and another run is open. It does not leave a run because a preferred run has opened. A run that
+waits for members counts as open. If no round runs and no client joins for 6 hours, the machine
+moves to another run in which rounds run.
 
-The file has the links and flags of psyche-client join, in TOML:
+The client is a separate process: psyche-client join, of the program that is installed when the
+process starts. If it exits before its run ends, it is restarted, after 5 seconds at first and up
+to 10 minutes later on. After four such exits in a row, the machine tries the next run. If the link
+or the command line of a run is wrong, or its server lied, the machine does not try that run again:
+it reports the problem and continues with the other runs. It never joins a run on a server whose
+key differs from the key in the link. If it has seen the right key before, it waits for that key;
+otherwise it checks every hour while there are other runs.
+
+At the first Ctrl-C or SIGTERM, the client leaves its run properly; a second signal ends it at
+once. When all runs are over, this command exits.
+
+The file contains the links and flags of psyche-client join, in TOML:
 
   flags = ["--device=cuda"]              # for all runs
 
@@ -74,10 +79,10 @@ The file has the links and flags of psyche-client join, in TOML:
 
   [[run]]
   link = "psyche://other.example:39405/large?key=KEY&genesis=HASH"
-  flags = ["--micro-batch-size=4"]       # for this one, too
+  flags = ["--micro-batch-size=4"]       # also for this run
 
-Exit codes: 0 all runs are over; 1 the others are not to be taken part in, and why is said; 2 the list of
-runs or a flag is wrong; 130 interrupted.`
+Exit codes: 0 all runs are over; 1 the remaining runs cannot be joined, for the reported reasons; 2 the
+list of runs or a flag is wrong; 130 interrupted.`
 }
 
 // Run keeps the machine busy until all runs are over or it is interrupted.
@@ -103,7 +108,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program, to start it again as a client: %w", err)
+		return fmt.Errorf("find this program, to start it as a client: %w", err)
 	}
 	var seed [16]byte
 	_, _ = crand.Read(seed[:]) // never fails
@@ -129,11 +134,11 @@ func lockServing() (*os.File, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(string(state), 0o700); err != nil {
-		return nil, fmt.Errorf("make a folder for what this user keeps: %w", err)
+		return nil, fmt.Errorf("create this user's state folder: %w", err)
 	}
 	lock, err := filelock.Open(filepath.Join(string(state), "serve.lock"), 0o600)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%w: another psyche-client serve of this user runs, or a client that one has left; end it, or set XDG_STATE_HOME to a folder for this one", err)
+		return nil, fmt.Errorf("%w: psyche-client serve, or a client that it started, is already running for this user; stop it, or set XDG_STATE_HOME to a separate folder", err)
 	}
 	return lock, err
 }

@@ -17,10 +17,10 @@ type ending struct {
 // String says it for people.
 func (e ending) String() string {
 	meaning := map[int]string{
-		exitFailure:     "it failed; what is above says why",
+		exitFailure:     "it failed; see the messages above",
 		exitRefused:     "the run or its server refused it",
-		exitConnection:  "the server cannot be reached, or is not the right one",
-		exitInterrupted: "somebody interrupted it",
+		exitConnection:  "the server is unreachable, has the wrong key, or serves the wrong run",
+		exitInterrupted: "it was interrupted",
 	}[e.code]
 	switch {
 	case e.text != "":

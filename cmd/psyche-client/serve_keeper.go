@@ -90,7 +90,7 @@ func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
 		r.aside = ""
 		if r.said != seen.reason {
 			r.said = seen.reason
-			k.logger.Warn("this run is not open now; it is looked at again every minute", "run", r.joins.RunID, "because", seen.reason)
+			k.logger.Warn("this run is not open now; checking again every minute", "run", r.joins.RunID, "because", seen.reason)
 		}
 		r.notBefore = time.Now().Add(k.around(lookEvery))
 		return false
@@ -109,9 +109,9 @@ func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
 	case isOver:
 		k.logger.Info("this run is over", "run", r.joins.RunID, "because", reason)
 	case isFinal:
-		k.logger.Error("this run is not tried again until you have changed something and started this command anew", "run", r.joins.RunID, "because", reason)
+		k.logger.Error("this run will not be tried again; fix the problem and restart this command", "run", r.joins.RunID, "because", reason)
 	default:
-		k.logger.Error("this run is not tried by this link; it is looked at again every hour while there are others", "run", r.joins.RunID, "because", reason)
+		k.logger.Error("this run cannot be joined with this link; checking again every hour while there are other runs", "run", r.joins.RunID, "because", reason)
 	}
 }
 
@@ -124,7 +124,7 @@ func (k *keeper) verdict() error {
 		}
 	}
 	if len(wrong) > 0 {
-		return errors.New("no run is left that can be taken part in: " + strings.Join(wrong, "; "))
+		return errors.New("no run is left to join: " + strings.Join(wrong, "; "))
 	}
 	k.logger.Info("all runs are over", "runs", len(k.runs))
 	return nil
@@ -144,13 +144,13 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 			r.notBefore = time.Now().Add(lookEvery)
 			return nil
 		case end.code == exitUsage:
-			k.putAside(r, "its client says that its command line, or what it leads to, is wrong; what is above says more", false, true)
+			k.putAside(r, "its client reported a wrong command line or input; see the messages above", false, true)
 			return nil
 		case end.code == exitLie:
-			k.putAside(r, "its server provably lied; what is above says where the evidence is", false, true)
+			k.putAside(r, "its server provably lied; the messages above name the evidence", false, true)
 			return nil
 		case end.code == 0:
-			k.putAside(r, "its client saw the end", true, true)
+			k.putAside(r, "its client reached the end of the run", true, true)
 			return nil
 		}
 		if lived >= longLife {
@@ -159,7 +159,7 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 		r.failures++
 		wait := k.backOff(r.failures)
 		r.notBefore = time.Now().Add(wait)
-		k.logger.Warn("the client ended before its run did", "run", r.joins.RunID, "after", lived.Round(time.Second), "because", end.String(), "again_in", wait.Round(time.Second))
+		k.logger.Warn("the client exited before its run ended", "run", r.joins.RunID, "after", lived.Round(time.Second), "because", end.String(), "again_in", wait.Round(time.Second))
 		if r.failures >= endsInARow && k.others(r) {
 			return nil
 		}
@@ -193,7 +193,7 @@ func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool)
 			return client.end, false
 		case <-looks.C:
 			if other, reason := w.look(ctx); other != nil {
-				k.logger.Warn("the client leaves this run for another one that is open", "run", r.joins.RunID, "because", reason, "for", other.joins.RunID)
+				k.logger.Warn("the client moves to another open run", "run", r.joins.RunID, "because", reason, "for", other.joins.RunID)
 				client.leave(time.After(politeEnd), k.impatient)
 				return client.end, true
 			}
@@ -226,7 +226,7 @@ func (w *watch) look(ctx context.Context) (other *servedRun, reason string) {
 		if now.Sub(w.idle) < idleLimit {
 			return nil, ""
 		}
-		return w.k.better(ctx, w.run, func(d doings) bool { return d.runs }), "it waits for members, and nothing has happened for " + idleLimit.String()
+		return w.k.better(ctx, w.run, func(d doings) bool { return d.runs }), "it waits for members and has been idle for " + idleLimit.String()
 	case isLater, isStranger:
 		if w.closed.IsZero() {
 			w.closed = now

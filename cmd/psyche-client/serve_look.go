@@ -91,11 +91,11 @@ func judge(s *coordinator.State, key *identity.ID) outlook {
 	}
 	if key != nil {
 		if !s.Authority.MayJoin(coordinator.ClientID(*key)) {
-			return outlook{prospect: isLater, reason: fmt.Sprintf("it admits only keys that its join authority authorized, and %s is none of them", key)}
+			return outlook{prospect: isLater, reason: fmt.Sprintf("it admits only keys that its join authority authorized, and %s is not authorized", key)}
 		}
 		for _, out := range s.Authority.Ejections {
 			if out.Client == coordinator.ClientID(*key) && s.Progress.Epoch < out.Until {
-				return outlook{prospect: isLater, reason: fmt.Sprintf("it keeps %s out until epoch %d: %s", key, out.Until, out.Reason)}
+				return outlook{prospect: isLater, reason: fmt.Sprintf("it excludes %s until epoch %d: %s", key, out.Until, out.Reason)}
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 	}
 	switch {
 	case len(runs) > 0 && c.Runs != "":
-		return nil, errors.New("--runs is a list of runs, and so are links: give one of them")
+		return nil, errors.New("--runs and links cannot be combined: give one of them")
 	case len(runs) == 0:
 		var err error
 		if runs, err = c.readFile(flags); err != nil {
@@ -78,7 +78,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 		}
 	}
 	if len(runs) > maxServed {
-		return nil, fmt.Errorf("%d runs are given, at most %d are kept an eye on", len(runs), maxServed)
+		return nil, fmt.Errorf("%d runs are given, want at most %d", len(runs), maxServed)
 	}
 	first := make(map[string]string)
 	for _, r := range runs {
@@ -86,7 +86,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 			return nil, fmt.Errorf("%s: %w", r.given, err)
 		}
 		if before, twice := first[r.link]; twice {
-			return nil, fmt.Errorf("%s is the run of %s", r.given, before)
+			return nil, fmt.Errorf("%s names the same run as %s", r.given, before)
 		}
 		first[r.link] = r.given
 	}
@@ -113,7 +113,7 @@ func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the list of runs: %w", err)
 	case len(text) > maxServedFile:
-		return nil, fmt.Errorf("%s: more than %d bytes, is it a list of runs?", path, maxServedFile)
+		return nil, fmt.Errorf("%s: file exceeds %d bytes; want a list of runs", path, maxServedFile)
 	}
 	list, err := parseServed(path, text)
 	if err != nil {
@@ -146,7 +146,7 @@ func parseServed(path string, text []byte) (list servedFile, err error) {
 		return list, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(list.Run) == 0 {
-		return list, fmt.Errorf("%s: it names no run: want at least one [[run]] with a link", path)
+		return list, fmt.Errorf("%s: no run is listed: want at least one [[run]] with a link", path)
 	}
 	for i, run := range list.Run {
 		if run.Link == "" {
@@ -170,7 +170,7 @@ func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 		return err
 	}
 	if r.joins.Logs.drawn() {
-		return fmt.Errorf("--logs %s draws on a terminal, which clients of psyche-client serve have none of: give console or json", r.joins.Logs)
+		return fmt.Errorf("--logs %s needs a terminal, which clients of psyche-client serve do not have: give console or json", r.joins.Logs)
 	}
 	return r.joins.checkFlags(ctx)
 }

@@ -135,7 +135,7 @@ func TestServeSaysWhy(t *testing.T) {
 		if err := s.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if want := `"because":"the server cannot be reached`; !strings.Contains(s.log.String(), want) {
+		if want := `"because":"the server is unreachable`; !strings.Contains(s.log.String(), want) {
 			t.Errorf("want %s in %s", want, s.log.String())
 		}
 	})
@@ -170,7 +170,7 @@ func TestServeHopeless(t *testing.T) {
 			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
 		}
 		err := s.run(t.Context())
-		for _, want := range []string{"link 1 (run usage): its client says", "link 2 (run lie): its server provably lied", "link 3 (run genesis): another hash"} {
+		for _, want := range []string{"link 1 (run usage): its client reported", "link 2 (run lie): its server provably lied", "link 3 (run genesis): another hash"} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "good") {
 				t.Errorf("%v, want %q", err, want)
 			}
@@ -262,7 +262,7 @@ func TestServeAnotherServer(t *testing.T) {
 				t.Errorf("met before: %v; took part after %v, want at most %v", met, at, most)
 			}
 			if n := strings.Count(s.log.String(), "another key"); n != 1 {
-				t.Errorf("it is said %d times", n)
+				t.Errorf("logged %d times", n)
 			}
 		})
 	}
@@ -357,9 +357,9 @@ func TestJudge(t *testing.T) {
 		"closed":    {coordinator.State{RunState: coordinator.Paused, Closed: true}, isOver},
 		"paused":    {coordinator.State{RunState: coordinator.Paused}, isLater},
 		"not begun": {coordinator.State{}, isLater},
-		"none of them": {coordinator.State{RunState: coordinator.RoundTrain, Authority: coordinator.Authority{
+		"is not authorized": {coordinator.State{RunState: coordinator.RoundTrain, Authority: coordinator.Authority{
 			Permissioned: true}}, isLater},
-		"out until epoch 3": {coordinator.State{RunState: coordinator.RoundTrain, Progress: coordinator.Progress{Epoch: 2}, Authority: coordinator.Authority{
+		"until epoch 3": {coordinator.State{RunState: coordinator.RoundTrain, Progress: coordinator.Progress{Epoch: 2}, Authority: coordinator.Authority{
 			Ejections: []coordinator.Ejection{{Client: me, Until: 3}}}}, isLater},
 		"": {coordinator.State{RunState: coordinator.RoundTrain, Progress: coordinator.Progress{Epoch: 3}, Authority: coordinator.Authority{
 			Permissioned: true, Authorizations: []coordinator.Authorization{{Grantee: me}},
@@ -455,7 +455,7 @@ func TestServedProcess(t *testing.T) {
 		}
 		if want.leave {
 			if line := <-said; !strings.HasPrefix(line, "taking part") {
-				t.Errorf("%s: it said %q", does, line)
+				t.Errorf("%s: it printed %q", does, line)
 			}
 			if again, err := filelock.Open(path, 0o600); !errors.Is(err, filelock.ErrHeld) {
 				t.Errorf("%s: the lock is free while its client lives: %v, %v", does, again, err)
@@ -479,7 +479,7 @@ func TestServeIsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitFailure, "another psyche-client serve of this user runs", "serve", testLink().String())
+	fail(t, exitFailure, "is already running for this user", "serve", testLink().String())
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -503,7 +503,7 @@ func TestServeRefusesLists(t *testing.T) {
 	entry := func(link string) string { return "[[run]]\nlink = \"" + link + "\"\n" }
 	fail(t, exitUsage, filepath.Join("config", "psyche", "runs.toml"), "serve")
 	for text, want := range map[string]string{
-		"":                             "names no run",
+		"":                             "no run is listed",
 		"[[run]]\n":                    "run 1 has no link",
 		"links = []\n":                 `runs.toml:1:1: unknown key "links": want flags`,
 		"[[run]]\nlink = 1\n":          "runs.toml:2:",
@@ -515,9 +515,9 @@ func TestServeRefusesLists(t *testing.T) {
 		"[\x00[\x00r\x00u\x00":         "runs.toml: it looks like UTF-16 without a byte order mark",
 		entry(link.String()) + "flags = [\"--stepz\"]\n":                    "run 1: unknown flag --stepz",
 		entry(link.String()) + "flags = [\"--micro-batch-size=0\"]\n":       "run 1: --micro-batch-size is 0",
-		entry(link.String()) + "flags = [\"--logs=tui\"]\n":                 "draws on a terminal",
-		entry(link.String()) + entry(other.String()) + entry(link.String()): "run 3 is the run of",
-		strings.Repeat("#", maxServedFile+1):                                "is it a list of runs?",
+		entry(link.String()) + "flags = [\"--logs=tui\"]\n":                 "needs a terminal",
+		entry(link.String()) + entry(other.String()) + entry(link.String()): "run 3 names the same run as",
+		strings.Repeat("#", maxServedFile+1):                                "want a list of runs",
 		"flags = [\"--iroh-relay=nowhere\"]\n" + entry(link.String()):       "run 1: --iroh-relay must be one of",
 	} {
 		write(t, list, []byte(text))

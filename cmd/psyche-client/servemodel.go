@@ -27,15 +27,15 @@ import (
 const apiKeyVariable = "PSYCHE_API_KEY"
 
 type serveModelCommand struct {
-	Model          string        `required:"" placeholder:"MODEL" group:"The model:" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
-	Name           string        `placeholder:"NAME" group:"The model:" help:"By which requests name the model. Default: OWNER/NAME, or the folder's name."`
-	ChatTemplate   string        `type:"existingfile" placeholder:"FILE" group:"The model:" help:"Chat template in Jinja's language, in place of the model's own."`
-	HTTPAddr       string        `name:"http-addr" default:"127.0.0.1:8000" placeholder:"HOST:PORT" group:"Requests:" help:"Where requests are answered (${default}). Port 0: a free one."`
-	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the key that requests have to bring as Authorization: Bearer KEY. Default: what PSYCHE_API_KEY holds; without either everybody who reaches the address is answered."`
-	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Answers that are written at once, a token of each together (${default}). Each keeps keys and values of its own text."`
-	MaxWaiting     int           `default:"16" placeholder:"N" group:"Requests:" help:"Requests that wait for one of these to end (${default}). More are refused with status 429."`
-	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time that a request gets, with its wait (${default}). The answer is cut then."`
-	Threads        threadCount   `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
+	Model          string        `required:"" placeholder:"MODEL" group:"The model:" help:"Hugging Face model folder, or OWNER/NAME on the Hub."`
+	Name           string        `placeholder:"NAME" group:"The model:" help:"Model name in requests. Default: OWNER/NAME, or the folder's name."`
+	ChatTemplate   string        `type:"existingfile" placeholder:"FILE" group:"The model:" help:"Jinja chat template to use instead of the model's own."`
+	HTTPAddr       string        `name:"http-addr" default:"127.0.0.1:8000" placeholder:"HOST:PORT" group:"Requests:" help:"Address to serve on (${default}). Port 0 picks a free port."`
+	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the API key that requests must send as Authorization: Bearer KEY. Default: PSYCHE_API_KEY. Without a key, the server answers every client that can reach the address."`
+	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Requests generated concurrently, in one batch (${default}). Each has its own KV cache."`
+	MaxWaiting     int           `default:"16" placeholder:"N" group:"Requests:" help:"Maximum number of waiting requests (${default}). Further requests are refused with status 429."`
+	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time limit of a request, including its wait (${default}). The answer is cut off after that."`
+	Threads        threadCount   `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
 }
@@ -43,13 +43,14 @@ type serveModelCommand struct {
 // Help is shown by --help below the command's summary.
 func (c *serveModelCommand) Help() string {
 	return `Answers POST /v1/chat/completions and /v1/completions, whole or streamed, and GET /v1/models and
-/healthz, as OpenAI's API has them, until it is interrupted. Chats need a template: the model's own
-or that of --chat-template. It also decides whether requests may have tools. A field of a request that would change the answer and is not known here
-is refused by name; a message that has control tokens of the model is refused too.
+/healthz, in the format of OpenAI's API, until it is interrupted. Chats need a template: the model's
+own template or --chat-template. The template also determines whether requests may have tools. The
+server refuses a request with an unknown field that would change the answer, and names the field. It
+also refuses messages that contain control tokens of the model.
 
-Answers that are written at once are computed together, a token of each in one pass through the
-model. It is for talking to a checkpoint, not for serving many. vLLM loads the same folder:
-vllm serve MODEL --dtype float32.`
+Concurrent answers are computed together: each pass through the model generates one token of each.
+The command is meant for talking to a checkpoint, not for serving many users. vLLM loads the same
+folder: vllm serve MODEL --dtype float32.`
 }
 
 // Run answers until ctx ends.
@@ -85,7 +86,7 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	if served.Template == nil {
-		logger.Warn("there are no chats, only /v1/completions", "because", served.NoTemplate)
+		logger.Warn("chats are not available, only /v1/completions", "because", served.NoTemplate)
 	}
 	if _, err := fmt.Fprintf(t.Err, "psyche-client: %s answers at http://%s/v1\n", served.Name, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
@@ -154,7 +155,7 @@ func (c *serveModelCommand) listen(ctx context.Context, locked bool, logger *slo
 		return nil, fmt.Errorf("--http-addr: %w", err)
 	}
 	if at, ok := listener.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-		logger.Warn("other machines reach this address, and nothing is encrypted: put a server with TLS before it", "address", listener.Addr(), "needs_a_key", locked)
+		logger.Warn("other machines can reach this address without encryption; put a TLS server in front of it", "address", listener.Addr(), "needs_a_key", locked)
 	}
 	return listener, nil
 }
@@ -177,7 +178,7 @@ func (c *serveModelCommand) key() (string, error) {
 	}
 	key := secret.Trim(string(text))
 	if set && (key == "" || len(key) > most || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
-		return "", usageError{fmt.Errorf("%s: want one line of 1 to %d ASCII characters without blanks", from, most)}
+		return "", usageError{fmt.Errorf("%s: want one line of 1 to %d ASCII characters without spaces", from, most)}
 	}
 	return key, nil
 }

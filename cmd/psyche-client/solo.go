@@ -23,26 +23,26 @@ import (
 )
 
 type soloCommand struct {
-	Model      string `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model to start from, or OWNER/NAME on the Hub." group:"Model and data:"`
-	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file." group:"Model and data:"`
-	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})." group:"Model and data:"`
-	SeqLen     int    `aliases:"sequence-length" default:"256" help:"Tokens of a sequence." group:"Model and data:"`
-	Shuffle    uint64 `aliases:"seed" default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})." group:"Model and data:"`
-	TotalBatch int    `default:"24" help:"Sequences of a step." group:"Steps:"`
-	MicroBatch int    `default:"8" help:"Sequences that go through the model at once." group:"Steps:"`
-	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, those before a resume included." group:"Steps:"`
+	Model      string `required:"" placeholder:"MODEL" help:"Hugging Face folder of the initial model, or OWNER/NAME on the Hub." group:"Model and data:"`
+	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files." group:"Model and data:"`
+	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes per token in the files: 2, 4 or 8. 0 reads the size from data.json, *.metadata or *.idx next to the files, or else uses 2 if the vocabulary fits (${default})." group:"Model and data:"`
+	SeqLen     int    `aliases:"sequence-length" default:"256" help:"Tokens per sequence." group:"Model and data:"`
+	Shuffle    uint64 `aliases:"seed" default:"0" placeholder:"SEED" help:"Seed for shuffling the sequences; 0 keeps the order of the files (${default})." group:"Model and data:"`
+	TotalBatch int    `default:"24" help:"Sequences per step." group:"Steps:"`
+	MicroBatch int    `default:"8" help:"Sequences in one pass through the model." group:"Steps:"`
+	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, including steps before a resume." group:"Steps:"`
 
-	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after (--eval-every: also between), into the event log as well." group:"Evaluation:"`
-	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})." group:"Evaluation:"`
-	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Measure --held-out every N steps as well; 0: only before and after (${default})." group:"Evaluation:"`
+	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder for measuring the loss without training on it, before and after the training (with --eval-every also in between). The event log also contains the loss." group:"Evaluation:"`
+	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Held-out sequences to use, from the start; 0 means all (${default})." group:"Evaluation:"`
+	EvalEvery        uint32 `default:"0" placeholder:"N" help:"Also measure --held-out every N steps; 0 measures only before and after (${default})." group:"Evaluation:"`
 
-	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved." group:"Checkpoints:"`
-	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})." group:"Checkpoints:"`
-	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: that of --save, with .events behind its name." group:"Logs and figures of this machine:"`
-	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})." group:"Logs and figures of this machine:"`
-	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU." group:"Computing:"`
+	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state. A training in this folder is resumed. By default, nothing is saved." group:"Checkpoints:"`
+	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps and at the end; 0 saves only at the end (${default})." group:"Checkpoints:"`
+	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: the folder of --save with the suffix .events." group:"Logs and metrics of this machine:"`
+	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})." group:"Logs and metrics of this machine:"`
+	Threads   threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU." group:"Computing:"`
 
-	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, into a folder each in --save, and print a table, the best first. May be given for three flags: every combination." group:"Steps:"`
+	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, each into its own folder in --save, and print a table with the best result first. May be given for up to three flags, for every combination." group:"Steps:"`
 
 	libraryFlags  `embed:"" group:"Computing:"`
 	computeFlags  `embed:"" group:"Computing:"`
@@ -50,14 +50,14 @@ type soloCommand struct {
 	trackerFlags  `embed:"" group:"Trackers:"`
 	Telemetry     telemetry.Flags `embed:"" group:"Trackers:"`
 	soloOptimizer
-	exampleFlags `embed:"" group:"Of the original:"`
+	exampleFlags `embed:"" group:"Flags of the original:"`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *soloCommand) Help() string {
-	return `With --save, the same command line with more --steps goes on where the training ended, also
-after an interrupt or an error. The data, its order and --seq-len must be what they were;
-other flags may change, and what changed is printed. --model is read for a new training only.`
+	return `With --save, the same command line with more --steps continues where the training ended, also
+after an interrupt or an error. The data, its order and --seq-len must stay the same. Other flags
+may change; the command prints the changes. --model is read only for a new training.`
 }
 
 // learner is a trainer of either kind.
@@ -129,7 +129,7 @@ func (c *soloCommand) check(line *kong.Context) error {
 		return err
 	}
 	if c.EvalEvery > 0 && c.HeldOut == "" {
-		return usageError{errors.New("--eval-every measures --held-out, which is not given")}
+		return usageError{errors.New("--eval-every needs --held-out")}
 	}
 	if c.LogEvery < 1 {
 		return usageError{errors.New("--log-every is 0: want at least 1")}
@@ -145,7 +145,7 @@ func (c *soloCommand) check(line *kong.Context) error {
 func (s *solo) open(ctx context.Context) (done bool, err error) {
 	c, logger := &s.options, s.terminal.logger()
 	if c.Save == "" {
-		s.printf("nothing will be saved: there is no --save\n")
+		s.printf("nothing will be saved: --save is not given\n")
 	} else if s.claim, err = claimFolder(c.Save); err != nil {
 		return false, fmt.Errorf("--save: %w", err)
 	}
@@ -154,7 +154,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if state != nil && state.Step >= c.Steps {
-		s.printf("%s is at step %d already, --steps is %d: nothing to do\n", c.Save, state.Step, c.Steps)
+		s.printf("%s is already at step %d, and --steps is %d: nothing to do\n", c.Save, state.Step, c.Steps)
 		return true, nil
 	}
 	description, err := describe(initial)
@@ -238,7 +238,7 @@ func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapsho
 	path := filepath.Join(c.Save, train.OptimizerFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if entries, err := os.ReadDir(c.Save); err == nil && len(entries) > 0 {
-			return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s is not empty and holds no training to resume (no %s); choose another folder", c.Save, train.OptimizerFile)
+			return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s is not empty and contains no training to resume (no %s); choose another folder", c.Save, train.OptimizerFile)
 		}
 		s, err := readModel(ctx, t, c.Model)
 		return s, nil, err
@@ -251,7 +251,7 @@ func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapsho
 		return checkpoint.Snapshot{}, nil, fmt.Errorf("resume: %w", err)
 	}
 	if state.Optimizer != c.Optimizer {
-		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s holds a training with --optimizer %s, not %s; give the same again, or begin a new training from that model with --model %s and another --save",
+		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s contains a training with --optimizer %s, not %s; use the same optimizer, or start a new training from that model with --model %s and another --save",
 			c.Save, state.Optimizer, c.Optimizer, c.Save)
 	}
 	s, err := readFolder(t, c.Save)
@@ -277,7 +277,7 @@ func (s *solo) resume(state *train.OptimizerState) (warmup uint32, err error) {
 	}
 	s.printf("resumed from %s at step %d; --model is not read again\n", c.Save, state.Step)
 	if saved == nil {
-		s.terminal.logger().Warn("the folder does not say with which settings the training began: make sure that data, --seq-len and --shuffle are the same", "folder", c.Save)
+		s.terminal.logger().Warn("the folder does not contain the settings of the training: make sure that data, --seq-len and --shuffle are the same", "folder", c.Save)
 	}
 	if changed != "" {
 		s.printf("changed: %s\n", changed)

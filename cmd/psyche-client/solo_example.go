@@ -8,9 +8,9 @@ import (
 
 // exampleFlags are flags of the original's example that say here what another one says, or nothing.
 type exampleFlags struct {
-	Distro             bool    `help:"As --optimizer distro."`
-	OptimStats         bool    `help:"Every step, write to the event log how much of gradient and momentum is in each tensor."`
-	StartStep          uint32  `default:"1" placeholder:"N" help:"First step of a new training, for its learning rate and its sequences (${default}). A resumed training continues with its own next step."`
+	Distro             bool    `help:"Same as --optimizer distro."`
+	OptimStats         bool    `help:"Write each tensor's share of the gradient and momentum to the event log at every step."`
+	StartStep          uint32  `default:"1" placeholder:"N" help:"Number of the first step of a new training, which determines its learning rate and sequences (${default}). A resumed training continues with its own next step."`
 	GradAccumInFP32    bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
 	AttnImplementation *string `placeholder:"NAME" help:"Changes nothing: attention has one implementation."`
 	Python             bool    `help:"Changes nothing: no part of the training runs in Python."`

@@ -10,7 +10,7 @@ import (
 )
 
 // errFolderInUse says that another process writes a folder.
-var errFolderInUse = errors.New("another process uses it")
+var errFolderInUse = errors.New("another process is using it")
 
 // folderClaim is the right of this process to write a folder: a locked file beside it, because
 // each checkpoint is a new folder in its place.

@@ -12,22 +12,22 @@ import (
 
 // soloOptimizer are the flags of optimizer and learning rate.
 type soloOptimizer struct {
-	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}." group:"Optimizer and learning rate:"`
+	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"Optimizer: ${enum}." group:"Optimizer and learning rate:"`
 	LR           float64 `aliases:"learning-rate" default:"0.001" help:"Learning rate after the warmup." group:"Optimizer and learning rate:"`
-	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}." group:"Optimizer and learning rate:"`
-	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine." group:"Optimizer and learning rate:"`
-	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: as before for a training that is resumed; else 10, but of linear and cosine less than --steps." group:"Optimizer and learning rate:"`
+	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"Learning rate schedule after the warmup: ${enum}." group:"Optimizer and learning rate:"`
+	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, for linear and cosine." group:"Optimizer and learning rate:"`
+	WarmupSteps  *uint32 `placeholder:"N" help:"Warmup steps, in which the learning rate rises from 0. Default: unchanged for a resumed training; otherwise 10, but less than --steps for linear and cosine." group:"Optimizer and learning rate:"`
 	WeightDecay  float64 `default:"0" help:"Decoupled weight decay." group:"Optimizer and learning rate:"`
-	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Largest norm of the gradient; 0: any." group:"Optimizer and learning rate:"`
+	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Maximum gradient norm; 0 means no limit." group:"Optimizer and learning rate:"`
 
-	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Of adamw: decay of the mean gradient." group:"Of --optimizer adamw:"`
-	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Of adamw: decay of the mean square." group:"Of --optimizer adamw:"`
-	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square." group:"Of --optimizer adamw:"`
+	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Decay of the mean gradient (adamw)." group:"Flags for --optimizer adamw:"`
+	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Decay of the mean square of the gradient (adamw)." group:"Flags for --optimizer adamw:"`
+	Eps   float64 `default:"1e-8" help:"Value added to the root of the mean square (adamw)." group:"Flags for --optimizer adamw:"`
 
-	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum." group:"Of --optimizer distro:"`
-	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk." group:"Of --optimizer distro:"`
-	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk." group:"Of --optimizer distro:"`
-	Quantize1Bit     bool    `name:"quantize-1bit" aliases:"distro-quantization" default:"true" negatable:"" help:"Of distro: keep signs only." group:"Of --optimizer distro:"`
+	CompressionDecay float64 `default:"0.999" help:"Decay of the momentum (distro)." group:"Flags for --optimizer distro:"`
+	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Coefficients kept per chunk (distro)." group:"Flags for --optimizer distro:"`
+	CompressionChunk uint16  `default:"64" help:"Maximum side length of a chunk (distro)." group:"Flags for --optimizer distro:"`
+	Quantize1Bit     bool    `name:"quantize-1bit" aliases:"distro-quantization" default:"true" negatable:"" help:"Keep only signs (distro)." group:"Flags for --optimizer distro:"`
 }
 
 // ownFlags are the flags that only one optimizer has.
@@ -57,7 +57,7 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 		}
 		for _, at := range line.Path {
 			if at.Flag != nil && slices.Contains(flags, at.Flag.Name) {
-				all = append(all, idleFlag{true, "--" + at.Flag.Name, fmt.Sprintf("--optimizer %s has it, this is %s", other, o.Optimizer)})
+				all = append(all, idleFlag{true, "--" + at.Flag.Name, fmt.Sprintf("it applies to --optimizer %s, not %s", other, o.Optimizer)})
 			}
 		}
 	}

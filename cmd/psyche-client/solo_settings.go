@@ -17,7 +17,7 @@ type setting struct {
 	fixed string
 }
 
-const countsSequences = "the training knows how many sequences it has read, which would be others"
+const countsSequences = "the resumed training would read the wrong sequences"
 
 // settings are those of a training that reads the data. Paths are not among them: the same
 // data may lie elsewhere.
@@ -94,7 +94,7 @@ func compareSettings(save string, saved map[string]string, all []setting) (chang
 		switch {
 		case !known || before == s.value:
 		case s.fixed != "":
-			return "", fmt.Errorf("%s is %s, the training in --save %s began with %s: %s; give the same again, or begin a new training from that model with --model %s and another --save",
+			return "", fmt.Errorf("%s is %s, but the training in --save %s started with %s: %s; use the same value, or start a new training from that model with --model %s and another --save",
 				s.flag, s.value, save, before, s.fixed, save)
 		default:
 			changes = append(changes, fmt.Sprintf("%s is %s, was %s", s.flag, s.value, before))

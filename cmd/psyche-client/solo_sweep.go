@@ -47,13 +47,13 @@ func parseSweep(texts []string, flags []*kong.Flag) (all []swept, err error) {
 		}
 		for i, value := range s.values {
 			if value == "" || strings.ContainsAny(value, `/\`) || slices.Contains(s.values[:i], value) {
-				return nil, usageError{fmt.Errorf("--sweep %s: a value is empty, there twice, or a path", text)}
+				return nil, usageError{fmt.Errorf("--sweep %s: a value is empty, repeated, or a path", text)}
 			}
 		}
 		all = append(all, s)
 		trainings *= len(s.values)
 		if len(all) > maxSwept || trainings > maxTrainings {
-			return nil, usageError{fmt.Errorf("--sweep asks for more than %d flags or %d trainings", maxSwept, maxTrainings)}
+			return nil, usageError{fmt.Errorf("--sweep requests more than %d flags or %d trainings", maxSwept, maxTrainings)}
 		}
 	}
 	return all, nil
@@ -92,7 +92,7 @@ func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context)
 		return err
 	}
 	if c.Save == "" || c.EventsDir != "" {
-		return usageError{errors.New("--sweep needs --save DIR, where each training gets a folder, and its event log one beside it; leave --events-dir away")}
+		return usageError{errors.New("--sweep needs --save DIR, in which each training gets a folder and a folder for its event log; omit --events-dir")}
 	}
 	made := combinations(all)
 	names, lines := make([]string, len(made)), make([][]string, len(made))
@@ -231,7 +231,7 @@ func printSweep(t terminal, all []swept, outcomes []outcome) error {
 		return err
 	}
 	if failures > 0 {
-		return fmt.Errorf("%d of %d trainings failed; what each said is above", failures, len(outcomes))
+		return fmt.Errorf("%d of %d trainings failed; see their messages above", failures, len(outcomes))
 	}
 	return nil
 }

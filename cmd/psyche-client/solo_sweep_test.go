@@ -31,7 +31,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("figures %s, %v", rows, err)
 	}
 	if _, err := os.Stat("wandb"); err == nil {
-		t.Error("it wrote figures for Weights & Biases, which nobody asked for")
+		t.Error("it wrote unrequested metrics for Weights & Biases")
 	}
 	out = succeed(t, line("3", "--eval-every", "1")...)
 	if strings.Count(out, "resumed from") != 4 {
@@ -62,7 +62,7 @@ func TestEvalEvery(t *testing.T) {
 	if len(steps) != 4 || steps[0] != 0 || steps[1] != 2 || steps[2] != 4 || steps[3] != 5 {
 		t.Errorf("measured after %v", steps)
 	}
-	fail(t, exitUsage, "--eval-every measures --held-out, which is not given", soloLine(model, data, "--eval-every", "2")...)
+	fail(t, exitUsage, "--eval-every needs --held-out", soloLine(model, data, "--eval-every", "2")...)
 }
 
 func TestSweepsThatAreRefused(t *testing.T) {
@@ -72,7 +72,7 @@ func TestSweepsThatAreRefused(t *testing.T) {
 		{"want a flag of this command", "--sweep", "nothing=1,2"},
 		{"want a flag of this command", "--sweep", "save=a,b"},
 		{"names --lr twice", "--sweep", "lr=1,2", "--sweep", "learning-rate=3"},
-		{"a value is empty, there twice, or a path", "--sweep", "lr=1,1"},
+		{"a value is empty, repeated, or a path", "--sweep", "lr=1,1"},
 		{"more than 3 flags or 64 trainings", "--sweep", "lr=1,2,3,4,5,6,7,8,9", "--sweep", "eps=1,2,3,4,5,6,7,8"},
 		{"--sweep needs --save DIR", "--sweep", "lr=1,2"},
 		{"--sweep total-batch=0: --total-batch 0", "--sweep", "total-batch=2,0", "--save", filepath.Join(t.TempDir(), "sweep")},

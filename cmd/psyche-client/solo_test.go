@@ -93,8 +93,8 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 
 func TestHelpShowsDefaults(t *testing.T) {
 	for command, wanted := range map[string][]string{
-		"solo":     {"0: all (64)", "as in the files (0)", "every N steps (10)", "only then (0)"},
-		"evaluate": {"0: all (64)"},
+		"solo":     {"0 means all (64)", "the order of the files (0)", "every N steps (10)", "only at the end (0)"},
+		"evaluate": {"0 means all (64)"},
 	} {
 		out := strings.Join(strings.Fields(succeed(t, command, "--help")), " ")
 		for _, want := range wanted {
@@ -110,7 +110,7 @@ func TestNegativeNumbersAreNumbers(t *testing.T) {
 	fail(t, exitUsage, `--steps: want a whole number from 0 to 4294967295, not "-1"`, soloLine(model, data, "--steps", "-1")...)
 	fail(t, exitUsage, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
 	fail(t, exitUsage, "--lr is NaN: want a number", append(soloLine(model, data), "--lr", "nan")...)
-	fail(t, exitUsage, "want the name of a file or folder", append(soloLine(model, data), "--held-out", "")...)
+	fail(t, exitUsage, "want a file or folder name", append(soloLine(model, data), "--held-out", "")...)
 }
 
 // TestSoloKeepsModelType trains a small Kimi K2, which has DeepSeek-V3's network, and wants its config.json back.
@@ -159,13 +159,13 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 		want string
 		line []string
 	}{
-		{"--seq-len is 8, the training in --save " + save + " began with 16", line(model, data, "--steps", "4", "--seq-len", "8")},
+		{"--seq-len is 8, but the training in --save " + save + " started with 16", line(model, data, "--steps", "4", "--seq-len", "8")},
 		{"--shuffle is 7", line(model, data, "--steps", "4", "--shuffle", "7")},
 		{"--data-path is 2160 tokens of 2 bytes", line(model, other, "--steps", "4")},
 		{"--optimizer adamw, not distro", line(model, data, "--steps", "4", "--optimizer", "distro")},
 	} {
 		fail(t, exitFailure, test.want, test.line...)
-		fail(t, exitFailure, "begin a new training from that model with --model "+save, test.line...)
+		fail(t, exitFailure, "start a new training from that model with --model "+save, test.line...)
 	}
 	if digest(t, save) != first {
 		t.Error("a refused resume changed what was saved")
@@ -181,7 +181,7 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 	}
 	forget(t, save)
 	code, _, problem := execute(t.Context(), line(model, data, "--steps", "5")...)
-	if code != 0 || !strings.Contains(problem, "does not say with which settings") {
+	if code != 0 || !strings.Contains(problem, "does not contain the settings") {
 		t.Errorf("without settings: exit code %d: %s", code, problem)
 	}
 }
@@ -209,7 +209,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	succeed(t, soloLine(model, data, "--steps", "10", "--save", parts)...)
 	succeed(t, soloLine(model, data, "--steps", "30", "--save", parts)...)
 	if log, err := os.ReadFile(filepath.Join(parts+eventsBeside, "events.jsonl")); err != nil || strings.Count(string(log), `"kind":"trained"`) != 30 || strings.Count(string(log), `"kind":"started"`) != 2 {
-		t.Errorf("the event log beside the model: %v\n%s", err, log)
+		t.Errorf("the event log next to the model: %v\n%s", err, log)
 	}
 	if digest(t, whole) != digest(t, parts) {
 		t.Error("10 and 20 steps are not 30 steps")
@@ -234,7 +234,7 @@ func TestSoloThatIsDone(t *testing.T) {
 	}
 	for _, steps := range []string{"3", "2"} {
 		out := succeed(t, soloLine(model, data, "--steps", steps, "--save", save)...)
-		if !strings.Contains(out, save+" is at step 3 already, --steps is "+steps+": nothing to do") {
+		if !strings.Contains(out, save+" is already at step 3, and --steps is "+steps+": nothing to do") {
 			t.Errorf("printed %s", out)
 		}
 	}
@@ -281,8 +281,8 @@ func TestTwoSolosDoNotShareAFolder(t *testing.T) {
 	if code := run(t.Context(), soloLine(model, data, "--steps", "2", "--save", save), terminal{out, &problem}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &problem)
 	}
-	if !strings.Contains(second, "another process uses it") || !strings.Contains(second, "; choose another folder") {
-		t.Errorf("the second said %q", second)
+	if !strings.Contains(second, "another process is using it") || !strings.Contains(second, "; choose another folder") {
+		t.Errorf("the second process printed %q", second)
 	}
 	succeed(t, soloLine(model, data, "--steps", "3", "--save", save)...)
 	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) != 0 {
@@ -384,5 +384,5 @@ func TestGenerateWithoutTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
-	fail(t, exitFailure, "there is no tokenizer.json and no tokenizer.model, without which text cannot become tokens; put the file there", "generate", "--model", model, "--prompt", "a")
+	fail(t, exitFailure, "there is no tokenizer.json and no tokenizer.model, which is needed to convert text to tokens; copy the tokenizer file", "generate", "--model", model, "--prompt", "a")
 }

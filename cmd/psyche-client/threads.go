@@ -13,7 +13,7 @@ type threadCount int
 func (n threadCount) Validate() error {
 	switch most := maxThreads(); {
 	case n < 0:
-		return fmt.Errorf("%d threads: want at least 1, or 0 for one for each CPU", n)
+		return fmt.Errorf("%d threads: want at least 1, or 0 for one per CPU", n)
 	case int(n) > most:
 		return fmt.Errorf("%d threads: want at most %d on a machine of %d CPUs", n, most, runtime.NumCPU())
 	}

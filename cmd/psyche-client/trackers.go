@@ -19,13 +19,13 @@ import (
 
 // trackerFlags say who else gets the figures of a training.
 type trackerFlags struct {
-	TensorboardDir string `type:"path" placeholder:"DIR" help:"Folder for an event file that TensorBoard shows."`
-	MetricsFile    string `type:"path" placeholder:"FILE" help:"File for the figures of every step, an object of JSON each, which is appended to."`
+	TensorboardDir string `type:"path" placeholder:"DIR" help:"Folder for a TensorBoard event file."`
+	MetricsFile    string `type:"path" placeholder:"FILE" help:"File to append the metrics of every step to, one JSON object per step."`
 
-	WandbProject string `placeholder:"NAME" help:"Project of Weights & Biases. With a key in WANDB_API_KEY, figures are sent there (WANDB_BASE_URL names another server); without one, or with WANDB_MODE=offline, they are written into a folder below WANDB_DIR for wandb sync. Default with a key: psyche."`
-	WandbRun     string `placeholder:"NAME" help:"Name of the run there."`
-	WandbGroup   string `placeholder:"NAME" help:"Group of the run there."`
-	WandbEntity  string `placeholder:"NAME" help:"User or team of the project. Default: the key's own."`
+	WandbProject string `placeholder:"NAME" help:"Weights & Biases project. With a key in WANDB_API_KEY, metrics are sent there (WANDB_BASE_URL sets another server). Without a key, or with WANDB_MODE=offline, they are written to a folder below WANDB_DIR for wandb sync. Default with a key: psyche."`
+	WandbRun     string `placeholder:"NAME" help:"Name of the Weights & Biases run."`
+	WandbGroup   string `placeholder:"NAME" help:"Group of the Weights & Biases run."`
+	WandbEntity  string `placeholder:"NAME" help:"User or team of the Weights & Biases project. Default: the owner of the key."`
 }
 
 // flushTimeout is how long trackers may take at the end for what they have not taken yet.
@@ -94,7 +94,7 @@ func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.L
 	if key == "" || mode == "offline" {
 		sink, folder, err := wandb.Offline(cmp.Or(os.Getenv("WANDB_DIR"), "wandb"), run)
 		if err == nil {
-			logger.Info("figures for Weights & Biases are written here, as there is no key for them or WANDB_MODE is offline", "upload with", "wandb sync "+folder)
+			logger.Info("no Weights & Biases key is set, or WANDB_MODE is offline; writing metrics to a local folder", "upload with", "wandb sync "+folder)
 		}
 		return sink, err
 	}

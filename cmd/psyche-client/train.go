@@ -23,28 +23,28 @@ import (
 
 // trainCommand joins a run and trains until it is finished.
 type trainCommand struct {
-	RunID       string `help:"The run to join." required:"" env:"RUN_ID" group:"The run:"`
+	RunID       string `help:"Name of the run to join." required:"" env:"RUN_ID" group:"The run:"`
 	hostFlags   `embed:"" group:"The run:"`
 	memberFlags `embed:""`
 
-	KeepIdentity bool `help:"Where no other key is given, take one that is made at the first start and kept in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state." group:"Your key:"`
+	KeepIdentity bool `help:"If no other key is given, use a persistent key, created at the first start, in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state." group:"Your key:"`
 }
 
 // memberFlags say how a member takes part in a run, wherever it is.
 type memberFlags struct {
-	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); on a chain then also from RAW_WALLET_PRIVATE_KEY (base58 or JSON), or from the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names. Without those, a fresh one is used, or one that is kept." type:"path" group:"Your key:"`
-	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Name that others see beside the key of this member: up to 32 bytes, for people. It is signed with each joining, so it stays in the run's log for ever; it proves nothing." group:"Your key:"`
+	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PRIVATE_KEY_PATH or WALLET_PATH. Without any of these, the client uses its persistent key, or else a new key." type:"path" group:"Your key:"`
+	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Display name shown next to this member's key: up to 32 bytes. Signed with each join, so it stays in the run's log permanently; it is not proof of identity." group:"Your key:"`
 	networkFlags          `embed:"" group:"Network:"`
 
 	sourceFlags `embed:"" group:"Model and data:"`
 
-	AcceptLoss    bool `help:"Join at once although the newest model that the run recorded is not in --checkpoint-dir, an older one is, and nobody who is there has it: the run then goes on without what is in neither. Without it the client waits for somebody who has it." group:"In the run:"`
-	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then." group:"In the run:"`
+	AcceptLoss    bool `help:"Join at once with the older model in --checkpoint-dir even if no connected member has the newest recorded model; training that is in neither is lost. By default, the client waits for a member that has it." group:"In the run:"`
+	FollowUpdates bool `help:"Stay in the run if its main authority replaces the trained model. By default, the client exits." group:"In the run:"`
 
-	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1" group:"Computing:"`
-	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0" group:"Computing:"`
+	MicroBatchSize int         `help:"Sequences in one pass through the model; fewer use less memory." default:"1" group:"Computing:"`
+	Threads        threadCount `help:"Compute threads. Several clients on one machine must share its CPUs. 0 uses OMP_NUM_THREADS, or else one thread per CPU." default:"0" group:"Computing:"`
 
-	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; a client that trains nothing in a round does so anyway." group:"In the run:"`
+	AuditIdle bool `help:"In a run with audits, also check results of other members in rounds in which this client trains, after it has computed its own result. A client that does not train in a round always checks." group:"In the run:"`
 
 	libraryFlags  `embed:"" group:"Computing:"`
 	computeFlags  `embed:"" group:"Computing:"`
@@ -53,26 +53,26 @@ type memberFlags struct {
 	checkpointFlags `embed:"" group:"Checkpoints:"`
 	uploadFlags     `embed:"" group:"Uploads and the Hub:"`
 	hubFlags        `embed:"" group:"Uploads and the Hub:"`
-	FinalWait       time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s" group:"In the run:"`
+	FinalWait       time.Duration `help:"Maximum time to stay after the run is finished: to get the final model after missing the end, or to give it to members that missed the end. 0s means no wait." default:"30s" group:"In the run:"`
 
-	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path" group:"Logs and figures of this machine:"`
+	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path" group:"Logs and metrics of this machine:"`
 
-	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network." group:"In the run:"`
+	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"Time that each training takes in a run whose checkpoint is Dummy, a model for network tests." group:"In the run:"`
 
-	debugFlags   `embed:"" group:"Logs and figures of this machine:"`
+	debugFlags   `embed:"" group:"Logs and metrics of this machine:"`
 	trackerFlags `embed:"" group:"Trackers:"`
 	Telemetry    telemetry.Flags `embed:"" group:"Trackers:"`
 	evalFlags    `embed:"" group:"Evaluation:"`
-	idleFlags    `embed:"" group:"Of the original:"`
+	idleFlags    `embed:"" group:"Flags of the original:"`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *trainCommand) Help() string {
-	return `Joins at the start of the next epoch, gets the model from the members (or from the
-checkpoint that the run names) and trains. A run is on a server (--server-addr), or on a
-Solana chain (--rpc), where the key pays for what the client does. When the connection to the server is lost it
-connects again; when the model is lost it joins again. Ctrl-C leaves the run. When the run is
-finished it stays for a while if members missed the end, to give them the final model.`
+	return `Joins at the start of the next epoch, downloads the model from the members (or from the run's
+checkpoint) and trains. The run is on a server (--server-addr) or on a Solana chain (--rpc). On a
+chain, the key pays for the client's transactions. If the client loses the connection to the
+server, it reconnects; if it loses the model, it joins again. Ctrl-C leaves the run. After the run
+is finished, the client stays for some time to give the final model to members that missed the end.`
 }
 
 // Run joins the run.
@@ -229,7 +229,7 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if key, err = identity.Generate(rand.Reader); err != nil {
 		return key, err
 	}
-	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
+	logger.Warn("no key given: this process uses a new key, and the next start will have another identity", "id", key.ID())
 	return key, nil
 }
 

@@ -75,16 +75,16 @@ func checkServerAddr(ctx context.Context, address string) error {
 
 // checkpointFlags say which checkpoints are kept on this machine.
 type checkpointFlags struct {
-	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
-	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
-	DeleteOldSteps bool   `help:"Remove older checkpoints than --keep-steps says." default:"true" negatable:""`
+	CheckpointDir  string `help:"Folder for a checkpoint after each epoch." type:"path"`
+	KeepSteps      int    `help:"Number of newest checkpoints to keep; 0 means all." default:"3"`
+	DeleteOldSteps bool   `help:"Remove checkpoints older than the newest --keep-steps." default:"true" negatable:""`
 }
 
 // checkCheckpointDir finds out whether checkpoints can be saved, and says what it means when
 // none are.
 func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
 	if f.CheckpointDir == "" {
-		logger.Warn("no checkpoint is saved here: a model that no member holds any more is lost; give --checkpoint-dir")
+		logger.Warn("no checkpoint is saved here: if no member has the model, it is lost; give --checkpoint-dir")
 		return nil
 	}
 	err := os.MkdirAll(f.CheckpointDir, 0o755)

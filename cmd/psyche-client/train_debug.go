@@ -27,14 +27,14 @@ import (
 
 // debugFlags let a client write down what it sees and computes.
 type debugFlags struct {
-	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"How to log to standard error: console, json or none. tui, or tui-and-console: draw what happens, with the last warnings, if there is a terminal for that, else as console; --write-log has the rest (${default})."`
-	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
-	WriteLog string     `type:"path" placeholder:"FILE" help:"Log to this file as well, which is appended to."`
+	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"Log format on standard error: console, json or none. tui and tui-and-console draw the progress and the last warnings on a terminal, and otherwise work like console; --write-log writes the full log (${default})."`
+	LogLevel slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
+	WriteLog string     `type:"path" placeholder:"FILE" help:"Also append the log to this file."`
 
-	MetricsLocalPort uint16 `default:"0" placeholder:"PORT" help:"Show figures of the training on this port of this machine: JSON at /, for Prometheus at /metrics; 0: not at all."`
+	MetricsLocalPort uint16 `default:"0" placeholder:"PORT" help:"Port of this machine for training metrics: JSON at /, Prometheus format at /metrics; 0 disables it."`
 
-	WriteGradientsDir string `type:"path" placeholder:"DIR" help:"Folder for every result that this client sees, its own and those of its peers, as they are on the wire."`
-	OptimStatsSteps   uint32 `placeholder:"N" help:"Every N steps, write to the event log how much of gradient and momentum is in each tensor; 0: never."`
+	WriteGradientsDir string `type:"path" placeholder:"DIR" help:"Folder for the results of this client and its peers, in their wire format."`
+	OptimStatsSteps   uint32 `placeholder:"N" help:"Write each tensor's share of the gradient and momentum to the event log every N steps; 0 means never."`
 }
 
 // open returns the logger, and what closes its file. A display takes the place of the terminal.
@@ -164,7 +164,7 @@ func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, tr
 		return
 	}
 	if w.bytes+len(payload) > maxWaiting {
-		w.logger.Warn("a result is not written to --write-gradients-dir: the disk is too slow", "result", name)
+		w.logger.Warn("skipping a result for --write-gradients-dir: the disk is too slow", "result", name)
 		return
 	}
 	w.waiting = append(w.waiting, seenResult{name, payload})

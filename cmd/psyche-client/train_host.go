@@ -23,14 +23,14 @@ import (
 
 // hostFlags say where the run is: on a server, or on a chain.
 type hostFlags struct {
-	ServerAddr string `help:"The run's server, host:port." env:"SERVER_ADDR"`
+	ServerAddr string `help:"Address of the run's server, host:port." env:"SERVER_ADDR"`
 
-	ServerTimeout time.Duration `help:"How long to try to reach the server, or the chain, at first." default:"30s"`
+	ServerTimeout time.Duration `help:"Time limit for the first connection to the server or the chain." default:"30s"`
 
-	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
-	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
+	ServerKey    string `help:"Required server key, in base58; the server logs it. By default, the client stores the first key that it sees in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
+	KnownServers string `help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
-	Genesis string `help:"Hash that the run must have, as psyche run create and psyche run status print it." placeholder:"HASH" env:"RUN_GENESIS"`
+	Genesis string `help:"Required hash of the run, as printed by psyche run create and psyche run status." placeholder:"HASH" env:"RUN_GENESIS"`
 
 	programFlags     `embed:"" group:"A run on a chain:"`
 	onchain.RunFlags `embed:"" group:"A run on a chain:"`
@@ -38,14 +38,14 @@ type hostFlags struct {
 
 // programFlags say which programs on a chain get signed transactions.
 type programFlags struct {
-	ForeignProgram bool `help:"On a chain: take part although its program is not the one that this version knows. A program can take all that the account of this key holds."`
+	ForeignProgram bool `help:"On a chain: take part even if this version does not know the program. A program can take everything in the account of this key."`
 }
 
 // checkHost returns what is wrong with the flags.
 func (f *hostFlags) checkHost(ctx context.Context) error {
 	switch {
 	case f.Given() && f.ServerAddr != "":
-		return errors.New("--server-addr is of a run on a server, --rpc of one on a chain: give one of them")
+		return errors.New("--server-addr selects a run on a server, --rpc a run on a chain: give one of them")
 	case f.Given():
 		_, err := f.Options(identity.Key{}, nil)
 		return err
@@ -78,7 +78,7 @@ func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, a
 		return f.reachChain(ctx, runID, key, addrs, events, logger)
 	}
 	serverKey, knownServers, err := secure.Choose(f.ServerKey, f.KnownServers, func(address string, key identity.ID) {
-		logger.Warn("this server is new; check its key with its operator, or name it with --server-key", "server", address, "key", key)
+		logger.Warn("unknown server key; verify it with the operator, or pass --server-key", "server", address, "key", key)
 	})
 	if err != nil {
 		return runHost{}, err
@@ -111,7 +111,7 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 	if err != nil {
 		return runHost{}, err
 	}
-	logger.Info("the run is on a chain; this key pays for what the client does there", "account", o.Run, "program", o.Program, "payer", key.ID())
+	logger.Info("the run is on a chain; this key pays for the client's transactions", "account", o.Run, "program", o.Program, "payer", key.ID())
 	paid := &payments{client: chain, events: events, logger: logger, done: make(chan struct{})}
 	paid.running.Go(paid.report)
 	return runHost{
@@ -153,12 +153,12 @@ func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transactio
 	owner, err := chain.Vouch(ctx, at, program.ELF)
 	switch {
 	case errors.Is(err, admin.ErrForeign) && !f.ForeignProgram:
-		return fmt.Errorf("%w, and a program can take all that the account of your key holds: ask whoever gave you the run which version it needs, or take part with --foreign-program and with no more in the account than you would give away", err)
+		return fmt.Errorf("%w, and a program can take everything in the account of your key: ask the run's operator which version it needs, or take part with --foreign-program and keep no more in the account than you can lose", err)
 	case errors.Is(err, admin.ErrForeign):
-		logger.Warn("this program is not the one that this version knows, and it can take all that the account of this key holds", "program", at, "account", chain.Payer())
+		logger.Warn("this version does not know the program, which can take everything in the account of this key", "program", at, "account", chain.Payer())
 		return nil
 	case err == nil && owner != (transaction.PublicKey{}):
-		logger.Warn("a key may replace this program by one that takes all that the account of this key holds: keep no more in it than the run costs", "key", owner, "account", chain.Payer())
+		logger.Warn("the owner of the program can replace it and take everything in the account of this key: keep no more in it than the run costs", "key", owner, "account", chain.Payer())
 	}
 	return err
 }

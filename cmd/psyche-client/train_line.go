@@ -113,7 +113,7 @@ func (r *roundLine) line(e event.Applied) string {
 	if loss, own := r.losses[e.Step]; own {
 		parts = append(parts, fmt.Sprintf("loss %.4f", loss))
 	} else if r.claimed.Loss.Count > 0 {
-		parts = append(parts, fmt.Sprintf("loss %.4f, as others claim of step %d", r.claimed.Loss.Median, r.claimed.Step))
+		parts = append(parts, fmt.Sprintf("loss %.4f, as other members report for step %d", r.claimed.Loss.Median, r.claimed.Step))
 	}
 	if speed := r.figures()["train/tokens_per_sec"]; speed > 0 {
 		parts = append(parts, shortNumber(speed)+" tok/s")

@@ -48,7 +48,7 @@ func TestRoundLine(t *testing.T) {
 		`"step 3 of 100 (3 %), epoch 2 (50 %), loss 2.7123, 1.37 k tok/s"`,
 		`"step 4 of 100 (4 %), epoch 2 (75 %), loss 2.7123, 1.02 k tok/s, 3 min left (2 min to 5 min)"`,
 		`"step 5 of 100 (5 %), epoch 2 (100 %), loss 2.7123, 819 tok/s, 1 of 4 results lost, 4 min left (3 min to 6 min)"`,
-		`"step 6 of 100 (6 %), epoch 2, loss 2.5000, as others claim of step 5, 819 tok/s, 5 min left (3 min to 6 min)"`,
+		`"step 6 of 100 (6 %), epoch 2, loss 2.5000, as other members report for step 5, 819 tok/s, 5 min left (3 min to 6 min)"`,
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d lines of %d rounds:\n%s", len(got), len(want), &log)

@@ -17,25 +17,25 @@ import (
 // sourceFlags say where model and data of a run may come from: whoever set it up names places, and
 // the user decides what is read from them.
 type sourceFlags struct {
-	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
-	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the buckets of Google Cloud Storage that the run or its members name with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
-	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
-	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
+	DataPath        string `help:"Folder of token files to use instead of the run's data locations. It must contain the same data." type:"path"`
+	GCSCredentials  bool   `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets that the run or its members name. By default, no credentials are used."`
+	ModelPath       string `help:"Folder of the run's initial model, to use instead of the location that the run names." type:"path"`
+	AllowLocalPaths bool   `help:"Allow the run to name folders of this machine for its model and data. The run's main authority decides which folders are read, trained on and shared."`
 
-	AllowInnerData bool `help:"Let the run name data at addresses of inner networks: of this machine, of private networks, of the link. Whoever set up the run decides what is read from there and trained on. Not needed for a data server on the host of --server-addr."`
+	AllowInnerData bool `help:"Allow the run to name data at private addresses: on this machine, in private networks, and link-local. The run's main authority decides which data is read and trained on. Not needed for a data server on the host of --server-addr."`
 
-	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here: the run's model is looked for there when no member gives it. May be repeated." sep:"none" type:"path"`
+	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here. The client looks there for the run's model if no member provides it. May be repeated." sep:"none" type:"path"`
 
-	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
+	AllowPrivateRepos bool `help:"Allow the run to name Hub repositories that need your token. The run's main authority decides which repositories are read, trained on and shared."`
 }
 
 // errLocalPath refuses what a stranger's run could use to read private files.
-var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
+var errLocalPath = errors.New("the run names a folder of this machine; choose the folder yourself, or pass --allow-local-paths if you trust the run")
 
 // missingModel says what to do about a model that the run's host has and does not hand out, and why it
 // does not.
 func missingModel(name string, why error) error {
-	return fmt.Errorf("the model %s: name a folder with --model-path (of the run's server: %w)", name, why)
+	return fmt.Errorf("the model %s: name a folder with --model-path (from the run's server: %w)", name, why)
 }
 
 // wantsModelPath reports whether a run begins with a folder that only the user may choose.

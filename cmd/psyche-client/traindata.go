@@ -97,7 +97,7 @@ func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 // runs' servers, also when --server-key made it needless for them.
 func (c *trainCommand) knownDataServers(logger *slog.Logger) (*secure.KnownServers, error) {
 	_, known, err := secure.Choose("", c.KnownServers, func(address string, key identity.ID) {
-		logger.Warn("this data server is new; check its key with its operator, or with whoever set up the run", "server", address, "key", key)
+		logger.Warn("unknown data server key; verify it with the operator of the data server or the run", "server", address, "key", key)
 	})
 	return known, err
 }

@@ -86,7 +86,7 @@ func (t *trainers) openData(ctx context.Context, run config.Model, of model.Desc
 	}
 	provider, err := data.New(ctx, run.DataLocations, t.dataOptions(run, of))
 	if errors.Is(err, privatenet.ErrInner) {
-		err = fmt.Errorf("%w; if the run's data is meant to lie in a network of yours: --allow-inner-data", err)
+		err = fmt.Errorf("%w; if the run's data is meant to be in your private network, pass --allow-inner-data", err)
 	}
 	return provider, err
 }

@@ -19,12 +19,12 @@ import (
 
 // uploadFlags say where a client that joined a run publishes its checkpoints.
 type uploadFlags struct {
-	HubRepo       string        `placeholder:"OWNER/NAME" xor:"upload" help:"Repository of the Hugging Face Hub to upload the checkpoint of each epoch to. It is made if it is missing; needs --checkpoint-dir and a token that may write."`
-	HubPrivate    bool          `help:"Make the repository of --hub-repo private. The run is not told of it then, see --report-private."`
-	ReportPrivate bool          `help:"Tell the run, which everybody can read, the name and the commits of --hub-repo also when not everybody may read it."`
-	GCSBucket     string        `name:"gcs-bucket" placeholder:"BUCKET" xor:"upload" help:"Bucket of Google Cloud Storage to upload the checkpoint of each epoch to, in place of --hub-repo, with your credentials."`
-	GCSPrefix     string        `name:"gcs-prefix" placeholder:"PREFIX" help:"Where in --gcs-bucket: each checkpoint gets a folder below it."`
-	UploadTimeout time.Duration `default:"10m" help:"How long to wait at the end for the last upload (${default}). A second Ctrl-C does not wait; the next start takes the upload up."`
+	HubRepo       string        `placeholder:"OWNER/NAME" xor:"upload" help:"Hugging Face Hub repository for the checkpoint of each epoch, created if it does not exist. Needs --checkpoint-dir and a token with write access."`
+	HubPrivate    bool          `help:"Make the repository of --hub-repo private. The run then does not record it, unless --report-private is given."`
+	ReportPrivate bool          `help:"Record the name and commits of --hub-repo in the public run even if the repository is private."`
+	GCSBucket     string        `name:"gcs-bucket" placeholder:"BUCKET" xor:"upload" help:"Google Cloud Storage bucket for the checkpoint of each epoch, instead of --hub-repo. Uses your credentials."`
+	GCSPrefix     string        `name:"gcs-prefix" placeholder:"PREFIX" help:"Prefix in --gcs-bucket: each checkpoint gets a folder below it."`
+	UploadTimeout time.Duration `default:"10m" help:"Maximum wait for the last upload at the end (${default}). A second Ctrl-C ends the wait; the next start resumes the upload."`
 }
 
 // checkUploads looks at the flags that need no Hub.
@@ -33,17 +33,17 @@ func (f uploadFlags) checkUploads(runID, checkpointDir string) error {
 	case f.UploadTimeout <= 0:
 		return fmt.Errorf("--upload-timeout is %v: want more than 0", f.UploadTimeout)
 	case f.HubRepo == "" && f.HubPrivate:
-		return errors.New("--hub-private is of --hub-repo, which is not given")
+		return errors.New("--hub-private needs --hub-repo")
 	case f.HubRepo == "" && f.ReportPrivate:
-		return errors.New("--report-private is of --hub-repo, which is not given")
+		return errors.New("--report-private needs --hub-repo")
 	case f.GCSBucket == "" && f.GCSPrefix != "":
-		return errors.New("--gcs-prefix is of --gcs-bucket, which is not given")
+		return errors.New("--gcs-prefix needs --gcs-bucket")
 	case f.HubRepo == "" && f.GCSBucket == "":
 		return nil
 	case checkpointDir == "":
-		return errors.New("--hub-repo and --gcs-bucket need --checkpoint-dir: what is uploaded is saved there first")
+		return errors.New("--hub-repo and --gcs-bucket need --checkpoint-dir: checkpoints are saved there before the upload")
 	case len(f.GCSBucket)+len(f.GCSPrefix) > maxBucketPlace-len(runID):
-		return fmt.Errorf("--gcs-bucket and --gcs-prefix have more than %d characters: the run could not keep where checkpoints lie", maxBucketPlace-len(runID))
+		return fmt.Errorf("--gcs-bucket and --gcs-prefix exceed %d characters: the run cannot record such a location", maxBucketPlace-len(runID))
 	case f.GCSBucket != "":
 		return nil
 	}
@@ -123,7 +123,7 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) {
 		if u.secret != nil {
 			if why := u.secret(version); why != nil {
-				logger.Info("the run is not told where the checkpoint lies; --report-private tells it", "step", f.Step, "place", u.place, "why", why)
+				logger.Info("the checkpoint's location is not reported to the run; use --report-private to report it", "step", f.Step, "place", u.place, "why", why)
 				return
 			}
 		}
@@ -146,7 +146,7 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	}
 	defer signals.Hold(ctx)()
 	if u.runner.Pending() {
-		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C leaves it for the next start", "at most", f.UploadTimeout)
+		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C postpones it to the next start", "at most", f.UploadTimeout)
 	}
 	waits := ctx
 	if ctx.Err() != nil {
@@ -156,7 +156,7 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	defer cancel()
 	err := u.runner.Close(waits)
 	if err != nil && errors.Is(waits.Err(), context.Canceled) {
-		logger.Warn("the upload of the last checkpoint is left: the next start with the same --checkpoint-dir, run and place takes it up", "place", u.place)
+		logger.Warn("the upload of the last checkpoint is postponed: the next start with the same --checkpoint-dir, run and location resumes it", "place", u.place)
 	}
 	return errors.Join(err, u.close())
 }

@@ -17,7 +17,7 @@ type chainDeploy struct {
 	nodeFlags  `embed:""`
 	signFlags  `embed:""`
 	agreeFlags `embed:""`
-	Final      bool `help:"Give up the right to change the program, for ever."`
+	Final      bool `help:"Give up the right to change the program permanently."`
 }
 
 // nodeFlags name the nodes of a chain.
@@ -28,16 +28,15 @@ type nodeFlags struct {
 
 // Help is shown by --help below the command's summary.
 func (c *chainDeploy) Help() string {
-	return `The program is part of this one, and is deployed as it is: chain/program/psyche.so of the
-sources. It gets an address that follows from the key that signs, which can change it later.
-A deployment that was broken off goes on when the command is given again; what is there
-already is not paid for twice.`
+	return `Deploys the program that is built into this executable: chain/program/psyche.so of the sources. Its
+address follows from the signing key, and this key can change the program later. To continue an
+interrupted deployment, run the command again; you do not pay twice for parts that exist.`
 }
 
 // open opens the chain for the key that signs.
 func (c *chainDeploy) open(to console) (*admin.Chain, error) {
 	if c.ProgramID != "" {
-		return nil, usagef("--program-id: the address follows from the key that signs: leave it out")
+		return nil, usagef("--program-id: the address follows from the signing key: omit the flag")
 	}
 	key, err := c.key(true)
 	if err != nil {
@@ -68,7 +67,7 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if plan.Done() {
-		if _, err := fmt.Fprintf(to.out, "%s\nthe program is at this address already, on %s\n", plan.Program, cluster); err != nil {
+		if _, err := fmt.Fprintf(to.out, "%s\nthe program is already at this address, on %s\n", plan.Program, cluster); err != nil {
 			return err
 		}
 		return c.finalize(ctx, to, chain)
@@ -91,7 +90,7 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("deploy: %w; the same command goes on with it", err)
+		return fmt.Errorf("deploy: %w; run the same command again to continue", err)
 	}
 	_, err = fmt.Fprintf(to.out, "%s\nthe program is at this address, on %s: give it as --program-id, or as PSYCHE_PROGRAM_ID\n", plan.Program, cluster)
 	if err != nil {
@@ -105,20 +104,20 @@ func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Cha
 	if !c.Final {
 		return nil
 	}
-	if err := c.agree(to, "that nobody can change the program any more", admin.Transactions(1)); err != nil {
+	if err := c.agree(to, "making the program permanently unchangeable", admin.Transactions(1)); err != nil {
 		return err
 	}
 	if err := chain.Finalize(ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(to.out, "nobody can change the program any more")
+	_, err := fmt.Fprintln(to.out, "the program can no longer be changed")
 	return err
 }
 
 // chainAirdrop asks a faucet for SOL.
 type chainAirdrop struct {
-	Amount    string   `arg:"" help:"How many SOL."`
-	Keys      []string `arg:"" name:"key" optional:"" help:"Whom they are for: keys in base58, or key files. Default: the key of --keypair."`
+	Amount    string   `arg:"" help:"Amount of SOL."`
+	Keys      []string `arg:"" name:"key" optional:"" help:"Receiving keys, in base58 or as key files. Default: the key of --keypair."`
 	nodeFlags `embed:""`
 	signFlags `embed:""`
 }

@@ -23,20 +23,19 @@ import (
 
 // chainStart runs a chain for development.
 type chainStart struct {
-	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port takes both, too, as tools expect."`
-	SlotMs  int      `name:"slot-ms" default:"400" help:"Milliseconds of a slot (${default})."`
-	Ledger  string   `type:"path" placeholder:"FILE" help:"Keep the chain in this file, and go on with the one that is there."`
-	Program []string `sep:"none" placeholder:"ID=FILE" help:"A program that is on the chain from the beginning, callable at this id; may be given several times."`
+	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port also accepts both, as tools expect."`
+	SlotMs  int      `name:"slot-ms" default:"400" help:"Duration of a slot, in milliseconds (${default})."`
+	Ledger  string   `type:"path" placeholder:"FILE" help:"File for the chain. An existing chain is continued."`
+	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the start of the chain, callable at this id. May be repeated."`
 }
 
 // Help is shown by --help below the command's summary.
 func (chainStart) Help() string {
-	return `The chain is that of package chain/localnet: Solana's transactions, fees, limits and
-programs, and no other nodes. Its faucet gives lamports to anybody who calls requestAirdrop. All of
-it is in memory: when the command ends, the chain is gone, unless --ledger names a file. What is
-confirmed is in the file, also when the command is killed; the chain's clock stands still until it is
-started again. The program that hosts runs is there already, where commands without --program-id look
-for it.`
+	return `Runs a local chain of one node (package chain/localnet) with Solana's transactions, fees, limits and
+programs. Its faucet gives lamports to every caller of requestAirdrop. The chain is in memory and is
+lost when the command exits, unless --ledger names a file. The file contains every confirmed slot,
+even if the command is killed; the chain's clock stops until the next start. The program that hosts
+runs is installed at the address that commands without --program-id use.`
 }
 
 // maxSlot bounds --slot-ms.
@@ -60,7 +59,7 @@ func (c chainStart) Run(ctx context.Context, to console) (err error) {
 		return err
 	}
 	server := localnet.NewServer(ledger, localnet.Options{Slot: slot})
-	_, _ = fmt.Fprintf(to.out, "JSON-RPC  http://%s\nWebSocket ws://%s\n%s Its genesis hash is %s. Ctrl-C ends it.\n", first.Addr(), second.Addr(), where, ledger.Genesis())
+	_, _ = fmt.Fprintf(to.out, "JSON-RPC  http://%s\nWebSocket ws://%s\n%s Its genesis hash is %s. Ctrl-C stops it.\n", first.Addr(), second.Addr(), where, ledger.Genesis())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
@@ -88,7 +87,7 @@ func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, 
 		if ledger = place.file.Ledger; place.file.Again {
 			place.slot = ledger.At(localnet.Confirmed, 0).Slot
 			if len(c.Program) > 0 {
-				return nil, nil, errors.Join(usagef("--program: the chain in %s has begun, with its programs: leave the flag out", c.Ledger), place.Close())
+				return nil, nil, errors.Join(usagef("--program: the chain in %s already exists, with its programs: omit the flag", c.Ledger), place.Close())
 			}
 			return ledger, place, nil
 		}
@@ -117,7 +116,7 @@ func (p *chainPlace) String() string {
 	case p.file == nil:
 		return "The chain is in memory."
 	case p.slot > 0:
-		return fmt.Sprintf("The chain of %s goes on behind slot %d.", p.path, p.slot)
+		return fmt.Sprintf("The chain of %s continues after slot %d.", p.path, p.slot)
 	}
 	return fmt.Sprintf("The chain is kept in %s.", p.path)
 }
@@ -166,7 +165,7 @@ func listenTwice(address string) (first, second net.Listener, err error) {
 		next = strconv.Itoa(first.Addr().(*net.TCPAddr).Port + 1)
 	}
 	if second, err = net.Listen("tcp", net.JoinHostPort(host, next)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--listen %s: the port behind it takes WebSockets: %w", address, err), first.Close())
+		return nil, nil, errors.Join(fmt.Errorf("--listen %s: the next port is for WebSockets: %w", address, err), first.Close())
 	}
 	return first, second, nil
 }

@@ -18,23 +18,23 @@ import (
 )
 
 type dashboard struct {
-	Paths         []string      `arg:"" optional:"" name:"path" type:"path" help:"Logs of runs, or folders that have some: --save-state-dir of a server, --run-dir of a testnet, what psyche run export or archive wrote."`
-	Follow        []string      `name:"follow" sep:"none" placeholder:"RUN@HOST:PORT" help:"A run on a server. #KEY behind it is the key that the server must have. May be repeated."`
-	RunIDs        []string      `name:"run-id" sep:"none" placeholder:"ID" help:"With --rpc: a run on the chain; may be repeated. Default: all of the program."`
-	HTTPAddr      string        `name:"http-addr" default:"127.0.0.1:8090" placeholder:"HOST:PORT" help:"Where the page is served (${default}). Anybody who reaches it may read it."`
+	Paths         []string      `arg:"" optional:"" name:"path" type:"path" help:"Run logs, or folders that contain them: --save-state-dir of a server, --run-dir of a testnet, or files from psyche run export or archive."`
+	Follow        []string      `name:"follow" sep:"none" placeholder:"RUN@HOST:PORT" help:"Run on a server. A trailing #KEY is the required server key. May be repeated."`
+	RunIDs        []string      `name:"run-id" sep:"none" placeholder:"ID" help:"With --rpc: run on the chain. May be repeated. Default: all runs of the program."`
+	HTTPAddr      string        `name:"http-addr" default:"127.0.0.1:8090" placeholder:"HOST:PORT" help:"Address to serve the page on (${default}). Every client that can reach it may read it."`
 	Dir           string        `type:"path" placeholder:"DIR" help:"Folder for copies of the logs of --follow and --rpc. Default: psyche/dash in the user's cache folder."`
-	MemberEvents  []string      `aliases:"events" sep:"none" placeholder:"PATTERN" help:"Event logs of members (events.jsonl), whose loss and speed are shown as reported by them; * stands for any part of a name. May be repeated. Those in folders that are given are found."`
-	Every         time.Duration `default:"5s" help:"How often servers and chains are asked for what is new (${default})."`
-	KnownServers  string        `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration."`
+	MemberEvents  []string      `aliases:"events" sep:"none" placeholder:"PATTERN" help:"Event logs of members (events.jsonl). The page shows their loss and speed as reported by the members. * matches any part of a name. May be repeated. Event logs in the given folders are found automatically."`
+	Every         time.Duration `default:"5s" help:"Polling interval for servers and chains (${default})."`
+	KnownServers  string        `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder."`
 	onchain.Flags `embed:""`
 	logFlags      `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *dashboard) Help() string {
-	return `Shows runs, live and past: their rounds, phases, members and why they left, checkpoints, and
-what members report of loss and speed. Everything but the last is worked out from the logs
-of the runs, every signature of which is verified here. Nothing can be changed by it.`
+	return `Shows live and past runs: their rounds, phases, members and reasons for leaving, checkpoints, and the
+loss and speed that members report. All other values come from the run logs, and this program
+verifies every signature in them. The page is read-only.`
 }
 
 // Run shows the page until a signal comes.
@@ -43,10 +43,10 @@ func (c *dashboard) Run(ctx context.Context, to console) error {
 		return usagef("nothing to show: give files or folders, --follow=RUN@HOST:PORT, or --rpc=URL")
 	}
 	if len(c.RunIDs) > 0 && !c.Given() {
-		return usagef("--run-id is for runs on a chain: give --rpc, or for a run on a server --follow=RUN@HOST:PORT")
+		return usagef("--run-id selects runs on a chain: give --rpc, or --follow=RUN@HOST:PORT for a run on a server")
 	}
 	if c.Every < time.Second {
-		return usagef("--every is %v: want 1s at least", c.Every)
+		return usagef("--every is %v: want at least 1s", c.Every)
 	}
 	logger := c.logger(to.err)
 	listener, err := server.Listen(ctx, c.HTTPAddr)
@@ -79,7 +79,7 @@ func (c *dashboard) gather(g *gather.Gatherer, to console, logger *slog.Logger) 
 	if c.Dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return usagef("--dir: there is no cache folder: %w", err)
+			return usagef("--dir: this user has no cache folder: %w", err)
 		}
 		c.Dir = filepath.Join(cache, "psyche", "dash")
 	}
@@ -109,10 +109,10 @@ func (c *dashboard) repeat(ctx context.Context, logger *slog.Logger, task func(c
 			return
 		}
 		if err != nil && !failing {
-			logger.Warn("asking for what is new failed; it is tried again", "error", err)
+			logger.Warn("polling failed; retrying", "error", err)
 		}
 		if err == nil && failing {
-			logger.Info("what is new comes again")
+			logger.Info("polling works again")
 		}
 		failing = err != nil
 		select {

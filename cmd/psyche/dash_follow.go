@@ -46,7 +46,7 @@ func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, lo
 	path := filepath.Join(c.Dir, url.PathEscape(address+" "+runID)+".journal")
 	file, err := filelock.Open(path, 0o644)
 	if errors.Is(err, filelock.ErrHeld) {
-		return fmt.Errorf("%s: another program copies this log; give another --dir: %w", path, err)
+		return fmt.Errorf("%s: another program is copying this log; choose a different --dir: %w", path, err)
 	}
 	if err != nil {
 		return fmt.Errorf("copy of a log: %w", err)

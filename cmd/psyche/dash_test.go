@@ -38,7 +38,7 @@ func startDash(t *testing.T, args ...string) (address string) {
 			return strings.TrimSuffix(at, "/")
 		}
 	}
-	t.Fatal("psyche dash says nothing of its page")
+	t.Fatal("psyche dash printed no address of its page")
 	return ""
 }
 
@@ -61,7 +61,7 @@ func until[T any](t *testing.T, address string, isWanted func(T) bool) T {
 			return shown
 		}
 	}
-	t.Fatalf("%s: the page still says %.2000s", address, body)
+	t.Fatalf("%s: the page still shows %.2000s", address, body)
 	panic("not reached")
 }
 
@@ -112,11 +112,11 @@ func TestDashOfAChain(t *testing.T) {
 	page := startDash(t, "--rpc", a.rpc, "--program-id", a.program, "--dir", a.path("dash"), "--every=1s")
 	before := until(t, page+"/api/run?run=p", func(r shownRun) bool { return r.Status.State == "Paused" })
 	if before.Status.RunID != "p" || !strings.Contains(before.Source, "on a chain, account ") || before.Costs.Transactions == 0 || before.Costs.Lamports == 0 {
-		t.Errorf("the run before it goes on: %+v", before)
+		t.Errorf("the run before it resumes: %+v", before)
 	}
-	a.does(exitOK, "goes on", "run", "set-paused", "--resume", "--run-id", "p", "--keypair", main, "--commitment", "confirmed")
+	a.does(exitOK, "resumes", "run", "set-paused", "--resume", "--run-id", "p", "--keypair", main, "--commitment", "confirmed")
 	after := until(t, page+"/api/run?run=p", func(r shownRun) bool { return len(r.History.Events) > len(before.History.Events) })
 	if e := after.History.Events[0]; e.Kind != "authority" || e.Detail != "resume" || after.Costs.Transactions <= before.Costs.Transactions {
-		t.Errorf("after it goes on: %+v", after)
+		t.Errorf("after it resumes: %+v", after)
 	}
 }

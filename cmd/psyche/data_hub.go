@@ -64,7 +64,7 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	}
 	repo, revision, _ := strings.Cut(strings.TrimPrefix(name, "hf://"), "@")
 	if strings.Count(repo, "/") != 1 || hub.CheckRepo(repo) != nil {
-		return nil, fmt.Errorf("tokenizer %s: no such file or folder, nor OWNER/NAME of a repository of the Hugging Face Hub", name)
+		return nil, fmt.Errorf("tokenizer %s: no such file or folder, and not OWNER/NAME of a Hugging Face Hub repository", name)
 	}
 	client, err := hubClient(false)
 	if err != nil {
@@ -74,11 +74,11 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	for _, names := range [][]string{{tokenizer.JSONFile}, {tokenizer.PieceFile, tokenizer.ConfigFile, tokenizer.AddedFile}} {
 		got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return slices.Contains(names, path) }})
 		if err != nil {
-			return nil, fmt.Errorf("tokenizer %s: there is no such file or folder here, and of the Hub: %w", name, err)
+			return nil, fmt.Errorf("tokenizer %s: no such file or folder on this machine; the Hub reports: %w", name, err)
 		}
 		if len(got.Files) > 0 {
 			return tokenizer.LoadDir(got.Dir)
 		}
 	}
-	return nil, fmt.Errorf("tokenizer %s: %w in the repository; name another with the same tokenizer", name, tokenizer.ErrNone)
+	return nil, fmt.Errorf("tokenizer %s: %w in the repository; choose another repository with the same tokenizer", name, tokenizer.ErrNone)
 }

@@ -48,8 +48,8 @@ func TestTokenizeFromTheHub(t *testing.T) {
 		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of the split "odd", but of ["test" "train"]; name one with --split`, 1},
 		{[]string{"hf://datasets/org"}, "want hf://datasets/OWNER/NAME", 1},
 		{[]string{"--tokenizer", "org/bare", folder}, "there is no tokenizer.json and no tokenizer.model in the repository", 1},
-		{[]string{"--tokenizer", "org/nowhere", folder}, "there is no such file or folder here, and of the Hub", 1},
-		{[]string{"--tokenizer", "nowhere", folder}, "no such file or folder, nor OWNER/NAME", 1},
+		{[]string{"--tokenizer", "org/nowhere", folder}, "no such file or folder on this machine; the Hub reports", 1},
+		{[]string{"--tokenizer", "nowhere", folder}, "no such file or folder, and not OWNER/NAME", 1},
 	} {
 		var out, errs strings.Builder
 		line := append([]string{"data", "tokenize", "--output", t.TempDir()}, test.args...)

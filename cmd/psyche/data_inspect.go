@@ -18,17 +18,17 @@ import (
 )
 
 type dataInspect struct {
-	Dir       string `arg:"" name:"dir" help:"Folder of token files; with --order also the address of a mixture's JSON file."`
+	Dir       string `arg:"" name:"dir" help:"Folder of token files; with --order also the URL of a mixture's JSON file."`
 	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
-	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes of a token: 2, 4 or 8; 0: as what lies beside the files says (data.json, *.metadata, *.idx), or 2 if --vocab-size or --tokenizer says that ids fit (${default})."`
-	VocabSize int    `default:"0" help:"Fail on a token id that is not less; 0: the tokenizer's in data.json, if there is one (${default})."`
-	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json or tokenizer.model, a folder that has one, OWNER/NAME of a model on the Hub, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
-	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0: none (${default})."`
+	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes per token: 2, 4 or 8. 0 reads the size from data.json, *.metadata or *.idx next to the files, or else uses 2 if the ids of --vocab-size or --tokenizer fit (${default})."`
+	VocabSize int    `default:"0" help:"Vocabulary size: the command fails on a token id that is not below it. 0 uses the tokenizer's size in data.json, if there is one (${default})."`
+	Tokenizer string `placeholder:"FILE" help:"Tokenizer for showing a sample as text: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hub, or bytes. Default: the tokenizer that data.json names, if it exists."`
+	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0 means none (${default})."`
 	Position  uint64 `default:"0" placeholder:"N" help:"Sequence to show instead of the first (${default})."`
-	Order     uint64 `default:"0" placeholder:"N" help:"Print only where the sequences of N indices of a run lie, from --position on: columns with tabs between them. Every client takes them in this order (${default})."`
-	Shuffle   uint64 `default:"0" placeholder:"SEED" help:"With --order: the seed, as solo --shuffle has it; 0: as in the files (${default})."`
+	Order     uint64 `default:"0" placeholder:"N" help:"Print only the locations of the sequences of N indices of a run, from --position on, in tab-separated columns. Every client reads the sequences in this order (${default})."`
+	Shuffle   uint64 `default:"0" placeholder:"SEED" help:"With --order: shuffling seed, as in solo --shuffle; 0 keeps the order of the files (${default})."`
 
-	AllowInnerData bool `help:"With --order: a mixture may lead to addresses of this machine and of private networks."`
+	AllowInnerData bool `help:"With --order: allow a mixture to name addresses of this machine and of private networks."`
 }
 
 // Run reads every token, checks the hashes of the manifest, and prints what it found.
@@ -71,7 +71,7 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes (%s) in %d files, %d sequences of %d tokens, largest id %d\n",
 		c.Dir, folder.Tokens(), folder.TokenSize(), map[int]string{2: "u16", 4: "u32", 8: "u64"}[folder.TokenSize()], len(folder.Files()), folder.Len(), c.SeqLen, largest)
 	if err == nil && found {
-		_, err = fmt.Fprintf(to.out, "tokenizer %s with %d tokens, %d tokens held out, the SHA-256 of every file is right\n",
+		_, err = fmt.Fprintf(to.out, "tokenizer %s with %d tokens, %d tokens held out, the SHA-256 of every file matches\n",
 			described.Tokenizer.Name, described.Tokenizer.VocabSize, described.HeldOutTokens)
 	}
 	if err != nil || c.Sample == 0 || decoder == nil {
@@ -101,7 +101,7 @@ func (c dataInspect) sample(ctx context.Context, to console, decoder *tokenizer.
 	ids = ids[:min(len(ids), c.Sample)]
 	text, err := decoder.Decode(ids)
 	if err != nil {
-		return fmt.Errorf("the tokens are not of this tokenizer: %w", err)
+		return fmt.Errorf("the tokens do not match this tokenizer: %w", err)
 	}
 	_, err = fmt.Fprintf(to.out, "sequence %d begins %v\nwhich is %q\n", c.Position, ids, text)
 	return err
@@ -123,7 +123,7 @@ func (c dataInspect) loadTokenizer(ctx context.Context, described manifest.Manif
 	}
 	sum := sha256.Sum256(loaded.JSON())
 	if want := described.Tokenizer.SHA256; want != "" && want != hex.EncodeToString(sum[:]) {
-		return nil, fmt.Errorf("tokenizer %s is not the one that the data was made with: its SHA-256 is %x, not %s; name that one with --tokenizer, or use --sample 0", name, sum, want)
+		return nil, fmt.Errorf("tokenizer %s did not produce the data: its SHA-256 is %x, want %s; pass the right tokenizer with --tokenizer, or use --sample 0", name, sum, want)
 	}
 	return loaded, nil
 }
@@ -144,7 +144,7 @@ func checkFile(dir string, entry manifest.File) (err error) {
 		return fmt.Errorf("check token file: %w", err)
 	}
 	if found := hex.EncodeToString(hash.Sum(nil)); found != entry.SHA256 {
-		return fmt.Errorf("token file %s is not what %s describes: its SHA-256 is %s, not %s; make the data again",
+		return fmt.Errorf("token file %s does not match %s: its SHA-256 is %s, want %s; create the data again",
 			path, manifest.Name, found, entry.SHA256)
 	}
 	return nil

@@ -21,7 +21,7 @@ const maxOrder = 100_000_000
 func (c dataInspect) printOrder(ctx context.Context, to console) error {
 	switch {
 	case c.Order == 0:
-		return errors.New("--shuffle is for --order N, which says how much of the order to print")
+		return errors.New("--shuffle needs --order N, the number of indices to print")
 	case c.Order > maxOrder:
 		return fmt.Errorf("--order %d, want at most %d", c.Order, maxOrder)
 	}
@@ -64,7 +64,7 @@ func (c dataInspect) orderOfFolder(_ context.Context, out *bufio.Writer) (err er
 
 func (c dataInspect) orderOfMix(ctx context.Context, out *bufio.Writer) error {
 	if c.Shuffle != 0 {
-		return errors.New("--shuffle is for a folder: a mixture's JSON file has the seeds")
+		return errors.New("--shuffle applies to a folder only: a mixture's JSON file contains the seeds")
 	}
 	o := data.Options{SeqLen: c.SeqLen, VocabSize: c.VocabSize, Web: web.Options{Inner: c.AllowInnerData}}
 	return data.MixOrder(ctx, c.Dir, o, c.Position, c.Order, func(index uint64, at data.MixedPlace) error {

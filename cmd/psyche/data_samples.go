@@ -13,12 +13,12 @@ import (
 )
 
 type dataSamples struct {
-	Output        string   `required:"" placeholder:"DIR" help:"Folder to write, which a run names as Preprocessed data."`
-	Tokenizer     string   `required:"" placeholder:"FOLDER" help:"A model's folder, with its tokenizer.json and chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
-	ChatTemplate  string   `placeholder:"FILE" help:"A chat template, in place of the one in the folder."`
-	SeqLen        int      `default:"2048" placeholder:"N" help:"Tokens of a sample at most: max_seq_len of the run (${default})."`
-	Strict        bool     `help:"Refuse keys of conversations that are not read, instead of counting them."`
-	IncludeHidden bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
+	Output        string   `required:"" placeholder:"DIR" help:"Output folder, which a run can name as Preprocessed data."`
+	Tokenizer     string   `required:"" placeholder:"FOLDER" help:"Model folder with a tokenizer.json and a chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
+	ChatTemplate  string   `placeholder:"FILE" help:"Chat template to use instead of the folder's."`
+	SeqLen        int      `default:"2048" placeholder:"N" help:"Maximum tokens per sample: max_seq_len of the run (${default})."`
+	Strict        bool     `help:"Refuse unknown keys of conversations instead of counting them."`
+	IncludeHidden bool     `help:"Also read lock files, metadata, and files and folders whose names begin with a dot."`
 	Paths         []string `arg:"" name:"path" type:"path" help:"Files, or folders of files, with a JSON object in every line (*.jsonl, *.ndjson) or an array of objects (*.json): messages of role and content, conversations of from and value, or instruction and output. They may be compressed (.gz, .zst, .lz4, .br)."`
 }
 
@@ -42,13 +42,13 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if made.Refused > 0 {
-		_, _ = fmt.Fprintf(to.err, "the first that was refused: %v\n", made.Refusal)
+		_, _ = fmt.Fprintf(to.err, "the first refused: %v\n", made.Refusal)
 	}
 	if len(made.Unread) > 0 {
-		_, _ = fmt.Fprintf(to.err, "keys that were not read: %v; --strict refuses them\n", made.Unread)
+		_, _ = fmt.Fprintf(to.err, "unread keys: %v; --strict refuses them\n", made.Unread)
 	}
 	if made.Others > 0 {
-		_, _ = fmt.Fprintf(to.err, "%d files of folders are not JSON with conversations and were left out\n", made.Others)
+		_, _ = fmt.Fprintf(to.err, "skipped %d files in folders that are not JSON with conversations\n", made.Others)
 	}
 	left := made.Long + made.Unlearned + made.Refused
 	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens, %d of them learned; left out: %d longer than %d tokens, %d without an answer, %d refused%s\n",
@@ -69,7 +69,7 @@ func (c dataSamples) template() (*chat.Template, map[string]string, error) {
 			return nil, false
 		}
 		if err == nil && info.Size() > maxTemplate {
-			err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), maxTemplate)
+			err = fmt.Errorf("%s has %d bytes, the limit is %d", path, info.Size(), maxTemplate)
 		}
 		var content []byte
 		if err == nil {
@@ -82,7 +82,7 @@ func (c dataSamples) template() (*chat.Template, map[string]string, error) {
 		return nil, nil, fmt.Errorf("read the chat template: %w", unread)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("chat template of %s: %w; name one with --chat-template", c.Tokenizer, err)
+		return nil, nil, fmt.Errorf("chat template of %s: %w; choose a template with --chat-template", c.Tokenizer, err)
 	}
 	return template, named, nil
 }

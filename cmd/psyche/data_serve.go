@@ -24,24 +24,23 @@ import (
 )
 
 type dataServe struct {
-	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
-	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
+	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml with the data to serve."`
+	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Run whose members are served."`
 	hostFlags   `embed:""`
-	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
-	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
-	HTTPAddr    string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
-	EventsDir   string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: states of the run, and every request that was answered. Without it there is none."`
+	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the address in the run's data_location."`
+	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY. Without either, each start uses a new key, which clients do not recognize."`
+	HTTPAddr    string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which every client that can reach it may read. By default, there is no HTTP server."`
+	EventsDir   string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: states of the run, and every answered request. By default, no event log is written."`
 	sourceFlags `embed:""`
 	logFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (dataServe) Help() string {
-	return `Follows the run at its server and gives each healthy member the batches of the newest
-rounds that the run assigns to it. Of rounds that are over any member may have the batches, to
-audit what others made of them, if the run is audited. Nobody gets anything else, and each batch
-comes with a signed receipt. The server goes on while the run's server is away, and ends on a
-signal.`
+	return `Follows the run at its server and gives each healthy member the batches that the run assigns to it in
+the newest rounds. In an audited run, every member may also get the batches of past rounds, to audit
+the results of other members. The server refuses all other requests. Each batch comes with a signed
+receipt. The server keeps running while the run's server is unreachable, and exits on a signal.`
 }
 
 // Run serves until a signal comes, or the run's server refuses for good.
@@ -153,7 +152,7 @@ func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
 		return key, err
 	}
 	if key, err = identity.Generate(rand.Reader); err == nil {
-		logger.Warn("no key given: this process uses a fresh one, and clients that saw it will refuse the next; make one with: psyche keys new", "key", key.ID())
+		logger.Warn("no key given: this process uses a new key, and clients that saw it will refuse the next key; create a key file with: psyche keys new", "key", key.ID())
 	}
 	return key, err
 }

@@ -24,7 +24,7 @@ import (
 
 // sourceFlags say how the data of a data.toml is read.
 type sourceFlags struct {
-	GCSCredentials bool `name:"gcs-credentials" help:"Read buckets of Google Cloud Storage with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
+	GCSCredentials bool `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets. By default, no credentials are used."`
 }
 
 // dataService is a data server that works.
@@ -106,7 +106,7 @@ func checkSeqLen(file string, from config.DataServer, maxSeqLen uint32) error {
 func loadServedData(state string, model config.Model, file string) (config.DataServer, *config.ServerData, error) {
 	at := serverLocation(model)
 	if at == nil {
-		return config.DataServer{}, nil, configError{fmt.Errorf("%s: no client would ask for the data of --data-config; add a data location { Server = \"HOST:PORT\" } with the address under which clients reach this server", state)}
+		return config.DataServer{}, nil, configError{fmt.Errorf("%s: no client would request the data of --data-config; add a data location { Server = \"HOST:PORT\" } with the address at which clients reach this server", state)}
 	}
 	from, err := loadDataServer(file)
 	if err == nil {
@@ -128,11 +128,11 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 		}
 	}
 	if len(saved) != 1 {
-		return "", run, usagef("%s is for the run of one --state, or for the one run in --save-state-dir; there are %d and %d", flag, len(runs), len(saved))
+		return "", run, usagef("%s needs exactly one run: in --state, or in --save-state-dir; there are %d and %d", flag, len(runs), len(saved))
 	}
 	log, _, err := server.Replay(saved[0], nil)
 	if err != nil {
-		return "", run, fmt.Errorf("which run %s is for: %w", flag, err)
+		return "", run, fmt.Errorf("find the run for %s: %w", flag, err)
 	}
 	run = config.Run{RunID: log.State.RunID, Config: log.State.Config}
 	run.Model, err = config.DecodeModel(log.State.Model.Definition)
@@ -144,7 +144,7 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
-			return nil, usagef("--data-addr is given, but no --data-config that says what to serve there")
+			return nil, usagef("--data-addr needs --data-config, which names the data to serve")
 		}
 		return func() error { return nil }, nil
 	}
@@ -168,7 +168,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 		return nil, err
 	}
 	if at.Key != "" && at.Key != o.Key.ID().String() {
-		return nil, configError{fmt.Errorf("%s: clients want the data server to have the key %s, this server has %s; correct the data location, or give it that key in --save-state-dir", file, at.Key, o.Key.ID())}
+		return nil, configError{fmt.Errorf("%s: the data location requires the data server key %s, but this server has %s; correct the data location, or put that key into --save-state-dir", file, at.Key, o.Key.ID())}
 	}
 	service, err := c.begin(ctx, from, address, run.RunID, o.Key, events.mainLog(), o.Logger)
 	if err != nil {

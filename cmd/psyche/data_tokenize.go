@@ -14,24 +14,24 @@ import (
 )
 
 type dataTokenize struct {
-	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
-	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json or tokenizer.model, a folder that has one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
-	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
-	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects or one object, csv, parquet, arrow; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (these and texts also with .gz, .zst, .lz4 or .br behind it), .parquet, .pq, .parq, .arrow, .feather or .ipc, or by the content of Parquet and Arrow, else text (${default})."`
-	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the way to it: messages.content is the texts of a list, each a line, messages[0].content its first. A list of integers is token ids. Of one JSON object the first list on the way has the texts. Without --field: text, and a .json file with one object is one text."`
-	Quotes          string   `enum:"auto,double,none" default:"auto" help:"Double quotes in CSV and TSV: double for quotes around values (RFC 4180), none for quotes as text; auto: none in .tsv, else double (${default})."`
-	Split           string   `default:"train" placeholder:"NAME" help:"The split to read of a data set that has several (${default})."`
-	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
-	IncludeHidden   bool     `help:"Also read files and folders in folders whose names begin with a dot, and locks and metadata."`
-	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of other files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
-	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
-	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token to put after each text, instead of --separator."`
-	Separator       *string  `placeholder:"TEXT" help:"Text to put after each text, with escapes as in Go; empty for none. Default: \\n, or none with --eos."`
-	ShardTokens     int      `default:"0" placeholder:"N" help:"Largest number of tokens of a file, at least 65536; 0: 67108864 (${default})."`
-	Workers         int      `default:"0" placeholder:"N" help:"Texts to encode at once; 0: one for each CPU. The outcome does not depend on it (${default})."`
+	Output          string   `required:"" placeholder:"DIR" help:"Output folder, for train-*.ds, data.json and heldout/heldout.ds."`
+	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"Tokenizer: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
+	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes per token: 2 or 4. 0 means 2 if every id of the tokenizer fits, otherwise 4 (${default})."`
+	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"File format: text (one text per file), jsonl (one JSON object per line), json (an array of objects, or one object), csv, parquet or arrow. auto uses the file extension: .jsonl, .ndjson, .json, .csv, .tsv (these and text files also followed by .gz, .zst, .lz4 or .br), .parquet, .pq, .parq, .arrow, .feather or .ipc; otherwise it detects Parquet and Arrow by their content, and reads all other files as text (${default})."`
+	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the path to it: messages.content selects the texts of a list, one per line, messages[0].content only the first. A list of integers is read as token ids. In a single JSON object, the first list on the path contains the texts. Default: text; a .json file with one object is then one text."`
+	Quotes          string   `enum:"auto,double,none" default:"auto" help:"Double quotes in CSV and TSV: double for quotes around values (RFC 4180), none for quotes as text. auto means none for .tsv, otherwise double (${default})."`
+	Split           string   `default:"train" placeholder:"NAME" help:"Split to read, for data sets with several splits (${default})."`
+	Include         []string `sep:"none" placeholder:"PATTERN" help:"Pattern for names of files to read in folders, as in --include '*.go'. May be repeated."`
+	IncludeHidden   bool     `help:"Also read lock files, metadata, and files and folders whose names begin with a dot."`
+	HeldOut         []string `sep:"none" placeholder:"FILE" help:"File whose tokens are held out of training. May be repeated."`
+	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, from 0 to below 1. Above 0, at least one of two is held out (${default})."`
+	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token before each text, by its name in tokenizer.json."`
+	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token after each text, instead of --separator."`
+	Separator       *string  `placeholder:"TEXT" help:"Separator after each text, with escapes as in Go; empty means none. Default: \\n, or none with --eos."`
+	ShardTokens     int      `default:"0" placeholder:"N" help:"Maximum tokens per file, at least 65536; 0 means 67108864 (${default})."`
+	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on it. 0 means one per CPU (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
-	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, folders, and data sets of the Hugging Face Hub: hf://datasets/OWNER/NAME, with @REVISION, or a path or pattern in it, behind. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`
+	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt, run the same command again."`
 }
 
 // Run writes the token files.
@@ -116,7 +116,7 @@ func (c dataTokenize) between(encoder *tokenizer.Tokenizer) (begin, after []int3
 	}
 	separator, err := strconv.Unquote(`"` + text + `"`)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--separator %q has an escape that is not known", text)
+		return nil, nil, fmt.Errorf("--separator %q contains an unknown escape", text)
 	}
 	if after, err = encoder.Encode([]byte(separator)); err != nil {
 		return nil, nil, fmt.Errorf("--separator: %w", err)

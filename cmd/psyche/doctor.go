@@ -12,17 +12,17 @@ import (
 )
 
 type doctor struct {
-	Client string `help:"The psyche-client program. Default: the one beside this program, else that of PATH." placeholder:"FILE" type:"path"`
+	Client string `help:"The psyche-client program. Default: psyche-client in the folder of this program, or else in PATH." placeholder:"FILE" type:"path"`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *doctor) Help() string {
-	return `This program needs nothing but itself. Training needs more: psyche-client doctor looks at that, and is run
-here if that program is found.`
+	return `This program has no dependencies. Training has: psyche-client doctor checks them. This command also
+runs psyche-client doctor if it finds that program.`
 }
 
 // errNoClient says what to do where only hosting works.
-var errNoClient = errors.New("psyche-client is not there, so this machine hosts and does not train: build it with make build, or install the package psyche-client")
+var errNoClient = errors.New("psyche-client not found, so this machine can host runs but not train: build it with make build, or install the package psyche-client")
 
 // Run says what is here, and goes on with what psyche-client says.
 func (c *doctor) Run(ctx context.Context, to console) error {

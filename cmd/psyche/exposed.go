@@ -8,7 +8,7 @@ import (
 )
 
 // hostMayReplace warns of a run without a main authority of its own.
-const hostMayReplace = "without --main-authority the server's own key is the main authority: whoever reads host-key.json in --save-state-dir can pause the run and put other rules, another model and other data in their place; make a key with psyche keys new, keep it on another machine, and name it when the run begins: it cannot be changed later"
+const hostMayReplace = "without --main-authority, the server's own key is the main authority: anyone who reads host-key.json in --save-state-dir can pause the run and replace its rules, model and data; create a key with psyche keys new, keep it on another machine, and pass it when the run begins: it cannot be changed later"
 
 // fewAuditors is how many members should audit at least, so that rounds in which none of them is
 // honest are rare.
@@ -18,16 +18,16 @@ const fewAuditors = 4
 func openWarnings(run config.Run) []string {
 	members, percent := int(run.Config.InitMinClients), int(run.Config.VerificationPercent)
 	enough := (100*fewAuditors + members - 1) / members
-	remedy := fmt.Sprintf("set it to %d for %d that audit, with so many", enough, fewAuditors)
+	remedy := fmt.Sprintf("set it to %d for %d auditors with this many members", enough, fewAuditors)
 	if enough > 50 {
-		remedy = fmt.Sprintf("begin with %d members or more (init_min_clients), of whom %d audit", 2*fewAuditors, fewAuditors)
+		remedy = fmt.Sprintf("begin with at least %d members (init_min_clients), of which %d audit", 2*fewAuditors, fewAuditors)
 	}
-	remedy += ", or let only keys that you chose join, with --permissioned"
+	remedy += ", or admit only keys that you choose, with --permissioned"
 	switch auditors := assign.VerifierCount(members, percent); {
 	case percent == 0:
-		return []string{"verification_percent = 0, and anybody may join: nobody looks whether the results of strangers are computed from their data; noise, copies and turned gradients count like honest work; " + remedy}
+		return []string{"verification_percent = 0, and every key may join: no member checks whether unknown clients compute their results from their data; noise, copies and negated gradients count as honest work; " + remedy}
 	case 0 < auditors && auditors < fewAuditors:
-		return []string{fmt.Sprintf("verification_percent = %d, and anybody may join: of init_min_clients = %d members %d audit, and in the rounds in which those are strangers who cheat together nobody looks; %s", percent, members, auditors, remedy)}
+		return []string{fmt.Sprintf("verification_percent = %d, and every key may join: with init_min_clients = %d, %d of the members audit; in rounds in which all auditors are colluding unknown clients, no honest member audits; %s", percent, members, auditors, remedy)}
 	default: // of none that audit the file's own warnings tell
 		return nil
 	}

@@ -14,9 +14,9 @@ func TestOpenRunsAreWarnedOf(t *testing.T) {
 		want    []string // in the warning; none: there is no warning
 	}{
 		"no audits":          {16, 0, []string{"verification_percent = 0", "set it to 25 for 4", "--permissioned"}},
-		"no audits of few":   {2, 0, []string{"verification_percent = 0", "begin with 8 members or more"}},
-		"one audits":         {16, 10, []string{"of init_min_clients = 16 members 1 audit", "set it to 25 for 4"}},
-		"three audit":        {16, 20, []string{"16 members 3 audit"}},
+		"no audits of few":   {2, 0, []string{"verification_percent = 0", "begin with at least 8 members"}},
+		"one audits":         {16, 10, []string{"with init_min_clients = 16, 1 of the members audit", "set it to 25 for 4"}},
+		"three audit":        {16, 20, []string{"16, 3 of the members audit"}},
 		"four audit":         {16, 25, nil},
 		"nobody audits, yet": {8, 10, nil}, // the file's own warnings tell
 	} {
@@ -46,7 +46,7 @@ func TestValidateSaysWhoMayDoWhat(t *testing.T) {
 		}
 		return errs.String()
 	}
-	const host, open = "the server's own key is the main authority", "anybody may join"
+	const host, open = "the server's own key is the main authority", "every key may join"
 	if said := check(); !strings.Contains(said, host) || !strings.Contains(said, open) {
 		t.Errorf("by default:\n%s", said)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 type keysNew struct {
-	Output string `required:"" placeholder:"FILE" help:"Key file to write. A file that is there is never overwritten."`
-	Format string `enum:"json,raw" default:"json" help:"json, as solana-keygen writes it, or raw, 32 bytes (${default})."`
+	Output string `required:"" placeholder:"FILE" help:"Output key file. An existing file is never overwritten."`
+	Format string `enum:"json,raw" default:"json" help:"Format: json (as solana-keygen writes it) or raw (32 bytes) (${default})."`
 }
 
 // Run makes a key, saves it and prints its id.

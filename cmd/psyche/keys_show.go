@@ -9,7 +9,7 @@ import (
 )
 
 type keysShow struct {
-	File string `arg:"" optional:"" name:"file" help:"Key file, in either format. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex), RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names."`
+	File string `arg:"" optional:"" name:"file" help:"Key file, in either format. Default: RAW_IDENTITY_SECRET_KEY (hex), RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PRIVATE_KEY_PATH or WALLET_PATH."`
 }
 
 // Run prints the id of a key.
@@ -24,7 +24,7 @@ func (c keysShow) Run(to console) error {
 		return err
 	}
 	if !found {
-		return usagef("no key: name its file, or set %s", strings.Join(identity.WalletVariables(), ", "))
+		return usagef("no key: give a key file, or set %s", strings.Join(identity.WalletVariables(), ", "))
 	}
 	_, err = fmt.Fprintln(to.out, key.ID())
 	return err

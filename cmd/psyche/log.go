@@ -11,8 +11,8 @@ import (
 
 // logFlags are the flags of commands that log.
 type logFlags struct {
-	Log      string     `aliases:"logs" enum:"console,json,none" default:"console" help:"How to log to standard error: console, json or none."`
-	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Log      string     `aliases:"logs" enum:"console,json,none" default:"console" help:"Log format on standard error: console, json or none."`
+	LogLevel slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
 }
 
 // logger returns the logger that the flags ask for.

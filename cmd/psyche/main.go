@@ -37,51 +37,51 @@ type commands struct {
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
-		Repair         serverRepair         `cmd:"" help:"Cut off what is damaged at the end of a run's journal."`
+		Repair         serverRepair         `cmd:"" help:"Truncate the damaged end of a run's journal."`
 		PrintAllHelp   allHelp              `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Host runs." group:"Host runs:"`
 	Run struct {
-		Create       runCreate       `cmd:"" help:"Begin a run on a server." group:"Begin runs, and see how far they are:"`
-		Invite       runInvite       `cmd:"" help:"Print the link by which others join a run." group:"Begin runs, and see how far they are:"`
-		Status       runStatus       `cmd:"" help:"Show how far a run is." group:"Begin runs, and see how far they are:"`
-		List         runList         `cmd:"" help:"Show the runs of a server, or of a program on a chain." group:"Begin runs, and see how far they are:"`
-		SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on." group:"Govern a run:"`
-		UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run new rules." group:"Govern a run:"`
+		Create       runCreate       `cmd:"" help:"Create a run on a server or a chain." group:"Create and show runs:"`
+		Invite       runInvite       `cmd:"" help:"Print the invite link of a run." group:"Create and show runs:"`
+		Status       runStatus       `cmd:"" help:"Show the progress of a run." group:"Create and show runs:"`
+		List         runList         `cmd:"" help:"Show the runs of a server, or of a program on a chain." group:"Create and show runs:"`
+		SetPaused    runSetPaused    `cmd:"" help:"Pause or resume a run." group:"Govern a run:"`
+		UpdateConfig runUpdateConfig `cmd:"" help:"Change the configuration of a paused run." group:"Govern a run:"`
 		Authorize    runAuthorize    `cmd:"" help:"Admit a key to a permissioned run." group:"Govern a run:"`
-		SetDelegates runSetDelegates `cmd:"" help:"Name the keys that may join in the name of an authorized one." group:"Govern a run:"`
+		SetDelegates runSetDelegates `cmd:"" help:"Set the keys that may join on behalf of an authorized key." group:"Govern a run:"`
 		Eject        runEject        `cmd:"" help:"Remove a client from a run." group:"Govern a run:"`
-		Close        runClose        `cmd:"" help:"End a run for good." group:"Govern a run:"`
-		Tick         runTick         `cmd:"" help:"Move a run on a chain on, if that is due." group:"Govern a run:"`
-		Free         runFree         `cmd:"" help:"Get back what the account of a closed run on a chain holds." group:"Govern a run:"`
-		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain." group:"Verify a run:"`
+		Close        runClose        `cmd:"" help:"Close a run permanently." group:"Govern a run:"`
+		Tick         runTick         `cmd:"" help:"Advance a run on a chain if a tick is due." group:"Govern a run:"`
+		Free         runFree         `cmd:"" help:"Recover the SOL in the account of a closed run on a chain." group:"Govern a run:"`
+		Archive      runArchive      `cmd:"" help:"Archive the log of a run on a chain." group:"Verify a run:"`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server." group:"Verify a run:"`
-		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to." group:"Verify a run:"`
-		Receipt      runReceipt      `cmd:"" help:"Say what a member gave to a run, in a file that anybody can verify." group:"Verify a run:"`
-		Examine      runExamine      `cmd:"" help:"Look again at an entry of a log: an accusation, its jury, its exhibit." group:"Verify a run:"`
+		Replay       runReplay       `cmd:"" help:"Verify the log of a run and show its final state." group:"Verify a run:"`
+		Receipt      runReceipt      `cmd:"" help:"Write a verifiable receipt of a member's contribution to a run." group:"Verify a run:"`
+		Examine      runExamine      `cmd:"" help:"Examine a log entry: an accusation, its jury, its evidence file." group:"Verify a run:"`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
-		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSON, CSV, Parquet, Arrow, or a data set of the Hub."`
-		Samples  dataSamples  `cmd:"" help:"Make ready-made samples of conversations, of which the assistant's part is learned."`
+		Tokenize dataTokenize `cmd:"" help:"Create a folder of token files from text, JSON, CSV, Parquet, Arrow, or a Hub data set."`
+		Samples  dataSamples  `cmd:"" help:"Create fine-tuning samples from conversations, with loss on the assistant's part only."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
-		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
+		Serve    dataServe    `cmd:"" help:"Serve each member of a run its assigned sequences."`
 	} `cmd:"" help:"Prepare and serve training data." group:"Prepare data:"`
 	Chain struct {
-		Start   chainStart   `cmd:"" help:"Run a chain of one node on this machine."`
-		Deploy  chainDeploy  `cmd:"" help:"Put the program that hosts runs on a chain."`
-		Airdrop chainAirdrop `cmd:"" help:"Ask the faucet of a chain for tests for SOL."`
-		Balance chainBalance `cmd:"" help:"Show how much a key has on a chain."`
+		Start   chainStart   `cmd:"" help:"Run a local chain of one node."`
+		Deploy  chainDeploy  `cmd:"" help:"Deploy the program that hosts runs on a chain."`
+		Airdrop chainAirdrop `cmd:"" help:"Request SOL from the faucet of a test chain."`
+		Balance chainBalance `cmd:"" help:"Show the balance of a key on a chain."`
 	} `cmd:"" help:"Prepare chains for runs." group:"Chains:"`
-	Solana solanaCommands `cmd:"" help:"Runs on a chain, by the names that the original's documentation has." group:"The same by the names of the original's documentation:"`
+	Solana solanaCommands `cmd:"" help:"Administer runs on a chain, with the command names of the original's documentation." group:"Commands of the original's documentation:"`
 	Keys   struct {
-		New  keysNew  `cmd:"" help:"Make a key file."`
-		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
-	} `cmd:"" help:"Make and show the keys that name participants." group:"Keys:"`
-	Dash    dashboard `cmd:"" help:"Show runs in a browser." group:"Look and check:"`
-	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them." group:"Look and check:"`
-	Doctor  doctor    `cmd:"" help:"Say what is installed, and what is missing." group:"Look and check:"`
-	Version version   `cmd:"" help:"Print the version of the program." group:"Look and check:"`
+		New  keysNew  `cmd:"" help:"Create a key file."`
+		Show keysShow `cmd:"" help:"Print the id of a key."`
+	} `cmd:"" help:"Create and show the keys of participants." group:"Keys:"`
+	Dash    dashboard `cmd:"" help:"Show runs in a browser." group:"Display and checks:"`
+	Sim     simulate  `cmd:"" help:"Simulate complete runs with faults and check them." group:"Display and checks:"`
+	Doctor  doctor    `cmd:"" help:"Check the installation and report missing parts." group:"Display and checks:"`
+	Version version   `cmd:"" help:"Print the version of the program." group:"Display and checks:"`
 
-	Completion completion `cmd:"" help:"Print completions of the command line for a shell." group:"Look and check:"`
+	Completion completion `cmd:"" help:"Print a shell completion script." group:"Display and checks:"`
 	PrintMan   manPage    `cmd:"" hidden:"" help:"Print the man page."`
 
 	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of every command."`
@@ -89,7 +89,7 @@ type commands struct {
 
 const description = `Host and prepare runs that train a language model together.
 
-Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 10 a testnet's clients that cheat were not ejected, or somebody honest was accused; 130 interrupted.`
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server is unreachable, has the wrong key, or serves the wrong run; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 10 a testnet's cheating clients were not ejected, or an honest client was accused; 130 interrupted.`
 
 // Exit codes. Help and documentation list them.
 const (

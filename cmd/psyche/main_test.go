@@ -183,7 +183,7 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs.Reset()
-	if code := run(ctx, command, console{io.Discard, &errs}); code != exitFailed || !strings.Contains(errs.String(), "holds no port") {
+	if code := run(ctx, command, console{io.Discard, &errs}); code != exitFailed || !strings.Contains(errs.String(), "contains no port") {
 		t.Errorf("with a broken file: exit code %d, %s", code, errs.String())
 	}
 }

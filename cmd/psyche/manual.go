@@ -34,9 +34,9 @@ type manPage struct {
 // Run prints the man page.
 func (c *manPage) Run(to console, line *kong.Context) error {
 	return c.Write(to.out, line, []manual.File{
-		{Path: "~/.config/psyche/known_servers", Holds: "The keys of servers that were seen, as --known-servers; under XDG_CONFIG_HOME if that is set."},
-		{Path: "STATE_DIR/host-key.json, STATE_DIR/RUN.journal", Holds: "The key of a server and the log of each of its runs, in the folder of server run --save-state-dir. Without them the run is lost; nobody else may read the key."},
+		{Path: "~/.config/psyche/known_servers", Holds: "Keys of known servers (see --known-servers); under XDG_CONFIG_HOME if that is set."},
+		{Path: "STATE_DIR/host-key.json, STATE_DIR/RUN.journal", Holds: "The key of a server and the log of each of its runs, in the folder of server run --save-state-dir. Without these files the run is lost; keep the key secret."},
 		{Path: "state.toml, data.toml", Holds: "The configuration of a run and of a data server, as server validate-config checks them."},
-		{Path: "runs/RUN-TIME", Holds: "What testnet start leaves: summary.json, logs, event logs, keys and checkpoints."},
+		{Path: "runs/RUN-TIME", Holds: "Files from testnet start: summary.json, logs, event logs, keys and checkpoints."},
 	})
 }

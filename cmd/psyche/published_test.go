@@ -93,7 +93,7 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 		t.Errorf("a Warmup of 7.5 s is not in the run's state: %v, %v", log, err)
 	}
 	if events, err := os.ReadFile(filepath.Join(saved, "events.jsonl")); err != nil || !strings.Contains(string(events), `"kind":"started"`) {
-		t.Errorf("no event log beside the journal: %v\n%s", err, events)
+		t.Errorf("no event log next to the journal: %v\n%s", err, events)
 	}
 	for flags, want := range map[string]string{
 		"--init-warmup-time -1":   "want 0 to",
@@ -171,6 +171,6 @@ func TestExtras(t *testing.T) {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	if !strings.Contains(errs.String(), "--write-log changes nothing") {
-		t.Errorf("said %q", errs.String())
+		t.Errorf("printed %q", errs.String())
 	}
 }

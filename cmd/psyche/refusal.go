@@ -49,22 +49,22 @@ func (a asked) reason(code coordinator.Code) string {
 		return a.notAuthorised()
 	case coordinator.ErrNotMember:
 		if eject, ok := a.action.(coordinator.Eject); ok {
-			return fmt.Sprintf("%s is neither a member of the epoch nor waits for the next one; the members: psyche run status --run-id %s",
+			return fmt.Sprintf("%s is neither a member of this epoch nor waiting for the next epoch; list the members with: psyche run status --run-id %s",
 				identity.ID(eject.Client), a.runID)
 		}
 	case coordinator.ErrDuplicate:
 		return a.alreadySo()
 	case coordinator.ErrPermissionless:
-		return "the run admits every key, so there is nothing to authorize; runs that do not are begun with --permissioned"
+		return "the run admits every key, so there is nothing to authorize; use --permissioned when you create a run to restrict it"
 	case coordinator.ErrFull:
 		return a.full()
 	case coordinator.ErrWrongNumber:
-		return "the authorization of the key was changed meanwhile: try again"
+		return "the authorization of the key changed in the meantime: try again"
 	case coordinator.ErrStaleNonce:
 		return "another command signed by the same key came first: try again"
 	case coordinator.ErrInvalidAction:
 		if _, ok := a.action.(coordinator.SetDelegates); ok {
-			return "a key is named twice, or is the one that signs: name every delegate once"
+			return "a key is repeated, or is the signing key: name every delegate once"
 		}
 	case coordinator.ErrInvalidConfig:
 		return a.invalidConfig()
@@ -75,7 +75,7 @@ func (a asked) reason(code coordinator.Code) string {
 // notPaused says how to bring a run to where the action has its place.
 func (a asked) notPaused() string {
 	if a.state.PendingPause {
-		return fmt.Sprintf("the run is %s and pauses when its epoch is over: try again when psyche run status --run-id %s shows Paused", a.state.RunState, a.runID)
+		return fmt.Sprintf("the run is %s and pauses at the end of its epoch: try again when psyche run status --run-id %s shows Paused", a.state.RunState, a.runID)
 	}
 	return fmt.Sprintf("the run is %s; pause it first: psyche run set-paused --run-id %s", a.state.RunState, a.runID)
 }
@@ -85,12 +85,12 @@ func (a asked) notAuthorised() string {
 	office, holder := "main authority", a.state.Authority.Main
 	switch a.action.(type) {
 	case coordinator.SetDelegates:
-		return fmt.Sprintf("the join authority has not authorized %s, the key that signs; it does with: psyche run authorize %s --run-id %s",
+		return fmt.Sprintf("the join authority has not authorized the signing key %s; it can with: psyche run authorize %s --run-id %s",
 			identity.ID(a.from), identity.ID(a.from), a.runID)
 	case coordinator.Authorize:
 		office, holder = "join authority", a.state.Authority.Join
 	}
-	return fmt.Sprintf("the key %s may not do this; the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), office, identity.ID(holder))
+	return fmt.Sprintf("the key %s may not do this; only the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), office, identity.ID(holder))
 }
 
 // alreadySo says that nothing is left to do.
@@ -100,21 +100,21 @@ func (a asked) alreadySo() string {
 	case coordinator.SetPaused:
 		switch {
 		case action.Paused && isPaused:
-			return "the run is paused already"
+			return "the run is already paused"
 		case action.Paused:
-			return "the run pauses already, when its epoch is over"
+			return "the run already pauses at the end of its epoch"
 		case isPaused:
-			return "the run goes on already"
+			return "the run is already set to resume"
 		default:
 			return "the run is not paused"
 		}
 	case coordinator.Authorize:
 		if action.Allowed {
-			return identity.ID(action.Grantee).String() + " may join already"
+			return identity.ID(action.Grantee).String() + " may already join"
 		}
 		return identity.ID(action.Grantee).String() + " is not authorized"
 	case coordinator.SetDelegates:
-		return "these are the delegates of the key already"
+		return "the key already has these delegates"
 	default:
 		return coordinator.ErrDuplicate.Error()
 	}
@@ -124,7 +124,7 @@ func (a asked) full() string {
 	if _, ok := a.action.(coordinator.SetDelegates); ok {
 		return fmt.Sprintf("a key has at most %d delegates", coordinator.MaxDelegates)
 	}
-	return fmt.Sprintf("the run has room for %d authorizations: revoke one first, psyche run authorize KEY --revoke --run-id %s", coordinator.MaxAuthorizations, a.runID)
+	return fmt.Sprintf("a run has at most %d authorizations: revoke an authorization first, with psyche run authorize KEY --revoke --run-id %s", coordinator.MaxAuthorizations, a.runID)
 }
 
 // invalidConfig finds out which key the run refuses: the server's answer is but a code.

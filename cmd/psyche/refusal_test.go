@@ -43,14 +43,14 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		want   string
 	}{
 		{waiting, host, update, coordinator.ErrWrongState, "update-config: the run is WaitingForMembers; pause it first: psyche run set-paused --run-id r"},
-		{pausing, host, coordinator.Close{}, coordinator.ErrWrongState, "close: the run is RoundTrain and pauses when its epoch is over: try again"},
+		{pausing, host, coordinator.Close{}, coordinator.ErrWrongState, "close: the run is RoundTrain and pauses at the end of its epoch: try again"},
 		{far, host, update, coordinator.ErrInvalidConfig, "update-config: total_steps must be more than the steps that the run has done"},
 		{waiting, host, coordinator.Eject{Client: other}, coordinator.ErrNotMember, "psyche run status --run-id r"},
 		{waiting, other, coordinator.SetPaused{Paused: true}, coordinator.ErrNotAuthorised, "main authority may"},
 		{waiting, other, coordinator.Authorize{}, coordinator.ErrNotAuthorised, "join authority may"},
-		{waiting, other, coordinator.SetDelegates{}, coordinator.ErrNotAuthorised, "it does with: psyche run authorize"},
-		{pausing, host, coordinator.SetPaused{Paused: true}, coordinator.ErrDuplicate, "pauses already"},
-		{paused, host, coordinator.SetPaused{Paused: true}, coordinator.ErrDuplicate, "is paused already"},
+		{waiting, other, coordinator.SetDelegates{}, coordinator.ErrNotAuthorised, "it can with: psyche run authorize"},
+		{pausing, host, coordinator.SetPaused{Paused: true}, coordinator.ErrDuplicate, "already pauses"},
+		{paused, host, coordinator.SetPaused{Paused: true}, coordinator.ErrDuplicate, "is already paused"},
 		{waiting, host, coordinator.SetPaused{}, coordinator.ErrDuplicate, "is not paused"},
 		{waiting, host, coordinator.Authorize{Allowed: true}, coordinator.ErrPermissionless, "--permissioned"},
 		{waiting, host, coordinator.Authorize{Allowed: true}, coordinator.ErrFull, "--revoke"},
@@ -62,7 +62,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 			t.Errorf("%v of %T in %v: %q, want %q", test.code, test.action, test.state.RunState, text, test.want)
 		}
 		if !errors.Is(err, test.code) || !isRefusal(err) {
-			t.Errorf("%q is no refusal any more", err)
+			t.Errorf("%q is no longer a refusal", err)
 		}
 	}
 }

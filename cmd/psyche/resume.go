@@ -18,7 +18,7 @@ import (
 
 // resumeFlags let a run go on from where another one saved a checkpoint.
 type resumeFlags struct {
-	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint of a run to go on from, with its step, epoch and data index, in place of the model that the file names. A folder is one that every client has, or is told of by --model-path."`
+	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint of a run to resume from, with its step, epoch and data index, instead of the model in the file. If it is a folder, every client needs a copy at that path or its own --model-path."`
 }
 
 // apply lets a run begin with the checkpoint. A repository is pinned to its newest commit,
@@ -33,15 +33,15 @@ func (f resumeFlags) apply(ctx context.Context, run *config.Run, out io.Writer) 
 	}
 	switch {
 	case run.Progress != (coordinator.Progress{}):
-		return configError{errors.New("--resume-from: the file has a [progress] of its own: remove it")}
+		return configError{errors.New("--resume-from: the file contains a [progress] table: remove it")}
 	case facts.MaxSeqLen != run.Model.MaxSeqLen:
-		return configError{fmt.Errorf("--resume-from: the checkpoint's data is counted in sequences of %d tokens, max_seq_len is %d", facts.MaxSeqLen, run.Model.MaxSeqLen)}
+		return configError{fmt.Errorf("--resume-from: the checkpoint counts data in sequences of %d tokens, but max_seq_len is %d", facts.MaxSeqLen, run.Model.MaxSeqLen)}
 	case facts.Step >= run.Config.TotalSteps:
-		return configError{fmt.Errorf("--resume-from: the checkpoint is of step %d, total_steps is %d: want more", facts.Step, run.Config.TotalSteps)}
+		return configError{fmt.Errorf("--resume-from: the checkpoint is at step %d, but total_steps is %d: want more steps", facts.Step, run.Config.TotalSteps)}
 	}
 	run.Model.Checkpoint = from
 	run.Progress = coordinator.Progress{Epoch: facts.Epoch, Step: facts.Step + 1, DataIndex: facts.DataIndex}
-	_, err = fmt.Fprintf(out, "going on from step %d of run %s, epoch %d, sequence %d\n", facts.Step, facts.RunID, facts.Epoch, facts.DataIndex)
+	_, err = fmt.Fprintf(out, "resuming from step %d of run %s, epoch %d, sequence %d\n", facts.Step, facts.RunID, facts.Epoch, facts.DataIndex)
 	return err
 }
 

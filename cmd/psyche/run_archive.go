@@ -17,30 +17,30 @@ import (
 )
 
 type runArchive struct {
-	RunID      string        `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
-	Output     string        `required:"" type:"path" placeholder:"FILE" help:"File to write. One of the same run is gone on with."`
-	HTML       string        `name:"html" type:"path" placeholder:"FILE" help:"Write a page, too, when the file has everything: one that any browser opens, without internet, that verifies the archive which is in it and shows the run. A file that is there is never overwritten."`
-	Once       bool          `help:"End when the file has all that the chain has, in place of following the run until it is finished."`
-	Every      time.Duration `default:"15s" help:"How often to look for what is new (${default})."`
-	Commitment string        `enum:"confirmed,finalized" default:"finalized" help:"How sure the chain has to be of what is kept (${default})."`
+	RunID      string        `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
+	Output     string        `required:"" type:"path" placeholder:"FILE" help:"Output file. An existing archive of the same run is extended."`
+	HTML       string        `name:"html" type:"path" placeholder:"FILE" help:"Also write an HTML page when the archive is complete. The page contains the archive; it verifies the archive and shows the run in any browser, without internet access. An existing file is never overwritten."`
+	Once       bool          `help:"Exit when the file contains all transactions on the chain, instead of following the run until it is finished."`
+	Every      time.Duration `default:"15s" help:"Polling interval (${default})."`
+	Commitment string        `enum:"confirmed,finalized" default:"finalized" help:"Minimum commitment level of the archived transactions (${default})."`
 	hostFlags  `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runArchive) Help() string {
-	return `Keeps every transaction of a run on a chain, verified: psyche run replay does all of them
-again. At the end the chain of hashes over all events is compared with the one that the run's
-account has: the file is complete when both are the same. Nodes forget what is old; begin with
-the run, or name a node that keeps everything.`
+	return `Verifies and keeps every transaction of a run on a chain, so that psyche run replay can replay them.
+At the end, the command compares the hash chain over all events with the run's account: the file is
+complete if they match. Nodes delete old transactions, so start the archive together with the run, or
+use a node that keeps the whole history.`
 }
 
 // errAccount says that an archive does not lead to what the account has.
-var errAccount = fmt.Errorf("%w: its chain of hashes is not the one that the run's account has", archive.ErrArchive)
+var errAccount = fmt.Errorf("%w: hash chain does not match the run's account", archive.ErrArchive)
 
 // Run archives the run.
 func (c *runArchive) Run(ctx context.Context, to console) (err error) {
 	if isChain, err := c.onChain(); err != nil || !isChain {
-		return firstOf(err, usagef("a run on a server has a log there: psyche run export"))
+		return firstOf(err, usagef("the server has the log of this run; use psyche run export"))
 	}
 	if c.Every <= 0 {
 		return usagef("--every is %v: want more than 0", c.Every)
@@ -64,7 +64,7 @@ func (c *runArchive) Run(ctx context.Context, to console) (err error) {
 			return err
 		}
 		if err != nil {
-			_, _ = fmt.Fprintf(to.err, "psyche: %v; trying again\n", err)
+			_, _ = fmt.Fprintf(to.err, "psyche: %v; retrying\n", err)
 		}
 		if added > 0 && !c.Once {
 			s := a.Summary()
@@ -111,11 +111,11 @@ func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain
 		return err
 	}
 	if account.Sequence == s.Sequence && account.Head != s.Head || account.Sequence < s.Sequence {
-		return fmt.Errorf("%s: event %d: %w: %x, the account is at event %d with %x", c.Output, s.Sequence, errAccount, s.Head, account.Sequence, account.Head)
+		return fmt.Errorf("%s: event %d: %w: %x, but the account is at event %d with %x", c.Output, s.Sequence, errAccount, s.Head, account.Sequence, account.Head)
 	}
-	verdict := "its chain of hashes is the account's"
+	verdict := "its hash chain matches the account"
 	if account.Sequence > s.Sequence {
-		verdict = fmt.Sprintf("the account is at event %d already", account.Sequence)
+		verdict = fmt.Sprintf("the account is already at event %d", account.Sequence)
 	}
 	if _, err = fmt.Fprintf(to.out, "%s: %s of run %s, %s, verified; %s, %x\n", c.Output, count(uint64(s.Transactions), "transaction"), c.RunID, count(s.Sequence, "event"), verdict, s.Head); err != nil || c.HTML == "" {
 		return err
@@ -144,7 +144,7 @@ func (c *runReplay) replayArchive(to console) error {
 		return err
 	}
 	if summary.Torn > 0 {
-		_, _ = fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn)
+		_, _ = fmt.Fprintf(to.err, "psyche: ignored an unfinished write, the last %d bytes\n", summary.Torn)
 	}
 	if c.HTML != "" {
 		if err := savePage(c.HTML, c.File, filepath.Base(c.File), c.meter(to)); err != nil {

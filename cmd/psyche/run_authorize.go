@@ -9,15 +9,15 @@ import (
 )
 
 type runAuthorize struct {
-	Grantee  string `arg:"" name:"key" help:"Key in base58 that may join."`
-	Revoke   bool   `help:"End the authorization of the key instead, and that of its delegates."`
+	Grantee  string `arg:"" name:"key" help:"Key to admit, in base58."`
+	Revoke   bool   `help:"Revoke the authorization of the key and its delegates instead."`
 	actFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runAuthorize) Help() string {
-	return `For permissioned runs. The join authority signs. A member whose authorization ends stays
-until the end of the epoch.`
+	return `For permissioned runs. The join authority signs. A member whose authorization is revoked stays until
+the end of the epoch.`
 }
 
 // Run admits a key to a permissioned run.
@@ -34,7 +34,7 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	}
 	right := "may join"
 	if c.Revoke {
-		right = "may join no longer"
+		right = "may no longer join"
 	}
 	_, err = fmt.Fprintf(to.out, "%s %s run %s\n", grantee, right, c.RunID)
 	return err
@@ -43,7 +43,7 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 // somebody refuses the key of nobody, which the original takes for everybody's.
 func somebody(grantee identity.ID) error {
 	if grantee == (identity.ID{}) {
-		return usagef("the key %s is nobody's, and admits nobody: everybody may join a run that was begun without --permissioned", grantee)
+		return usagef("the zero key %s cannot be authorized: to admit every key, create the run without --permissioned", grantee)
 	}
 	return nil
 }

@@ -8,20 +8,20 @@ import (
 )
 
 type runClose struct {
-	Free     bool `help:"On a chain: get back what the run's account holds, as psyche run free does."`
+	Free     bool `help:"On a chain: also recover the SOL in the run's account, as psyche run free does."`
 	actFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runClose) Help() string {
-	return `The run must be paused or finished. Nobody can change it any more; its log stays on the
+	return `The run must be paused or finished. After this command it cannot be changed. Its log stays on the
 server and can be exported. The main authority signs.`
 }
 
 // Run ends a run for good.
 func (c *runClose) Run(ctx context.Context, to console) error {
 	if isChain, err := c.onChain(); err != nil || c.Free && !isChain {
-		return firstOf(err, usagef("--free is of runs on a chain"))
+		return firstOf(err, usagef("--free applies to runs on a chain only"))
 	}
 	if err := c.submit(ctx, to, coordinator.Close{}); err != nil {
 		return err

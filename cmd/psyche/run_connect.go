@@ -21,16 +21,16 @@ import (
 
 // serverFlags say which server to talk to, and how to know that it is the right one.
 type serverFlags struct {
-	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"The run's server."`
-	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Key that the server must have, in base58. Without it the key that is seen first is remembered in --known-servers."`
-	KnownServers string         `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration."`
-	Timeout      *time.Duration `placeholder:"TIME" help:"Give up after this time. Default: 10s, and 5m on a chain."`
+	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"Address of the run's server."`
+	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Required server key, in base58. By default, the command stores the first key that it sees in --known-servers."`
+	KnownServers string         `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder."`
+	Timeout      *time.Duration `placeholder:"TIME" help:"Time limit. Default: 10s, or 5m on a chain."`
 }
 
 // connectFlags say which run of a server is meant.
 type connectFlags struct {
 	serverFlags `embed:""`
-	Genesis     string `env:"RUN_GENESIS" placeholder:"HASH" help:"Hash that the run must have, as psyche run create and psyche run status print it."`
+	Genesis     string `env:"RUN_GENESIS" placeholder:"HASH" help:"Required hash of the run, as printed by psyche run create and psyche run status."`
 }
 
 // How long commands wait when --timeout does not say it.
@@ -80,7 +80,7 @@ func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, err
 		}
 	}
 	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
-		_, _ = fmt.Fprintf(errs, "psyche: the server %s is new; its key is %s: check it with its operator\n", address, key)
+		_, _ = fmt.Fprintf(errs, "psyche: server %s has the unknown key %s: verify it with the operator\n", address, key)
 	})
 	o := tcp.Options{
 		Addr: c.ServerAddr, Key: key, Observe: true,
@@ -94,8 +94,8 @@ func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, err
 
 // authorityFlags say who governs a new run beside its main authority.
 type authorityFlags struct {
-	JoinAuthority string `placeholder:"KEY" help:"Key in base58 that authorizes others to join a permissioned run. Default: the main authority. Implies --permissioned."`
-	Permissioned  bool   `help:"Only keys that the join authority authorized may join the run, and their delegates."`
+	JoinAuthority string `placeholder:"KEY" help:"Key, in base58, that authorizes other keys to join a permissioned run. Implies --permissioned. Default: the main authority."`
+	Permissioned  bool   `help:"Admit only keys that the join authority authorized, and their delegates."`
 }
 
 // permissioned reports whether only authorized keys may join. A join authority has nothing else to do.
@@ -150,7 +150,7 @@ func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 
 // signFlags say who signs.
 type signFlags struct {
-	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file that signs: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); on a chain then also from RAW_WALLET_PRIVATE_KEY (base58 or JSON), or from the file that WALLET_PATH names."`
+	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file for signing: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PATH."`
 }
 
 // key loads the key. On a chain that is one which pays.
@@ -164,7 +164,7 @@ func (f signFlags) key(onChain bool) (identity.Key, error) {
 	}
 	key, found, err := find(os.LookupEnv)
 	if err == nil && !found {
-		err = fmt.Errorf("no key to sign with: give --keypair, or set %s", variables)
+		err = fmt.Errorf("no signing key: give --keypair, or set %s", variables)
 	}
 	return key, err
 }

@@ -76,7 +76,7 @@ type agreeFlags struct {
 }
 
 // errNobody says that no person is there to agree to a cost.
-var errNobody = usagef("nobody can be asked whether to pay: give --yes")
+var errNobody = usagef("the payment needs confirmation, but there is no terminal: give --yes")
 
 // agree shows a cost and asks whether to pay it.
 func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
@@ -89,7 +89,7 @@ func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
 	if !isTerminal(os.Stdin) {
 		return errNobody
 	}
-	if _, err := fmt.Fprint(to.err, "Pay it? [y/N] "); err != nil {
+	if _, err := fmt.Fprint(to.err, "Pay? [y/N] "); err != nil {
 		return err
 	}
 	answer, err := bufio.NewReader(io.LimitReader(os.Stdin, 64)).ReadString('\n')
@@ -100,13 +100,13 @@ func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
 	case "y", "yes":
 		return nil
 	}
-	return fmt.Errorf("nothing was paid, and nothing done")
+	return fmt.Errorf("canceled: nothing was paid or changed")
 }
 
 // checkRunID refuses ids that fit no address.
 func checkRunID(runID string) error {
 	if len(runID) > layout.MaxRunIDLength {
-		return usagef("--run-id has %d bytes, at most %d fit on a chain", len(runID), layout.MaxRunIDLength)
+		return usagef("--run-id has %d bytes, the limit on a chain is %d", len(runID), layout.MaxRunIDLength)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 )
 
 type runCreate struct {
-	State          string `aliases:"config-path" type:"path" placeholder:"FILE" help:"The state.toml of the run. On a chain it may follow later, with update-config: then only the run's account is made."`
-	RunID          string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
+	State          string `aliases:"config-path" type:"path" placeholder:"FILE" help:"The state.toml of the run. Optional on a chain: without it, the command creates only the run's account, and update-config sets the state later."`
+	RunID          string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run, instead of run_id in the file."`
 	resumeFlags    `embed:""`
 	authorityFlags `embed:""`
 	hostFlags      `embed:""`
@@ -25,11 +25,12 @@ type runCreate struct {
 
 // Help is shown by --help below the command's summary.
 func (c *runCreate) Help() string {
-	return `The key that signs becomes the run's main authority: it alone configures, pauses and
-closes the run. A server must allow it to begin runs (server run --allow-create). On a chain
-the key pays for the run's account, some 2.42 SOL that come back with psyche run free, and the
-run begins paused: psyche run set-paused --resume lets it go. Without --state the account is
-made and keeps --name, --description, --permissioned and --join-authority for update-config.`
+	return `The signing key becomes the run's main authority: only this key can configure, pause and close the
+run. A server must allow the key to create runs (server run --allow-create).
+
+On a chain, the key pays for the run's account, about 2.42 SOL, which psyche run free recovers. The
+run starts paused; psyche run set-paused --resume starts the training. Without --state, the account is
+created and keeps --name, --description, --permissioned and --join-authority for update-config.`
 }
 
 // Run begins a run on a server or on a chain.
@@ -87,7 +88,7 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\nits hash, which others may pin with --genesis, is %x\n", run.RunID, c.ServerAddr, key.ID(), hash)
+	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\nits hash, for --genesis, is %x\n", run.RunID, c.ServerAddr, key.ID(), hash)
 	return err
 }
 
@@ -125,9 +126,9 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	if err := chain.Create(ctx, plan); err != nil {
 		return err
 	}
-	next := "it begins with: psyche run update-config --state FILE"
+	next := "to configure it: psyche run update-config --state FILE"
 	if g != nil {
-		next = "it is paused; it begins with: psyche run set-paused --resume"
+		next = "it is paused; to start it: psyche run set-paused --resume"
 	}
 	_, err = fmt.Fprintf(to.out, "run %s is on the chain at %s, its main authority is %s\n%s --run-id %s --rpc URL\n", runID, plan.Run, key.ID(), next, runID)
 	return err

@@ -58,7 +58,7 @@ func (c *runCreate) addDraft(ctx context.Context, to console, runID string, key 
 	draft, found, err := chain.Draft(ctx, o.Program, runID)
 	switch {
 	case err != nil:
-		return fmt.Errorf("run %s: %w; store it again: psyche run create --run-id %s without --state, with the flags of the first time", runID, err, runID)
+		return fmt.Errorf("run %s: %w; store it again: psyche run create --run-id %s without --state, with the original flags", runID, err, runID)
 	case !found:
 		return nil
 	}
@@ -89,6 +89,6 @@ func printDraft(to console, draft layout.Draft, main identity.ID) error {
 	if join == (identity.ID{}) {
 		join = main
 	}
-	_, err := fmt.Fprintf(to.out, "%-16s%s authorizes the keys that may join\n", "join authority", join)
+	_, err := fmt.Fprintf(to.out, "%-16s%s authorizes keys to join\n", "join authority", join)
 	return err
 }

@@ -11,19 +11,19 @@ import (
 
 type runEject struct {
 	Client   string `arg:"" name:"key" help:"Key of the client, in base58."`
-	Yes      bool   `help:"Eject also when too few clients are left for the run to go on."`
+	Yes      bool   `help:"Eject even if too few clients remain for the run to continue."`
 	actFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runEject) Help() string {
-	return `A client that waits is removed at once, a member at the end of the running round. It cannot
-join before the epoch after the next. When fewer clients would be left than an epoch needs
-to begin, nothing is done unless --yes is given. The main authority signs.`
+	return `A waiting client is removed at once, a member at the end of the current round. It cannot join before
+the epoch after the next. If fewer clients would remain than an epoch needs to start, the command does
+nothing unless --yes is given. The main authority signs.`
 }
 
 // errStops refuses an ejection that would stop the run by surprise.
-var errStops = errors.New("too few clients would be left for another epoch")
+var errStops = errors.New("too few clients would remain for the next epoch")
 
 // Run removes a client from a run.
 func (c *runEject) Run(ctx context.Context, to console) error {
@@ -37,9 +37,9 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 		switch least := int(s.Config.InitMinClients); {
 		case !present || left >= least: // the run refuses who is not there
 		case !c.Yes:
-			return nil, fmt.Errorf("%w: %d, and init_min_clients is %d; have others join first, or eject nevertheless with --yes", errStops, left, least)
+			return nil, fmt.Errorf("%w: %d, but init_min_clients is %d; wait until more clients join, or pass --yes to eject anyway", errStops, left, least)
 		default:
-			_, _ = fmt.Fprintf(to.err, "psyche: %d clients are left, and init_min_clients is %d: after this epoch the run waits for others\n", left, least)
+			_, _ = fmt.Fprintf(to.err, "psyche: %d clients remain, but init_min_clients is %d: after this epoch, the run waits for more clients\n", left, least)
 		}
 		return action, nil
 	})

@@ -19,19 +19,19 @@ import (
 )
 
 type runExamine struct {
-	File    string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
-	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, or from 1 on a chain, as the page and psyche run replay --states show it."`
-	Exhibit string `placeholder:"FILE" type:"path" help:"File that the accuser kept of the result: exhibit-STEP-KEY.psye, in the folder audits-KEY beside its checkpoints. With it the result is examined again, and not only the trial."`
-	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors: wanted with --exhibit."`
+	File    string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
+	Entry   uint64 `required:"" placeholder:"N" help:"Number of the entry, from 0, or from 1 on a chain, as shown by the page and by psyche run replay --states."`
+	Exhibit string `placeholder:"FILE" type:"path" help:"The accuser's evidence file: exhibit-STEP-KEY.psye in the folder audits-KEY next to its checkpoints. With it, the command examines the result as well as the trial."`
+	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors. Required with --exhibit."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runExamine) Help() string {
-	return `Verifies the whole log, as psyche run replay does, and tells what one entry of it is and what
-came of it. Of an accusation: the jury, each vote, and the verdict. Of a proof that somebody signed two
-results: that both signatures are right. With --exhibit also the accused's own bytes: its signature, its
-result, what it opened, and which rule that breaks; nothing of it could be made up by the accuser.
-A log or an exhibit that does not verify, or that shows nothing, ends with exit code 6.
+	return `Verifies the whole log, as psyche run replay does, and explains one entry and its outcome. For an
+accusation, it shows the jury, each vote, and the verdict. For a proof that a member signed two
+results, it verifies both signatures. With --exhibit, it also shows data that the accused signed: its
+signature, its result, the parts that it opened, and the broken rule; the accuser cannot forge these.
+If the log or the evidence file does not verify, or shows no violation, the exit code is 6.
 
 Example:
 
@@ -41,7 +41,7 @@ Example:
 // Run examines an entry.
 func (c *runExamine) Run(to console) error {
 	if (c.Exhibit == "") != (c.Model == "") {
-		return usagef("--exhibit and --model belong together: the shapes of the model's tensors say how to read what was shown")
+		return usagef("give --exhibit and --model together: the evidence file is read with the shapes of the model's tensors")
 	}
 	x := examination{entry: c.Entry, accused: make(map[coordinator.ClientID]bool)}
 	log, err := readLog(c.File, to.err, x.see)
@@ -49,7 +49,7 @@ func (c *runExamine) Run(to console) error {
 		return err
 	}
 	if !x.found {
-		return usagef("--entry is %d: the log has the entries %d to %d", c.Entry, log.first(), log.last)
+		return usagef("--entry is %d: want %d to %d, the entries of the log", c.Entry, log.first(), log.last)
 	}
 	if _, err := fmt.Fprintf(to.out, "%s: %d records verified; run %q (%x)\n", c.File, log.entries, log.state.RunID, log.run); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (x *examination) goOn(e logEntry, s *coordinator.State) {
 		return
 	}
 	if votes {
-		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; by this nobody was ejected", e.number, verdictOf(vote.Guilty))
+		x.verdict = fmt.Sprintf("entry %d: a jury found it %s; no member was ejected", e.number, verdictOf(vote.Guilty))
 	}
 }
 
@@ -153,13 +153,13 @@ func (x *examination) print(w io.Writer) error {
 	}
 	lines := fmt.Sprintf("entry %d        %s\nwhen            epoch %d, step %d, %s\n", x.entry, x.record, x.epoch, x.step, at)
 	if x.shown.Action != nil {
-		lines += fmt.Sprintf("signature       of %s, right\n", identity.ID(x.shown.Actor))
+		lines += fmt.Sprintf("signature       of %s, valid\n", identity.ID(x.shown.Actor))
 	}
 	switch a := x.shown.Action.(type) {
 	case coordinator.Accuse:
 		lines += x.printTrial(a)
 	case coordinator.Equivocation:
-		lines += fmt.Sprintf("proof           %s signed two results for one batch; both signatures are right\n", identity.ID(a.Client))
+		lines += fmt.Sprintf("proof           %s signed two results for one batch; both signatures are valid\n", identity.ID(a.Client))
 	case coordinator.Vote:
 		lines += fmt.Sprintf("vote            %s, of %s, step %d\n", verdictOf(a.Guilty), identity.ID(a.Client), a.Step)
 	}
@@ -179,7 +179,7 @@ func (x *examination) printTrial(a coordinator.Accuse) string {
 	}
 	verdict := x.verdict
 	if verdict == "" {
-		verdict = "the trial is open where the log ends"
+		verdict = "the trial is still open at the end of the log"
 	}
 	return lines + fmt.Sprintf("votes           %d guilty, %d innocent\nverdict         %s\n", guilty, len(x.votes)-guilty, verdict)
 }
@@ -195,7 +195,7 @@ func verdictOf(guilty bool) string {
 func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	a, ok := x.shown.Action.(coordinator.Accuse)
 	if !ok {
-		return usagef("--exhibit is of an accusation: entry %d is %s", x.entry, x.record)
+		return usagef("--exhibit needs an accusation, but entry %d is %s", x.entry, x.record)
 	}
 	shown, err := readExhibit(c.Exhibit)
 	if err != nil {
@@ -207,24 +207,24 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	}
 	found, err := shown.Examine(log.run, shapes, rules)
 	if err == nil && (found.Accused != identity.ID(a.Client) || found.Step != a.Step) {
-		err = fmt.Errorf("%w: it is of step %d of %s", exhibit.ErrExhibit, found.Step, found.Accused)
+		err = fmt.Errorf("%w: wrong step or member: step %d of %s", exhibit.ErrExhibit, found.Step, found.Accused)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Exhibit, err)
 	}
-	finding := "it breaks no rule that shows without the gradient: that is what the jurors computed, and voted by"
+	finding := "no broken rule is visible without the gradient, which the jurors computed for their votes"
 	if found.Fault != audit.FaultNone {
 		finding = fmt.Sprintf("proven: rule %q is broken in %d of %d chunks (%s)", found.Fault, found.Faulty, found.Chunks, broken[found.Fault])
 	}
-	_, err = fmt.Fprintf(to.out, "exhibit         announced and signed by the accused; the result has the hash that was announced;\n"+
-		"                %d chunks of its momentum are those that the result commits to\nfound           %s\n", found.Chunks, finding)
+	_, err = fmt.Fprintf(to.out, "exhibit         announced and signed by the accused; the result has the announced hash;\n"+
+		"                %d chunks of its momentum match the commitment in the result\nfound           %s\n", found.Chunks, finding)
 	return err
 }
 
 // broken says in words which rule a fault breaks.
 var broken = map[audit.Fault]string{
-	audit.FaultSent:      "what it sent is not what it took out of its momentum",
-	audit.FaultSelection: "what it took are not the largest coefficients of its momentum",
+	audit.FaultSent:      "the sent values differ from the values taken from the momentum",
+	audit.FaultSelection: "the taken values are not the largest coefficients of the momentum",
 }
 
 func readExhibit(path string) (exhibit.Exhibit, error) {
@@ -254,13 +254,13 @@ func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (exhibit.R
 	}
 	rules, audited := exhibit.RulesOf(model.Optimizer)
 	if !audited {
-		return rules, nil, errors.New("the run's optimizer is neither Distro nor LocalSteps: nothing of it is audited")
+		return rules, nil, errors.New("the run's optimizer is neither Distro nor LocalSteps, so the run has no audits")
 	}
 	m := meter.New(errs, "psyche: reading the model")
 	snapshot, err := checkpoint.ReadDirWatched(c.Model, m.At)
 	m.Done()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: --model wants a folder with the run's model", err)
+		err = fmt.Errorf("%w: --model needs a folder with the run's model", err)
 	}
 	if err != nil {
 		return exhibit.Rules{}, nil, err

@@ -48,7 +48,7 @@ func TestRunExamine(t *testing.T) {
 		"innocent": fmt.Sprintf("; %s is ejected until epoch", slanderer),
 	} {
 		code, output := examined("--entry", fmt.Sprint(accusations[verdict]))
-		if code != exitOK || !strings.Contains(output, want) || !strings.Contains(output, "  "+verdict+"\n") || !strings.Contains(output, "right\naccused ") {
+		if code != exitOK || !strings.Contains(output, want) || !strings.Contains(output, "  "+verdict+"\n") || !strings.Contains(output, "valid\naccused ") {
 			t.Errorf("%s: exit code %d:\n%s", verdict, code, output)
 		}
 	}
@@ -58,10 +58,10 @@ func TestRunExamine(t *testing.T) {
 	if code, output := examined("--entry", "0"); code != exitOK || !strings.Contains(output, "genesis by") || strings.Contains(output, "signature") {
 		t.Errorf("the genesis: exit code %d:\n%s", code, output)
 	}
-	if code, output := examined("--entry", fmt.Sprint(entry)); code != exitUsage || !strings.Contains(output, fmt.Sprintf("entries 0 to %d", entry-1)) {
+	if code, output := examined("--entry", fmt.Sprint(entry)); code != exitUsage || !strings.Contains(output, fmt.Sprintf("want 0 to %d", entry-1)) {
 		t.Errorf("no entry: exit code %d:\n%s", code, output)
 	}
-	if code, output := examined("--entry", "0", "--model", "x"); code != exitUsage || !strings.Contains(output, "belong together") {
+	if code, output := examined("--entry", "0", "--model", "x"); code != exitUsage || !strings.Contains(output, "--exhibit and --model together") {
 		t.Errorf("a model alone: exit code %d:\n%s", code, output)
 	}
 	file := filepath.Join(t.TempDir(), "exhibit.psye")

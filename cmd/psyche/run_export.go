@@ -14,22 +14,22 @@ import (
 )
 
 type runExport struct {
-	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
-	Output       string `required:"" type:"path" placeholder:"FILE" help:"File to write. One that is there is never overwritten."`
-	HTML         bool   `name:"html" help:"Write a page in place of the log: one file that any browser opens, without internet, that verifies the log which is in it and shows the run."`
+	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
+	Output       string `required:"" type:"path" placeholder:"FILE" help:"Output file. An existing file is never overwritten."`
+	HTML         bool   `name:"html" help:"Write an HTML page instead of the log. The page contains the log; it verifies the log and shows the run in any browser, without internet access."`
 	connectFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runExport) Help() string {
-	return `The log has everything that ever changed the run, signed by who did it. Anybody may have
-it: psyche run replay verifies it. --timeout bounds the whole transfer.`
+	return `The log contains every change of the run, with the signature of the key that made it. The log is
+public; psyche run replay verifies it. --timeout bounds the whole transfer.`
 }
 
 // Run copies the log of a run from its server and verifies it.
 func (c *runExport) Run(ctx context.Context, to console) error {
 	if _, err := os.Lstat(c.Output); err == nil {
-		return fmt.Errorf("%s is there already and is not overwritten: choose another --output", c.Output)
+		return fmt.Errorf("%s already exists and is not overwritten: choose another --output", c.Output)
 	}
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("export: %w", err)
 	}
 	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
-	m := meter.New(to.err, "psyche: getting the log of "+c.RunID)
+	m := meter.New(to.err, "psyche: downloading the log of "+c.RunID)
 	err = tcp.ReadLog(ctx, o, partial, func(done, all uint64) { m.At(int64(done), int64(all)) })
 	m.Done()
 	if err = errors.Join(err, partial.Sync(), partial.Chmod(0o644), partial.Close()); err != nil {

@@ -29,7 +29,7 @@ type hostFlags struct {
 func (f *hostFlags) onChain() (bool, error) {
 	switch {
 	case f.Given() && f.ServerAddr != "":
-		return false, usagef("--server-addr is of a run on a server, --rpc of one on a chain: give one of them")
+		return false, usagef("--server-addr selects a run on a server, --rpc a run on a chain: give one of them")
 	case !f.Given() && f.ServerAddr == "":
 		return false, usagef("missing flags: --server-addr=HOST:PORT, or --rpc=URL,… for a run on a chain")
 	}
@@ -137,10 +137,10 @@ func firstUpdate(ctx context.Context, host runHost) (backend.Update, error) {
 
 // actFlags are the flags of commands that change a run.
 type actFlags struct {
-	RunID      string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
+	RunID      string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
 	hostFlags  `embed:""`
 	signFlags  `embed:""`
-	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: how sure the change has to be before the command ends; finalized takes some 13 s (${default})."`
+	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: commitment level to wait for; finalized takes about 13 s (${default})."`
 }
 
 // submit signs an action, sends it and waits until the run's host has it for good.
@@ -173,7 +173,7 @@ func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinat
 	err = wanted.explain(err)
 	switch {
 	case errors.Is(err, backend.ErrDisconnected):
-		return fmt.Errorf("run %s: nobody knows whether it was done, look with psyche run status: %w", f.RunID, err)
+		return fmt.Errorf("run %s: unknown outcome, check with psyche run status: %w", f.RunID, err)
 	case err != nil:
 		return fmt.Errorf("run %s: %w", f.RunID, err)
 	}

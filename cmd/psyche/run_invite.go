@@ -21,26 +21,26 @@ import (
 )
 
 type runInvite struct {
-	RunID      string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
-	PublicAddr string `placeholder:"HOST[:PORT]" help:"Address by which others reach the server, in place of --server-addr."`
-	QR         bool   `name:"qr" help:"Show the link as a QR code too, for a camera."`
+	RunID      string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
+	PublicAddr string `placeholder:"HOST[:PORT]" help:"Address at which clients reach the server, instead of --server-addr."`
+	QR         bool   `name:"qr" help:"Also show the link as a QR code."`
 	hostFlags  `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runInvite) Help() string {
-	return `Prints one line, by which others join:
+	return `Prints one command line for joining the run:
 
   psyche-client join 'psyche://HOST:PORT/RUN?key=…&genesis=…'
 
-or, of a run on a chain (--rpc),
+or, for a run on a chain (--rpc),
 
   psyche-client join 'psyche+solana://PROGRAM/RUN?authority=…&rpc=…'
 
-It has the server's address, the key that the server proves, and the run's hash; on a
-chain, the program, the run's main authority, which together name its account, and the nodes of --rpc. Whoever gets it
-by a way that they trust needs to trust nothing else. It is no secret, and admits nobody to a
-run with --permissioned: that does psyche run authorize.`
+The link contains the server's address, the server's key, and the run's hash. On a chain, it contains
+the program and the run's main authority, which together name its account, and the nodes of --rpc.
+A recipient who gets the link over a trusted channel needs to trust nothing else. The link is not
+secret. It does not admit a key to a run with --permissioned; psyche run authorize does.`
 }
 
 // Run prints the link of a run.
@@ -82,7 +82,7 @@ func (c *runInvite) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("make a link: %w", err)
 	}
 	if isOwn(link.Host) {
-		_, _ = fmt.Fprintf(to.err, "psyche: %s is this machine only: for others give --public-addr, the name or address by which they reach it\n", link.Host)
+		_, _ = fmt.Fprintf(to.err, "psyche: other machines cannot reach %s: pass the public name or address with --public-addr\n", link.Host)
 	}
 	return c.print(to.out, link.String())
 }
@@ -101,9 +101,9 @@ func (c *runInvite) print(w io.Writer, link string) error {
 func (c *runInvite) inviteToChain(ctx context.Context, to console) error {
 	switch {
 	case c.PublicAddr != "":
-		return usagef("--public-addr is of a run on a server; the nodes by which others reach a chain are those of --rpc")
+		return usagef("--public-addr applies to a run on a server only; the link to a run on a chain contains the nodes of --rpc")
 	case len(c.WsRPC) > 0:
-		return usagef("a link has no --ws-rpc: leave it out, if the nodes have their WebSockets at the addresses of --rpc; else others join with psyche-client train and the same flags")
+		return usagef("a link cannot contain --ws-rpc: omit it if the nodes serve WebSockets at the addresses of --rpc; otherwise, clients join with psyche-client train and the same flags")
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -128,7 +128,7 @@ func (c *runInvite) inviteToChain(ctx context.Context, to console) error {
 	}
 	link := invite.ChainLink{Program: identity.ID(program), RunID: c.RunID, Authority: identity.ID(summary.Main), RPC: c.RPC}
 	if at, err := chain.Find(ctx, program, c.RunID, transaction.PublicKey(link.Authority)); err != nil || at != run {
-		return errors.Join(fmt.Errorf("the run at %s is not where its main authority %s began one: others join with psyche-client train", run, link.Authority), err)
+		return errors.Join(fmt.Errorf("the run's account %s does not follow from its main authority %s: clients join with psyche-client train instead of a link", run, link.Authority), err)
 	}
 	if err := link.Check(); err != nil {
 		return fmt.Errorf("make a link: %w", err)
@@ -138,9 +138,9 @@ func (c *runInvite) inviteToChain(ctx context.Context, to console) error {
 		switch {
 		case err != nil:
 		case isOwn(at.Hostname()):
-			_, _ = fmt.Fprintf(to.err, "psyche: %s is this machine only: for others name nodes with --rpc that they reach\n", at.Host)
+			_, _ = fmt.Fprintf(to.err, "psyche: other machines cannot reach %s: pass public nodes with --rpc\n", at.Host)
 		case strings.Trim(at.Path, "/") != "" || at.RawQuery != "":
-			_, _ = fmt.Fprintf(to.err, "psyche: the link has the whole address of the node at %s: if it has a key of yours in it, everybody who gets the link has that, too\n", at.Host)
+			_, _ = fmt.Fprintf(to.err, "psyche: the link contains the full address of the node at %s: if the address includes your API key, every recipient of the link gets that key\n", at.Host)
 		}
 	}
 	return c.print(to.out, link.String())
@@ -155,7 +155,7 @@ func printQR(w io.Writer, text string) error {
 	terminal := isTerminal(w)
 	if terminal {
 		if width, _, err := term.GetSize(w.(*os.File).Fd()); err == nil && width < code.Size() {
-			return fmt.Errorf("the QR code needs a terminal of %d columns, this one has %d: make it wider, or its text smaller", code.Size(), width)
+			return fmt.Errorf("the QR code needs %d columns, but the terminal has %d: widen the terminal or reduce its font size", code.Size(), width)
 		}
 	}
 	_, err = io.WriteString(w, code.Text(terminal && os.Getenv("NO_COLOR") == ""))

@@ -22,14 +22,14 @@ type runList struct {
 
 // Help tells what the list is worth.
 func (c *runList) Help() string {
-	return `The list is what the server says; psyche run status shows one run, and psyche run replay proves one.`
+	return `The server's list is not verified. psyche run status shows one run; psyche run replay verifies one run.`
 }
 
 // Run prints the runs, one a line.
 func (c *runList) Run(ctx context.Context, to console) error {
 	switch {
 	case c.Given() && c.ServerAddr != "":
-		return usagef("--server-addr is of a server's runs, --rpc of those on a chain: give one of them")
+		return usagef("--server-addr selects the runs of a server, --rpc the runs on a chain: give one of them")
 	case c.Given():
 		chain := chainRuns{c.Flags}
 		return chain.Run(ctx, to)
@@ -65,7 +65,7 @@ func (c *runList) Run(ctx context.Context, to console) error {
 		}
 	}
 	if int(all) > len(runs) {
-		_, err = fmt.Fprintf(to.out, "and %d more, which the server does not name\n", int(all)-len(runs))
+		_, err = fmt.Fprintf(to.out, "and %d more, which the server does not list\n", int(all)-len(runs))
 		if err != nil {
 			return err
 		}

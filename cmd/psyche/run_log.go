@@ -116,7 +116,7 @@ func (s chainStep) String() string {
 	case action != nil:
 		return fmt.Sprintf("%s by %s %s", follow.ActionName(action), identity.ID(s.Actor), at)
 	}
-	return fmt.Sprintf("tick at %s %s, which %s paid", time.UnixMilli(int64(min(s.Event.Now, 1<<53))).UTC().Format("2006-01-02T15:04:05.000Z"), at, s.Signer)
+	return fmt.Sprintf("tick at %s %s, paid by %s", time.UnixMilli(int64(min(s.Event.Now, 1<<53))).UTC().Format("2006-01-02T15:04:05.000Z"), at, s.Signer)
 }
 
 // proof says what a log that verifies still has to be compared with.
@@ -124,6 +124,6 @@ func (l *logEnd) proof(path string) string {
 	if l.account == "" {
 		return ""
 	}
-	return fmt.Sprintf("It is the run's whole history if the chain's account %s has the head %x at event %d, or has gone on from it:\n"+
+	return fmt.Sprintf("This is the run's whole history if the account %s on the chain has the head %x at event %d, or continues from it:\n"+
 		"psyche run archive --output %s compares them.\n", l.account, l.head, l.last, path)
 }

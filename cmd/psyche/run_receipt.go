@@ -16,19 +16,20 @@ import (
 )
 
 type runReceipt struct {
-	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
-	Member string `placeholder:"KEY" help:"Key of the member, in base58: psyche-client prints it as its id."`
-	Output string `placeholder:"FILE" type:"path" help:"File to write the receipt to. One that is there is never overwritten."`
-	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log, in place of writing one."`
+	File   string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
+	Member string `placeholder:"KEY" help:"Key of the member, in base58; psyche-client prints it as its id."`
+	Output string `placeholder:"FILE" type:"path" help:"Output file for the receipt. An existing file is never overwritten."`
+	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log instead of writing a receipt."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runReceipt) Help() string {
-	return `Says what a member gave to a run: rounds and tokens that counted, its share of all, and how much of
-that is in the newest model that the run recorded. All of it is worked out from the log, which is
-verified; the receipt names the entry up to which it counts, by its hash. Whoever has the log, or a longer
-copy of it, can verify the receipt without believing the member or the server; one that does not verify
-ends with exit code 6. Of a run on a chain the log is its archive, which anybody makes from the chain's nodes.`
+	return `Reports a member's contribution to a run: its counted rounds and tokens, its share of the total, and
+the part that is in the run's newest recorded model. The numbers come from the log, which the command
+verifies. The receipt contains the hash of the last entry that it covers. With the log, or a longer
+copy of it, the receipt can be verified without trust in the member or the server. If a receipt does
+not verify, the exit code is 6. The log of a run on a chain is its archive, which can be created from
+the chain's nodes.`
 }
 
 // Run writes or verifies a receipt.
@@ -37,7 +38,7 @@ func (c *runReceipt) Run(to console) error {
 	case (c.Member == "") == (c.Verify == ""):
 		return usagef("want one of --member=KEY, to write a receipt, and --verify=FILE")
 	case c.Verify != "" && c.Output != "":
-		return usagef("--output is for a receipt that is written: leave it or --verify out")
+		return usagef("--output and --verify cannot be combined: omit one of them")
 	case c.Verify != "":
 		return c.verify(to)
 	}
@@ -50,13 +51,13 @@ func (c *runReceipt) Run(to console) error {
 		return err
 	}
 	if r.Rounds == 0 && r.Witnessed == 0 {
-		return fmt.Errorf("no result of %s counted in run %s, and it witnessed nothing: is this its key?", member, r.RunID)
+		return fmt.Errorf("the log of run %[2]s has no counted result and no witness proof of %[1]s: check the member's key", member, r.RunID)
 	}
 	if c.Output != "" {
 		if err := writeNew(c.Output, r.Encode()); err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(to.out, "%s: written; anybody verifies it with: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
+		_, _ = fmt.Fprintf(to.out, "%s: written; to verify it: psyche run receipt LOG --verify %s\n", c.Output, c.Output)
 	}
 	return printReceipt(to.out, r, name, &log, c.File)
 }
@@ -95,7 +96,7 @@ func (c *runReceipt) verify(to console) error {
 	if err := r.Verify(at); err != nil {
 		return fmt.Errorf("%s: %w", c.Verify, err)
 	}
-	if _, err := fmt.Fprintf(to.out, "%s: right, up to entry %d of the %d of %s, every signature of which was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
+	if _, err := fmt.Fprintf(to.out, "%s: valid, up to entry %d of %d in %s; every signature in the log was verified\n", c.Verify, log.first()+r.Entries-1, log.entries, c.File); err != nil {
 		return err
 	}
 	return printReceipt(to.out, r, name, &log, c.File)
@@ -121,7 +122,7 @@ func readReceipt(path string) (r receipt.Receipt, err error) {
 func writeNew(path string, content []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and is not overwritten: choose another --output", path)
+		return fmt.Errorf("%s already exists and is not overwritten: choose another --output", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write a receipt: %w", err)
@@ -134,11 +135,11 @@ func writeNew(path string, content []byte) error {
 func printReceipt(w io.Writer, r receipt.Receipt, name string, log *logEnd, path string) error {
 	member := r.Member
 	if name != "" {
-		member += fmt.Sprintf(", calls itself %q", name)
+		member += fmt.Sprintf(", display name %q", name)
 	}
 	model := "the run has recorded no model yet"
 	if r.ModelStep > 0 {
-		model = fmt.Sprintf("%d rounds, %d tokens in that of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
+		model = fmt.Sprintf("%d rounds, %d tokens in the model of step %d, %s", r.InModel, r.TokensInModel, r.ModelStep, r.Model)
 	}
 	_, err := fmt.Fprintf(w, `run             %q (%s)
 member          %s

@@ -15,17 +15,16 @@ import (
 )
 
 type runReplay struct {
-	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
-	States bool   `help:"Print a line for every record: its number, what it is, and the SHA-256 of the state after it."`
-	JSON   bool   `name:"json" help:"Print the last state as JSON."`
-	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Write a page, too: one file that any browser opens, without internet, that verifies the log which is in it and shows the run. A file that is there is never overwritten."`
+	File   string `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder."`
+	States bool   `help:"Print a line for every record: its number, its kind, and the SHA-256 of the state after it."`
+	JSON   bool   `name:"json" help:"Print the final state as JSON."`
+	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Also write an HTML page. The page contains the log; it verifies the log and shows the run in any browser, without internet access. An existing file is never overwritten."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runReplay) Help() string {
-	return `Verifies the chain of hashes and every signature, and does again what every record did.
-If something is wrong, it names the first record that does not verify and its offset in
-the file, and ends with exit code 6.`
+	return `Verifies the hash chain and every signature, and replays every record. If a record does not verify,
+the command names the first such record and its offset in the file, and exits with code 6.`
 }
 
 // meter is where it is said how far the reading is: nowhere beside lines of states.
@@ -66,7 +65,7 @@ func (c *runReplay) Run(to console) error {
 		return err
 	}
 	if summary.Torn > 0 {
-		if _, err := fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn); err != nil {
+		if _, err := fmt.Fprintf(to.err, "psyche: ignored an unfinished write, the last %d bytes\n", summary.Torn); err != nil {
 			return err
 		}
 	}

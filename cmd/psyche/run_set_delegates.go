@@ -8,14 +8,14 @@ import (
 )
 
 type runSetDelegates struct {
-	Delegates []string `arg:"" optional:"" name:"key" help:"Keys in base58 that may join in the name of the key that signs; none: nobody."`
+	Delegates []string `arg:"" optional:"" name:"key" help:"Keys, in base58, that may join on behalf of the signing key. An empty list removes all delegates."`
 	actFlags  `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runSetDelegates) Help() string {
-	return `For permissioned runs. A key that the join authority authorized signs. So the machines
-that train need not have that key. The list replaces the one before.`
+	return `For permissioned runs. The signing key must be authorized by the join authority. Delegates allow
+machines to train without a copy of that key. The list replaces the previous list.`
 }
 
 // Run names the keys that may join in the name of an authorized one.

@@ -8,15 +8,15 @@ import (
 )
 
 type runSetPaused struct {
-	Paused   string `arg:"" name:"paused" enum:"true,false,pause,resume" default:"true" help:"true or pause to pause, false or resume to go on (${default})."`
-	Resume   bool   `help:"Go on: the same as false."`
+	Paused   string `arg:"" name:"paused" enum:"true,false,pause,resume" default:"true" help:"true or pause to pause, false or resume to resume (${default})."`
+	Resume   bool   `help:"Resume the run: the same as false."`
 	actFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runSetPaused) Help() string {
-	return `A run that trains pauses at the end of the epoch, with its checkpoint made; psyche run
-status shows when. The main authority signs.`
+	return `A run that trains pauses at the end of the epoch, after its checkpoint; psyche run status shows when.
+The main authority signs.`
 }
 
 // Run pauses a run or lets it go on.
@@ -25,7 +25,7 @@ func (c *runSetPaused) Run(ctx context.Context, to console) error {
 	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {
 		return err
 	}
-	outcome := "goes on"
+	outcome := "resumes"
 	if paused {
 		outcome = "pauses as soon as its epoch allows"
 	}

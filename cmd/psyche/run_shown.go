@@ -7,8 +7,8 @@ import (
 
 // shownFlags say what people read of a run. They are part of its definition.
 type shownFlags struct {
-	Name        string `placeholder:"TEXT" help:"Title of the run that people are shown, in place of name in the file: up to 64 bytes."`
-	Description string `placeholder:"TEXT" help:"Description of the run that people are shown, in place of that in the file: up to 280 bytes."`
+	Name        string `placeholder:"TEXT" help:"Displayed title of the run, instead of name in the file: up to 64 bytes."`
+	Description string `placeholder:"TEXT" help:"Displayed description of the run, instead of description in the file: up to 280 bytes."`
 }
 
 // describe puts what is given in the place of what the file says.

@@ -12,7 +12,7 @@ func TestRunsHaveNames(t *testing.T) {
 	a := administer(t, "--allow-create", identity.FromSeed([identity.SeedSize]byte{1}).ID().String())
 	signed := []string{"--state", sampleState, "--run-id", "r", "--keypair", a.key(1)}
 	for _, bad := range [][]string{{"--name", strings.Repeat("n", 65)}, {"--name", "\x1b[2J"}, {"--description", "a\u202eb"}} {
-		a.does(exitUsage, bad[0]+": it has ", append(append([]string{"create"}, signed...), bad...)...)
+		a.does(exitUsage, bad[0]+": ", append(append([]string{"create"}, signed...), bad...)...)
 	}
 	a.does(exitOK, "run r is on", append(append([]string{"create"}, signed...), "--name", "Tiny <b>", "--description", "About it")...)
 	if r := a.status("r"); r.Name != "Tiny <b>" || r.About != "About it" {
@@ -21,9 +21,9 @@ func TestRunsHaveNames(t *testing.T) {
 	a.does(exitOK, "Tiny <b>\n", "status", "--run-id", "r")
 	a.does(exitOK, `  named "Tiny <b>"`, "list")
 	a.does(exitOK, "", "set-paused", "--run-id", "r", "--keypair", a.key(1))
-	a.does(exitOK, "has the rules of", append(append([]string{"update-config"}, signed...), "--name", "Other")...)
+	a.does(exitOK, "now uses the configuration in", append(append([]string{"update-config"}, signed...), "--name", "Other")...)
 	if r := a.status("r"); r.Name != "Other" || r.About != "" {
-		t.Errorf("status after another one: %q, %q", r.Name, r.About)
+		t.Errorf("status after the update: %q, %q", r.Name, r.About)
 	}
 	a.does(exitOK, `  named "Other"`, "list")
 }

@@ -15,8 +15,8 @@ import (
 )
 
 type runStatus struct {
-	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
-	JSON      bool   `name:"json" help:"Print everything, as JSON."`
+	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
+	JSON      bool   `name:"json" help:"Print the full state as JSON."`
 	hostFlags `embed:""`
 }
 

@@ -75,7 +75,7 @@ func (a administrator) does(want int, text string, args ...string) string {
 	a.t.Helper()
 	code, output := a.command(args...)
 	if code != want || !strings.Contains(output, text) {
-		a.t.Fatalf("psyche run %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(args, " "), code, want, text, output)
+		a.t.Fatalf("psyche run %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), code, want, text, output)
 	}
 	return output
 }
@@ -133,7 +133,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 
 func TestRunTrustsTheServerItSawFirst(t *testing.T) {
 	a := administer(t, "--state", sampleState, "--run-id", "r")
-	a.does(exitOK, "the server "+a.address+" is new; its key is ", "status", "--run-id", "r")
+	a.does(exitOK, "server "+a.address+" has the unknown key ", "status", "--run-id", "r")
 	known, err := os.ReadFile(a.path("known"))
 	if err != nil {
 		t.Fatal(err)
@@ -169,16 +169,16 @@ func TestRunAdministration(t *testing.T) {
 	if r := a.status("p"); r.Authority.Main != id(1) || r.Authority.Join != id(2) || !r.Authority.Permissioned {
 		t.Fatalf("authority %+v", r.Authority)
 	}
-	a.does(exitRefused, "has not authorized "+id(3), as(grantee, "set-delegates", id(4))...)
-	a.does(exitRefused, "may not do this; the run's join authority may, "+id(2), as(main, "authorize", id(3))...)
+	a.does(exitRefused, "has not authorized the signing key "+id(3), as(grantee, "set-delegates", id(4))...)
+	a.does(exitRefused, "may not do this; only the run's join authority may, "+id(2), as(main, "authorize", id(3))...)
 	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
-	a.does(exitUsage, "is nobody's", as(join, "authorize", strings.Repeat("1", 32))...)
+	a.does(exitUsage, "cannot be authorized", as(join, "authorize", strings.Repeat("1", 32))...)
 	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(4))...)
 	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
-	a.does(exitOK, "may join no longer", as(join, "authorize", "--revoke", id(3))...)
+	a.does(exitOK, "may no longer join", as(join, "authorize", "--revoke", id(3))...)
 
 	a.does(exitRefused, "update-config: the run is WaitingForMembers; pause it first: psyche run set-paused --run-id p", as(main, "update-config", "--state", sampleState)...)
-	a.does(exitRefused, "may not do this; the run's main authority may, "+id(1), as(join, "set-paused")...)
+	a.does(exitRefused, "may not do this; only the run's main authority may, "+id(1), as(join, "set-paused")...)
 	a.does(exitRefused, "close: the run is WaitingForMembers; pause it first", as(main, "close")...)
 	a.does(exitRefused, "the run is not paused", as(main, "set-paused", "false")...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
@@ -191,11 +191,11 @@ func TestRunAdministration(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := a.status("p").Config.CooldownTime
-	a.does(exitOK, "has the rules of", as(main, "update-config", "--state", changed)...)
+	a.does(exitOK, "now uses the configuration in", as(main, "update-config", "--state", changed)...)
 	if after := a.status("p").Config.CooldownTime; after <= before {
 		t.Errorf("cooldown_time is %v, was %v", after, before)
 	}
-	a.does(exitOK, "goes on", as(main, "set-paused", "false")...)
+	a.does(exitOK, "resumes", as(main, "set-paused", "false")...)
 	a.does(exitRefused, "eject: "+id(4)+" is neither a member", as(main, "eject", id(4))...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	a.does(exitOK, "is closed", as(main, "close")...)
@@ -254,9 +254,9 @@ func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	}
 	clients(least)
 	eject := []string{"eject", ids[0], "--run-id", "r", "--keypair", a.path("state/host-key.json")}
-	a.does(exitFailed, fmt.Sprintf("too few clients would be left for another epoch: %d, and init_min_clients is %d", least-1, least), eject...)
+	a.does(exitFailed, fmt.Sprintf("too few clients would remain for the next epoch: %d, but init_min_clients is %d", least-1, least), eject...)
 	clients(least)
-	a.does(exitOK, "the run waits for others", append(eject, "--yes")...)
+	a.does(exitOK, "the run waits for more clients", append(eject, "--yes")...)
 	clients(least - 1)
 	a.does(exitRefused, "is neither a member", eject...)
 	ids = append(ids, join(100), join(101))

@@ -11,7 +11,7 @@ import (
 
 // chainRunFlags are the flags of commands that need a run on a chain.
 type chainRunFlags struct {
-	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
+	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run."`
 	hostFlags `embed:""`
 	signFlags `embed:""`
 }
@@ -32,8 +32,8 @@ type runTick struct {
 
 // Help is shown by --help below the command's summary.
 func (c *runTick) Help() string {
-	return `Members tick their run by themselves; this is for a run without members, as after a pause.
-Anybody may, and pays for it.`
+	return `Members tick their run automatically. This command is for a run without members, for example after a
+pause. Every key may use it, and pays the fees.`
 }
 
 // Run ticks.
@@ -59,20 +59,20 @@ func (c *runTick) Run(ctx context.Context, to console) error {
 	if err := tickAway(ctx, to, client); err != nil {
 		return err
 	}
-	format := "nothing was due in run %s\n"
+	format := "no tick was due in run %s\n"
 	if client.Costs().Landed > 0 {
-		format = "run %s went on\n"
+		format = "run %s advanced\n"
 	}
 	_, err = fmt.Fprintf(to.out, format, c.RunID)
 	return err
 }
 
 // errServerTicks refuses what only a run on a chain needs.
-var errServerTicks = usagef("a server does this by itself: the command is for a run on a chain, --rpc=URL,…")
+var errServerTicks = usagef("a server ticks its runs automatically: this command is for a run on a chain, --rpc=URL,…")
 
 // tickAway pays for ticks until nothing is due, and says what they cost.
 func tickAway(ctx context.Context, to console, client *solana.Client) error {
-	if _, err := fmt.Fprintf(to.err, "psyche: ticks cost %s, of which two or three are needed when something is due\n", admin.Transactions(1)); err != nil {
+	if _, err := fmt.Fprintf(to.err, "psyche: ticks cost %s; if a tick is due, two or three are needed\n", admin.Transactions(1)); err != nil {
 		return err
 	}
 	before := client.Costs()
@@ -85,15 +85,15 @@ func tickAway(ctx context.Context, to console, client *solana.Client) error {
 }
 
 type runFree struct {
-	To            string `placeholder:"KEY" help:"Where the SOL go, in base58. Default: the key that signs."`
+	To            string `placeholder:"KEY" help:"Key that receives the SOL, in base58. Default: the signing key."`
 	chainRunFlags `embed:""`
 	agreeFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runFree) Help() string {
-	return `The run must be closed, or not have begun. Its account is gone afterwards, and with it what
-the run had reached: psyche run archive keeps that. The main authority signs.`
+	return `The run must be closed, or must not have started. This deletes its account and the run's progress;
+use psyche run archive first to keep it. The main authority signs.`
 }
 
 // account returns the chain, the program and the account of the run, whether or not it has a genesis.
@@ -147,12 +147,12 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 	if err := chain.Need(ctx, admin.Transactions(1)); err != nil {
 		return err
 	}
-	if err := c.agree(to, fmt.Sprintf("getting back %s SOL of run %s", admin.SOL(lamports), c.RunID), admin.Transactions(1)); err != nil {
+	if err := c.agree(to, fmt.Sprintf("recovering %s SOL of run %s", admin.SOL(lamports), c.RunID), admin.Transactions(1)); err != nil {
 		return err
 	}
 	if err := chain.Free(ctx, program, run, spill); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "the account of run %s is gone: %s SOL are back at %s\n", c.RunID, admin.SOL(lamports), spill)
+	_, err = fmt.Fprintf(to.out, "deleted the account of run %s: %s SOL went to %s\n", c.RunID, admin.SOL(lamports), spill)
 	return err
 }

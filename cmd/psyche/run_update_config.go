@@ -9,7 +9,7 @@ import (
 )
 
 type runUpdateConfig struct {
-	State      string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
+	State      string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"The state.toml with the new rules and model."`
 	shownFlags `embed:""`
 	actFlags   `embed:""`
 	agreeFlags `embed:""`
@@ -17,10 +17,9 @@ type runUpdateConfig struct {
 
 // Help is shown by --help below the command's summary.
 func (c *runUpdateConfig) Help() string {
-	return `The run must be paused. Progress and members are kept; so is the checkpoint, if the file
-names the one that the run began with; name and description are those of the file, or of the
-flags. The main authority signs. A run on a chain of which there is only the account begins
-with this, paused.`
+	return `The run must be paused. Progress and members are kept. The checkpoint is kept if the file names the
+run's initial checkpoint. Name and description come from the file or the flags. The main authority
+signs. If a run on a chain has only an account, this command creates the run, paused.`
 }
 
 // Run gives a paused run new rules.
@@ -42,7 +41,7 @@ func (c *runUpdateConfig) Run(ctx context.Context, to console) error {
 	if err := c.submit(ctx, to, coordinator.UpdateConfig{Config: state.Config, Model: state.Model}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "run %s has the rules of %s\n", c.RunID, c.State)
+	_, err = fmt.Fprintf(to.out, "run %s now uses the configuration in %s\n", c.RunID, c.State)
 	return err
 }
 

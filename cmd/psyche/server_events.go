@@ -40,7 +40,7 @@ func (e *stateEvents) prepare() error {
 		return nil
 	}
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
-		return fmt.Errorf("--save-state-dir, or --events-dir where it is given: %w", err)
+		return fmt.Errorf("--events-dir, or else --save-state-dir: %w", err)
 	}
 	if e.main == "" {
 		return nil

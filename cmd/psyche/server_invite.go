@@ -111,12 +111,12 @@ func (v *invitations) tell() {
 		delete(v.runs, id)
 		link.Host, link.Port = v.place.Host, v.place.Port
 		if err := link.Check(); err != nil {
-			v.logger.Warn("there is no link to the run", "run", id, "error", err)
+			v.logger.Warn("the run has no invite link", "run", id, "error", err)
 			continue
 		}
 		v.logger.Info("others join with: psyche-client join " + link.ForShell())
 		if v.guess {
-			v.logger.Info("if others reach this machine by another address than the link's, name it with --public-addr", "address", link.Host)
+			v.logger.Info("if clients reach this machine at a different address, set it with --public-addr", "address", link.Host)
 		}
 	}
 }

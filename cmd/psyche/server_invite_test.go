@@ -52,7 +52,7 @@ func TestServerInvites(t *testing.T) {
 			}
 		}
 	}
-	if err := (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil); err == nil || !strings.Contains(err.Error(), "--public-addr: its host 0.0.0.0") {
+	if err := (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil); err == nil || !strings.Contains(err.Error(), "--public-addr: host 0.0.0.0") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -16,7 +16,7 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	if c.ModelPath == "" {
 		for _, run := range runs {
 			if at := run.Model.Checkpoint.Local; at != nil {
-				logger.Info("who joins has to have the model that the run begins with; --model-path hands it out", "run", run.RunID, "model", at.Path)
+				logger.Info("clients need their own copy of the run's initial model; use --model-path to serve it", "run", run.RunID, "model", at.Path)
 			}
 		}
 		return nil
@@ -25,11 +25,11 @@ func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Opt
 	if err != nil {
 		return err
 	}
-	model, err := parcel.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the model that is handed out"))
+	model, err := parcel.Open(ctx, c.ModelPath, meter.Logged(logger, "hashing the served model"))
 	if err != nil {
 		return fmt.Errorf("--model-path: %w", err)
 	}
-	logger.Info("handing out the model that the run begins with to whoever connects", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
+	logger.Info("serving the run's initial model to every client", "run", run.RunID, "dir", c.ModelPath, "MiB", model.Size()>>20)
 	page.handsOut(run.RunID, model.Parameters())
 	o.Models = map[string]server.Model{run.RunID: model}
 	return nil

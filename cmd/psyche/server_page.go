@@ -30,7 +30,7 @@ type serverPage struct {
 func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.Logger) (*serverPage, error) {
 	if c.HTTPAddr == "" {
 		if len(c.MemberEvents) > 0 {
-			return nil, usagef("--member-events is for the page of --http-addr, which is not given")
+			return nil, usagef("--member-events needs --http-addr")
 		}
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (p *serverPage) close() {
 func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger) {
 	_, port, err := net.SplitHostPort(address.String())
 	if err != nil {
-		logger.Warn("the page cannot say how to join", "address", address, "error", err)
+		logger.Warn("the page cannot show how to join", "address", address, "error", err)
 		return
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {

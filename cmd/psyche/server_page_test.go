@@ -45,7 +45,7 @@ func TestMovingIsReported(t *testing.T) {
 	o.OnState(&coordinator.State{RunID: "quickstart"})
 	page.handsOut("quickstart", 1<<20)
 	if runs := page.runs(); len(runs) != 1 || runs[0].Join.Parameters != 1<<20 {
-		t.Errorf("who looks is told of %+v", runs)
+		t.Errorf("the page shows %+v", runs)
 	}
 	want := map[string][]tui.Moving{"quickstart": {{Member: "member", Transfer: arrives}, {Member: "member", Transfer: uploads}}}
 	var got map[string][]tui.Moving

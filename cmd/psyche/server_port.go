@@ -31,7 +31,7 @@ func (c serverRun) lastPort() (uint16, error) {
 	}
 	port, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 16)
 	if err != nil || port == 0 {
-		return 0, fmt.Errorf("%s holds no port: name one with --server-port, or remove the file", path)
+		return 0, fmt.Errorf("%s contains no port: set --server-port, or remove the file", path)
 	}
 	return uint16(port), nil
 }
@@ -45,10 +45,10 @@ func (c serverRun) keepPort(address net.Addr) error {
 	path := filepath.Join(c.SaveStateDir, portFile)
 	unfinished := path + ".new"
 	if err := os.WriteFile(unfinished, fmt.Appendf(nil, "%d\n", tcp.Port), 0o644); err != nil {
-		return fmt.Errorf("keep the server's port: %w", err)
+		return fmt.Errorf("save the server's port: %w", err)
 	}
 	if err := os.Rename(unfinished, path); err != nil {
-		return fmt.Errorf("keep the server's port: %w", err)
+		return fmt.Errorf("save the server's port: %w", err)
 	}
 	return nil
 }
@@ -62,6 +62,6 @@ func (c serverRun) explainTakenPort(last uint16, err error) error {
 	if tcp, ok := op.Addr.(*net.TCPAddr); !ok || tcp.Port != int(last) {
 		return err
 	}
-	return fmt.Errorf("%w; the server had this port before (%s), where its clients look for it: free the port, or choose another with --server-port and tell the clients",
+	return fmt.Errorf("%w; the server used this port before (%s), and its clients still connect to it: free the port, or choose another with --server-port and tell the clients",
 		err, filepath.Join(c.SaveStateDir, portFile))
 }

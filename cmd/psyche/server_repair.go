@@ -9,18 +9,18 @@ import (
 )
 
 type serverRepair struct {
-	SaveStateDir string `required:"" placeholder:"DIR" help:"The server's folder."`
-	RunID        string `name:"run-id" required:"" placeholder:"ID" help:"The run whose journal is to be repaired."`
-	Yes          bool   `help:"Cut off what is damaged. Without it the command only says what it would do."`
-	LoseRecords  bool   `help:"Cut also when records are recognised behind the damage, which may have been acknowledged: they are lost."`
+	SaveStateDir string `required:"" placeholder:"DIR" help:"State folder of the server."`
+	RunID        string `name:"run-id" required:"" placeholder:"ID" help:"Run whose journal is repaired."`
+	Yes          bool   `help:"Truncate the damaged end. By default, the command only reports the damage."`
+	LoseRecords  bool   `help:"Truncate even if records follow the damage. These records may have been acknowledged, and are lost."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *serverRepair) Help() string {
-	return `A server cuts off by itself what a kill or a loss of power leaves at the end of a journal:
-a record that is not complete, or zeros. Other damage it refuses. This command says what is
-damaged, and with --yes cuts the journal behind its last whole record. What it cuts off is kept
-beside the journal. The server must not be running.`
+	return `After a kill or a power failure, a server automatically truncates an incomplete record or zeros at the
+end of a journal. It refuses a journal with other damage. This command reports the damage and, with
+--yes, truncates the journal after its last complete record. It saves the removed bytes next to the
+journal. The server must not be running.`
 }
 
 // Run inspects a journal, and repairs it if it may.
@@ -34,22 +34,22 @@ func (c *serverRepair) Run(to console) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(to.out, "%s: %v\n%d records up to offset %d are whole, the %d bytes behind them are not\n",
+	if _, err := fmt.Fprintf(to.out, "%s: %v\n%d records up to offset %d are complete, the %d bytes after them are damaged\n",
 		path, found.Reason, found.Entries, found.Offset, found.Size); err != nil {
 		return err
 	}
 	if found.Following > 0 && !c.LoseRecords {
-		return fmt.Errorf("behind the damage a record begins at offset %d, so this is no unfinished write: restore the journal from a copy, or lose what follows with --lose-records: %w",
+		return fmt.Errorf("a record after the damage begins at offset %d, so this is not an unfinished write: restore the journal from a backup, or discard the records after the damage with --lose-records: %w",
 			found.Following, journal.ErrDamaged)
 	}
 	if !c.Yes {
-		_, err = fmt.Fprintln(to.out, "with --yes they are cut off")
+		_, err = fmt.Fprintln(to.out, "with --yes, these bytes are removed")
 		return err
 	}
 	kept, err := server.RepairJournal(c.SaveStateDir, c.RunID, found)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "cut them off; they are kept in %s\n", kept)
+	_, err = fmt.Fprintf(to.out, "removed these bytes and saved them in %s\n", kept)
 	return err
 }

@@ -39,7 +39,7 @@ func TestServerRepair(t *testing.T) {
 	}{
 		{"sound", whole, "", exitOK, "needs no repair", len(whole)},
 		{"looked at", noise, "", exitOK, "with --yes", len(noise)},
-		{"cut", noise, "--yes", exitOK, "are kept in " + path + ".cut-", len(whole)},
+		{"cut", noise, "--yes", exitOK, "saved them in " + path + ".cut-", len(whole)},
 		{"records behind it", middle, "--yes", exitUnverified, "--lose-records", len(middle)},
 		{"records that may be lost", middle, "--yes --lose-records", exitOK, "1 records", len(whole) - 72 - 5 - 72 - 6},
 	} {

@@ -22,34 +22,34 @@ import (
 )
 
 type serverRun struct {
-	State                     []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway." group:"The runs:"`
-	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only." group:"The runs:"`
+	State                     []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated. Optional: runs in --save-state-dir always continue." group:"The runs:"`
+	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, instead of run_id in the file. Only with a single --state." group:"The runs:"`
 	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})." group:"Connections:"`
-	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})." group:"Connections:"`
-	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address by which others reach this server, for the links that it logs, with which they join. Default: --server-addr; where that is all addresses, one of this machine." group:"Connections:"`
-	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none." group:"Display:"`
-	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated." group:"Display:"`
-	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, or of the one run in --save-state-dir, which needs a data_location of the kind Server." group:"Model and data:"`
+	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0 reuses the server's last port from --save-state-dir, or else picks a free port and logs it (${default})." group:"Connections:"`
+	PublicAddr                string   `placeholder:"HOST[:PORT]" help:"Address at which clients reach this server, used in the invite links that it logs. Default: --server-addr, or an address of this machine if --server-addr means all addresses." group:"Connections:"`
+	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which every client that can reach it may read. By default, there is no HTTP server." group:"Display:"`
+	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl). The page of --http-addr shows their loss and speed as reported by the members. * matches any part of a name. May be repeated." group:"Display:"`
+	DataConfig                string   `placeholder:"FILE" help:"A data.toml whose data is served to the members of the run of --state, or of the only run in --save-state-dir. The run needs a data_location of the kind Server." group:"Model and data:"`
 	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location." group:"Model and data:"`
-	ModelPath                 string   `placeholder:"DIR" help:"Folder of the model that the run of --state, or the one run in --save-state-dir, begins with, where that names a folder: whoever connects may get it from this server, so that who joins need not have it." group:"Model and data:"`
+	ModelPath                 string   `placeholder:"DIR" help:"Folder of the initial model of the run of --state, or of the only run in --save-state-dir, if the run names a folder. Every client that connects may download it from this server and needs no own copy." group:"Model and data:"`
 	sourceFlags               `embed:"" group:"Model and data:"`
-	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server." group:"The runs:"`
-	MainAuthority             string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key." group:"Authority:"`
+	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it, runs survive a restart of the server." group:"The runs:"`
+	MainAuthority             string `placeholder:"KEY" help:"Key, in base58, that configures, pauses and closes the runs of --state. Default: the host's own key." group:"Authority:"`
 	resumeFlags               `embed:"" group:"The runs:"`
 	authorityFlags            `embed:"" group:"Authority:"`
-	AllowCreate               string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})." group:"Authority:"`
-	MaxRuns                   int             `default:"64" help:"Runs that are not closed, at most (${default})." group:"Authority:"`
-	MaxStrangers              int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})." group:"Connections:"`
-	MaxSeatsPerNetwork        int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})." group:"Connections:"`
-	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})." group:"Connections:"`
-	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that readers of the logs of runs, and of the model of --model-path, may take, together (${default})." group:"Connections:"`
+	AllowCreate               string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Keys that may create runs with psyche run create: none; host (the host's own key and --main-authority); a list of keys; or anyone (${default})." group:"Authority:"`
+	MaxRuns                   int             `default:"64" help:"Maximum number of runs that are not closed (${default})." group:"Authority:"`
+	MaxStrangers              int             `default:"512" help:"Maximum number of connections of keys that are not part of a run, and separately of observers. Members and keys with a role are always admitted (${default})." group:"Connections:"`
+	MaxSeatsPerNetwork        int             `default:"16" help:"Maximum number of clients in a run from one network (IPv4 /24 or IPv6 /48), except private networks. 0 means no limit (${default})." group:"Connections:"`
+	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same limit for private networks and this machine; clients behind a proxy, a NAT or a tunnel all come from there. 0 means no limit (${default})." group:"Connections:"`
+	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"Upload limit for all readers of run logs and of the model in --model-path together, in MiB/s (${default})." group:"Connections:"`
 	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended." group:"Connections:"`
-	WithdrawGrace             time.Duration   `default:"15s" help:"How long a connection may be gone before its client is withdrawn; less than 15s, which is twice the longest pause between a client's attempts to come back, withdraws clients that live (${default})." group:"Connections:"`
-	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})." group:"Connections:"`
-	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says." group:"The runs:"`
-	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir." group:"Logs:"`
+	WithdrawGrace             time.Duration   `default:"15s" help:"Time that a connection may be lost before its client is withdrawn. Values below 15s, twice the longest pause between a client's reconnection attempts, withdraw live clients (${default})." group:"Connections:"`
+	RestartGrace              time.Duration   `default:"15s" help:"The same time after a start of the server. During it, no round ends until all clients have reconnected. At least --withdraw-grace (${default})." group:"Connections:"`
+	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Maximum Warmup time of the run of --state, instead of warmup_time in the file; 0 uses the value in the file." group:"The runs:"`
+	EventsDir                 string          `placeholder:"DIR" help:"Folder for the event logs: events.jsonl for the run of a single --state, RUN.jsonl for all other runs. Default: --save-state-dir." group:"Logs:"`
 	Telemetry                 telemetry.Flags `embed:"" group:"Trackers:"`
-	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run." group:"Display:"`
+	Tui                       bool            `negatable:"" help:"Show the runs and the log in a terminal display, if there is a terminal. A key pauses a run." group:"Display:"`
 	logFlags                  `embed:"" group:"Logs:"`
 }
 
@@ -60,10 +60,10 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if c.ResumeFrom != "" && len(runs) != 1 {
-		return usagef("--resume-from is for the run of one --state, there are %d", len(runs))
+		return usagef("--resume-from needs exactly one --state, there are %d", len(runs))
 	}
 	if c.InitWarmupTime != 0 && len(runs) != 1 {
-		return usagef("--init-warmup-time is for the run of one --state, there are %d", len(runs))
+		return usagef("--init-warmup-time needs exactly one --state, there are %d", len(runs))
 	}
 	for i := range runs {
 		if err := c.apply(ctx, &runs[i], to.err); err != nil {
@@ -86,11 +86,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case c.RestartGrace <= 0:
 		return usagef("--restart-grace is %v, want more than 0", c.RestartGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
-		return usagef("--max-runs and --max-strangers have to be 1 at least")
+		return usagef("--max-runs and --max-strangers must be at least 1")
 	case c.MaxSeatsPerNetwork < 0:
-		return usagef("--max-seats-per-network is %d, want 0 for no bound or 1 at least", c.MaxSeatsPerNetwork)
+		return usagef("--max-seats-per-network is %d, want at least 1, or 0 for no limit", c.MaxSeatsPerNetwork)
 	case c.MaxSeatsPerPrivateNetwork < 0:
-		return usagef("--max-seats-per-private-network is %d, want 0 for no bound or 1 at least", c.MaxSeatsPerPrivateNetwork)
+		return usagef("--max-seats-per-private-network is %d, want at least 1, or 0 for no limit", c.MaxSeatsPerPrivateNetwork)
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
@@ -168,7 +168,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 // runs loads the files of --state.
 func (c serverRun) runs() ([]config.Run, error) {
 	if c.RunID != "" && len(c.State) != 1 {
-		return nil, usagef("--run-id names the run of one --state, there are %d", len(c.State))
+		return nil, usagef("--run-id needs exactly one --state, there are %d", len(c.State))
 	}
 	var runs []config.Run
 	for _, file := range c.State {
@@ -177,7 +177,7 @@ func (c serverRun) runs() ([]config.Run, error) {
 			return nil, err
 		}
 		if i := slices.IndexFunc(runs, func(r config.Run) bool { return r.RunID == run.RunID }); i >= 0 {
-			return nil, configError{fmt.Errorf("%s and %s are both of run %s", c.State[i], file, run.RunID)}
+			return nil, configError{fmt.Errorf("%s and %s both name run %s", c.State[i], file, run.RunID)}
 		}
 		runs = append(runs, run)
 	}
@@ -215,7 +215,7 @@ func (c serverRun) createPolicy(main identity.ID) (server.CreatePolicy, error) {
 	for text := range strings.SplitSeq(c.AllowCreate, ",") {
 		id, err := identity.ParseID(text)
 		if err != nil {
-			return policy, usagef("--allow-create: want none, host, anyone, or keys with commas between them: %w", err)
+			return policy, usagef("--allow-create: want host, anyone, none, or a comma-separated list of keys: %w", err)
 		}
 		policy.Keys = append(policy.Keys, id)
 	}

@@ -15,18 +15,18 @@ import (
 
 type serverValidateConfig struct {
 	State      string `required:"" placeholder:"FILE" help:"The state.toml to check."`
-	DataConfig string `placeholder:"FILE" help:"A data.toml to check as well."`
-	RunID      string `name:"run-id" placeholder:"ID" help:"Name of the run, if the file does not give one."`
+	DataConfig string `placeholder:"FILE" help:"A data.toml to check too."`
+	RunID      string `name:"run-id" placeholder:"ID" help:"Name of the run, if the file contains no name."`
 
-	MainAuthority string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the run. Default: the host's own key."`
-	Permissioned  bool   `help:"Only keys that the join authority authorized may join the run, and their delegates."`
+	MainAuthority string `placeholder:"KEY" help:"Key, in base58, that configures, pauses and closes the run. Default: the host's own key."`
+	Permissioned  bool   `help:"Admit only keys that the join authority authorized, and their delegates."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *serverValidateConfig) Help() string {
-	return `Refuses what psyche server run would refuse with the same flags. Data that only clients
-read may be missing here; that is a warning, like what strangers or a thief of the server's key
-could do to the run.`
+	return `Refuses the same configuration errors as psyche server run with these flags. It only warns if data for
+clients is missing on this machine, or if unknown clients or a thief of the server's key could harm
+the run.`
 }
 
 // Run checks the files and says what they describe.
@@ -89,7 +89,7 @@ func missingFolders(model config.Model) []string {
 	var warnings []string
 	warn := func(subject, path string) {
 		if _, err := os.Stat(path); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs it on its own", subject, path))
+			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs its own copy", subject, path))
 		}
 	}
 	for _, location := range model.DataLocations {
@@ -107,7 +107,7 @@ func missingFolders(model config.Model) []string {
 func loadNamedRun(state, runID string) (config.Run, error) {
 	run, err := loadRun(state, runID)
 	if err == nil && run.RunID == "" {
-		err = configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", state)}
+		err = configError{fmt.Errorf("%s has no run_id: add it, or set --run-id", state)}
 	}
 	return run, err
 }
@@ -120,7 +120,7 @@ func loadRun(state, runID string) (config.Run, error) {
 	}
 	run.RunID = cmp.Or(runID, run.RunID)
 	if len(run.RunID) > coordinator.MaxRunIDLength {
-		return config.Run{}, usagef("--run-id has %d bytes, at most %d fit", len(run.RunID), coordinator.MaxRunIDLength)
+		return config.Run{}, usagef("--run-id has %d bytes, the limit is %d", len(run.RunID), coordinator.MaxRunIDLength)
 	}
 	return run, nil
 }

@@ -17,13 +17,13 @@ import (
 
 type simulate struct {
 	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
-	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
-	Rounds   int    `default:"4" help:"Rounds of a run while faults go on; about as many follow (${default})."`
-	Faults   string `default:"all" help:"all: chosen by the seed; honest: the same without liars; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members play every role together), gang-host (the host is with them), cheating-trainer, silent, fleeing, slanderer; with --links also hog and withhold (${default})."`
-	Links    bool   `help:"Links with a bandwidth of 0.25 to 1,000 Mbit/s, and messages with a size. With --faults all, the seed chooses which liars accuse slow members and request what they serve."`
-	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
-	Trace    bool   `help:"Print what happens in every run."`
-	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
+	Clients  int    `default:"64" help:"Number of clients in every run, 2 to 256 (${default})."`
+	Rounds   int    `default:"4" help:"Number of rounds with faults in every run; about the same number of rounds without faults follow (${default})."`
+	Faults   string `default:"all" help:"Faults: all (chosen by the seed), honest (the same without dishonest members), none, or a comma-separated list of drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members collude in every role), gang-host (the host colludes with them), cheating-trainer, silent, fleeing, slanderer; with --links also hog and withhold (${default})."`
+	Links    bool   `help:"Simulate links with a bandwidth of 0.25 to 1,000 Mbit/s, and message sizes. With --faults all, the seed chooses which dishonest members accuse slow members and request their data."`
+	Parallel int    `default:"0" help:"Number of concurrent runs; 0 means one per core (${default})."`
+	Trace    bool   `help:"Print the events of every run."`
+	NoShrink bool   `help:"Do not search for a smaller run that reproduces a violation."`
 }
 
 // gcPercent trades memory, of which a run needs little, for speed.
@@ -46,7 +46,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 		return usagef("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
 	}
 	if c.Parallel < 0 {
-		return usagef("--parallel is %d: want at least 1, or 0 for one on every core", c.Parallel)
+		return usagef("--parallel is %d: want at least 1, or 0 for one per core", c.Parallel)
 	}
 	if !c.Links && faults&(scenario.Hog|scenario.Withhold) != 0 {
 		return usagef("--faults: hog and withhold need --links")

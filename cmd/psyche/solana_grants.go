@@ -15,8 +15,8 @@ import (
 
 // grantRuns selects the runs of an authorization: one run, or all runs of a join authority.
 type grantRuns struct {
-	RunID         string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"The run. Default: every run of the program that has the join authority and has begun."`
-	JoinAuthority string `placeholder:"KEY" help:"Join authority of the runs, in base58. Default for create and delete: the key that signs."`
+	RunID         string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run. Default: every started run of the program with this join authority."`
+	JoinAuthority string `placeholder:"KEY" help:"Join authority of the runs, in base58. Default for create and delete: the signing key."`
 	hostFlags     `embed:""`
 }
 
@@ -53,7 +53,7 @@ func (g *grantRuns) eachRun(ctx context.Context, to console, signer *identity.ID
 			all = append(all, err)
 		}
 	}
-	_, _ = fmt.Fprintf(to.err, "psyche: %s has %s; a run that begins later needs this command again\n", join, count(uint64(len(runs)), "run"))
+	_, _ = fmt.Fprintf(to.err, "psyche: %s has %s; run this command again for runs that start later\n", join, count(uint64(len(runs)), "run"))
 	return errors.Join(all...)
 }
 
@@ -68,7 +68,7 @@ func (g *grantRuns) ofJoinAuthority(ctx context.Context, to console, join identi
 	defer chain.Close()
 	runs, err := chain.RunsOfJoinAuthority(ctx, program, transaction.PublicKey(join))
 	if err == nil && len(runs) == 0 {
-		err = fmt.Errorf("%w with the join authority %s, of program %s; runs get theirs with create-run --join-authority KEY, and begin with update-config", admin.ErrNoRun, join, program)
+		err = fmt.Errorf("%w with the join authority %s in program %s; set it with create-run --join-authority KEY, and start the run with update-config", admin.ErrNoRun, join, program)
 	}
 	return runs, err
 }
@@ -77,7 +77,7 @@ func (g *grantRuns) ofJoinAuthority(ctx context.Context, to console, join identi
 type grantActs struct {
 	grantRuns  `embed:""`
 	signFlags  `embed:""`
-	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: how sure the change has to be before the command ends; finalized takes some 13 s (${default})."`
+	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: commitment level to wait for; finalized takes about 13 s (${default})."`
 }
 
 // in returns the flags of a change of one run.
@@ -104,7 +104,7 @@ func (c *grantCreate) Run(ctx context.Context, to console) error {
 }
 
 type grantDelete struct {
-	Authorizer string `placeholder:"KEY|FILE" help:"Key whose authorization ends, in base58 or as a key file."`
+	Authorizer string `placeholder:"KEY|FILE" help:"Key whose authorization is revoked, in base58 or as a key file."`
 	grantActs  `embed:""`
 }
 
@@ -162,14 +162,14 @@ func (c *grantRead) Run(ctx context.Context, to console) error {
 			for _, id := range own.Delegates {
 				names = append(names, identity.ID(id).String())
 			}
-			_, err = fmt.Fprintf(to.out, "%s may join run %s, and %s in its name: %s\n", grantee, runID, count(uint64(len(names)), "key"), strings.Join(names, " "))
+			_, err = fmt.Fprintf(to.out, "%s may join run %s, and %s on its behalf: %s\n", grantee, runID, count(uint64(len(names)), "key"), strings.Join(names, " "))
 		}
 		return err
 	})
 }
 
 type grantDelegate struct {
-	DelegatesClear bool     `help:"Remove the delegates of earlier commands first."`
+	DelegatesClear bool     `help:"Remove existing delegates first."`
 	DelegatesAdded []string `sep:"," placeholder:"KEY|FILE,…" help:"Keys that may join, in base58 or as key files."`
 	grantActs      `embed:""`
 }

@@ -29,10 +29,10 @@ func TestRunInThreeSteps(t *testing.T) {
 	a.does(exitUsage, "--join-authority", create("r", "--join-authority", "x")...)
 	a.does(exitUsage, "--name", create("r", "--name", strings.Repeat("n", 65))...)
 	longest := []string{"--name", strings.Repeat("n", 64), "--description", strings.Repeat("d", 280), "--join-authority", id(2)}
-	a.does(exitOK, "it begins with: psyche run update-config", create(strings.Repeat("r", 32), longest...)...)
-	a.does(exitOK, "it begins with: psyche run update-config", create("r")...)
-	a.does(exitOK, "it begins with: psyche run update-config", create("r", "--name", "M", "--join-authority", id(2))...)
-	a.does(exitOK, "it begins with: psyche run update-config", create("r", "--name", "N", "--description", "D")...)
+	a.does(exitOK, "to configure it: psyche run update-config", create(strings.Repeat("r", 32), longest...)...)
+	a.does(exitOK, "to configure it: psyche run update-config", create("r")...)
+	a.does(exitOK, "to configure it: psyche run update-config", create("r", "--name", "M", "--join-authority", id(2))...)
+	a.does(exitOK, "to configure it: psyche run update-config", create("r", "--name", "N", "--description", "D")...)
 
 	status := a.does(exitOK, "not configured yet", "run", "status", "--run-id", "r")
 	for _, want := range []string{"it holds 2.41990848 SOL", `"N"`, `"D"`, id(1), "join authority  " + id(2), "psyche run update-config --state FILE --run-id r", "psyche run free --run-id r"} {
@@ -44,15 +44,15 @@ func TestRunInThreeSteps(t *testing.T) {
 	a.does(exitRefused, next, of("r", main, "set-paused", "--resume")...)
 	a.does(exitRefused, next, "solana", "json-dump-run", "--run-id", "r")
 	a.does(exitRefused, next, "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(1))
-	a.does(exitRefused, "there is no such account", "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(2))
+	a.does(exitRefused, "no such account", "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(2))
 	if list := a.does(exitOK, "0 runs of program", "run", "list"); strings.Count(list, "not configured yet") != 2 {
 		t.Errorf("list:\n%s", list)
 	}
-	a.does(exitOK, "2.41990848 SOL are back", "run", "free", "--run-id", strings.Repeat("r", 32), "--keypair", main, "--yes")
+	a.does(exitOK, "2.41990848 SOL went to", "run", "free", "--run-id", strings.Repeat("r", 32), "--keypair", main, "--yes")
 	a.does(exitRefused, "no such run on the chain with the join authority "+id(2), as(join, "join-authorization-create", "--authorizer", grantee)...)
 
 	a.does(exitOK, "it is paused", append(as(main, "update-config", "--config-path", sampleState, "--run-id", "r", "--yes"), "--description", "E")...)
-	a.does(exitOK, "goes on", of("r", main, "set-paused", "--resume")...)
+	a.does(exitOK, "resumes", of("r", main, "set-paused", "--resume")...)
 	dump := a.does(exitOK, `"name": "N"`, "solana", "json-dump-run", "--run-id", "r")
 	for _, want := range []string{`"description": "E"`, `"permissioned": true`, id(2)} {
 		if !strings.Contains(dump, want) {
@@ -64,7 +64,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	a.does(exitOK, "may join run r", as(join, "join-authorization-create", "--authorizer", grantee, "--commitment", "confirmed")...)
 	a.does(exitOK, "it is paused", create("s", "--config-path", sampleState, "--join-authority", id(2))...)
 	out := a.does(exitOK, "may join run s", as(join, "join-authorization-create", "--authorizer", grantee, "--commitment", "confirmed")...)
-	if !strings.Contains(out, "may join already") || !strings.Contains(out, "has 2 runs; a run that begins later needs this command again") {
+	if !strings.Contains(out, "may already join") || !strings.Contains(out, "has 2 runs; run this command again for runs that start later") {
 		t.Errorf("both runs:\n%s", out)
 	}
 	a.does(exitUsage, "--join-authority=KEY for all of its runs", as(grantee, "join-authorization-delegate", "--delegates-added", id(7))...)
@@ -72,11 +72,11 @@ func TestRunInThreeSteps(t *testing.T) {
 	if !strings.Contains(out, "1 delegate may join run s") {
 		t.Errorf("both runs:\n%s", out)
 	}
-	out = a.does(exitOK, "may join run r, and 1 key in its name: "+id(7), "solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3))
+	out = a.does(exitOK, "may join run r, and 1 key on its behalf: "+id(7), "solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3))
 	if !strings.Contains(out, "may join run s, and 1 key") {
 		t.Errorf("both runs:\n%s", out)
 	}
-	a.does(exitOK, "may join no longer run s", as(join, "join-authorization-delete", "--authorizer", grantee, "--commitment", "confirmed")...)
+	a.does(exitOK, "may no longer join run s", as(join, "join-authorization-delete", "--authorizer", grantee, "--commitment", "confirmed")...)
 	a.does(exitRefused, "may not join run r", "solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3))
 }
 

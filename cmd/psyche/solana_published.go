@@ -10,26 +10,26 @@ import (
 // solanaCommands are those of the original's program for a chain, under the names that its
 // documentation gives them. Started as psyche-solana-client, psyche has them alone.
 type solanaCommands struct {
-	Train        solanaTrain     `cmd:"" passthrough:"" help:"Join a run and train: psyche-client train, which lies beside this program."`
-	CreateRun    runCreate       `cmd:"" help:"Begin a run: psyche run create."`
-	UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run rules: psyche run update-config."`
-	SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on: psyche run set-paused."`
-	CloseRun     solanaCloseRun  `cmd:"" help:"End a run for good and get back what its account holds: psyche run close --free."`
-	Tick         runTick         `cmd:"" help:"Move a run on, if that is due: psyche run tick."`
+	Train        solanaTrain     `cmd:"" passthrough:"" help:"Join a run and train: psyche-client train, from the folder of this program."`
+	CreateRun    runCreate       `cmd:"" help:"Create a run: psyche run create."`
+	UpdateConfig runUpdateConfig `cmd:"" help:"Change the configuration of a paused run: psyche run update-config."`
+	SetPaused    runSetPaused    `cmd:"" help:"Pause or resume a run: psyche run set-paused."`
+	CloseRun     solanaCloseRun  `cmd:"" help:"Close a run permanently and recover the SOL in its account: psyche run close --free."`
+	Tick         runTick         `cmd:"" help:"Advance a run if a tick is due: psyche run tick."`
 	JSONDumpRun  solanaDump      `cmd:"" name:"json-dump-run" help:"Print the state of a run: psyche run status --json."`
 	ListRuns     chainRuns       `cmd:"" help:"Show the runs of a program: psyche run list."`
 
 	JoinAuthorizationCreate   grantCreate   `cmd:"" help:"Admit a key to a permissioned run: psyche run authorize."`
-	JoinAuthorizationRead     grantRead     `cmd:"" help:"Show whether a key may join a run, and who may in its name."`
-	JoinAuthorizationDelegate grantDelegate `cmd:"" help:"Name the keys that may join in the name of an authorized one: psyche run set-delegates."`
-	JoinAuthorizationDelete   grantDelete   `cmd:"" help:"End an authorization: psyche run authorize --revoke."`
+	JoinAuthorizationRead     grantRead     `cmd:"" help:"Show whether a key may join a run, and its delegates."`
+	JoinAuthorizationDelegate grantDelegate `cmd:"" help:"Set the keys that may join on behalf of an authorized key: psyche run set-delegates."`
+	JoinAuthorizationDelete   grantDelete   `cmd:"" help:"Revoke an authorization: psyche run authorize --revoke."`
 
 	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of these commands."`
 }
 
 // solanaTrain hands its command line to psyche-client.
 type solanaTrain struct {
-	Args []string `arg:"" optional:"" help:"What psyche-client train takes."`
+	Args []string `arg:"" optional:"" help:"Arguments of psyche-client train."`
 }
 
 // Run becomes psyche-client.
@@ -43,7 +43,7 @@ func (c *solanaTrain) Run() error {
 	}
 	client := filepath.Join(filepath.Dir(self), "psyche-client")
 	if _, err := os.Stat(client); err != nil {
-		return fmt.Errorf("%s is not there: it trains; build it with: make build", client)
+		return fmt.Errorf("%s not found; it is needed for training; build it with: make build", client)
 	}
 	return become(client, append([]string{"train"}, c.Args...))
 }

@@ -117,7 +117,7 @@ func TestAuthorizationScripts(t *testing.T) {
 	delegates := []string{"scripts/join-authorization-set-delegates.sh", n.rpc, n.id(n.authority), grantee}
 	n.call("2 delegates may join run light", "sh", append(delegates, one, two)...)
 	n.call("1 delegate may join run light", "sh", append(delegates, two)...)
-	read := n.call("may join run light, and 1 key in its name: "+n.id(two), n.psyche, "solana", "join-authorization-read",
+	read := n.call("may join run light, and 1 key on its behalf: "+n.id(two), n.psyche, "solana", "join-authorization-read",
 		"--rpc", n.rpc, "--run-id", "light", "--authorizer", n.id(grantee))
 	if strings.Contains(read, n.id(one)) {
 		t.Errorf("the first delegate is still there:\n%s", read)

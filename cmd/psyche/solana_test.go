@@ -77,7 +77,7 @@ func (a *chainAdministrator) does(want int, text string, args ...string) string 
 	code := run(ctx, args, console{&out, &errs})
 	output := out.String() + errs.String()
 	if code != want || !strings.Contains(output, text) {
-		a.t.Fatalf("psyche %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(args, " "), code, want, text, output)
+		a.t.Fatalf("psyche %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), code, want, text, output)
 	}
 	return output
 }
@@ -127,12 +127,12 @@ func TestChainAdministration(t *testing.T) {
 	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
 	a.does(exitRefused, "lamports are missing; on a local chain: psyche chain airdrop 1 "+id(1), "chain", "deploy", "--keypair", poor, "--yes")
 	a.does(exitOK, "0 runs of program", "run", "list")
-	a.does(exitUsage, "nobody can be asked whether to pay", "chain", "deploy", "--keypair", main)
+	a.does(exitUsage, "the payment needs confirmation", "chain", "deploy", "--keypair", main)
 	create := []string{"run", "create", "--state", sampleState, "--run-id", "p", "--permissioned", "--join-authority", id(3), "--yes"}
 	a.program = id(9)
 	a.does(exitRefused, "no program at this address: "+id(9), append(create, "--keypair", main)...)
 	a.deploy(main)
-	a.does(exitOK, "at this address already", "chain", "deploy", "--keypair", main)
+	a.does(exitOK, "already at this address", "chain", "deploy", "--keypair", main)
 	a.does(exitRefused, "has 0 SOL and needs 2.4199", append(create, "--keypair", poor)...)
 	a.does(exitRefused, `no such run on the chain: "p"`, "run", "status", "--run-id", "p")
 	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
@@ -154,28 +154,28 @@ func TestChainAdministration(t *testing.T) {
 			t.Errorf("%s: %+v, %v", line, link, err)
 		}
 	}
-	a.does(exitOK, "is this machine only", "run", "invite", "--run-id", "p", "--authority", id(2), "--qr")
-	a.does(exitUsage, "--public-addr is of a run on a server", "run", "invite", "--run-id", "p", "--public-addr", "h")
+	a.does(exitOK, "other machines cannot reach", "run", "invite", "--run-id", "p", "--authority", id(2), "--qr")
+	a.does(exitUsage, "--public-addr applies to a run on a server only", "run", "invite", "--run-id", "p", "--public-addr", "h")
 
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"run"}, args...), "--run-id", "p", "--keypair", key, "--commitment", "confirmed")
 	}
-	a.does(exitRefused, "may not do this; the run's main authority may, "+id(2), as(join, "set-paused", "resume")...)
+	a.does(exitRefused, "may not do this; only the run's main authority may, "+id(2), as(join, "set-paused", "resume")...)
 	a.does(exitOK, "this costs 0.0000", as(main, "update-config", "--config-path", sampleState)...)
-	a.does(exitOK, "goes on", as(main, "set-paused", "--resume")...)
+	a.does(exitOK, "resumes", as(main, "set-paused", "--resume")...)
 	a.does(exitOK, "may join run p", as(join, "authorize", id(4))...)
 	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(5))...)
 	a.does(exitRefused, "is neither a member", as(main, "eject", id(4))...)
-	a.does(exitOK, "nothing was due", "run", "tick", "--run-id", "p", "--keypair", grantee)
+	a.does(exitOK, "no tick was due", "run", "tick", "--run-id", "p", "--keypair", grantee)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	a.does(exitRefused, "the run is not closed", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	a.does(exitOK, "Paused", "run", "status", "--run-id", "p")
-	a.archives("p", "events, verified; its chain of hashes is the account's")
+	a.archives("p", "events, verified; its hash chain matches the account")
 	a.readsArchives()
 	a.does(exitOK, "is closed", as(main, "close")...)
-	a.archives("p", "events, verified; its chain of hashes is the account's")
+	a.archives("p", "events, verified; its hash chain matches the account")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
-	a.does(exitOK, "2.41990848 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	a.does(exitOK, "2.41990848 SOL went to", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	if after := a.does(exitOK, "SOL", "chain", "balance", main); after == before {
 		t.Errorf("the balance is still %s", after)
 	}
@@ -191,7 +191,7 @@ func (a *chainAdministrator) readsArchives() {
 		want int
 		text string
 	}{
-		{[]string{"run", "receipt", file, "--member", a.program}, exitFailed, "is this its key?"},
+		{[]string{"run", "receipt", file, "--member", a.program}, exitFailed, "check the member's key"},
 		{[]string{"run", "examine", file, "--entry", "1"}, exitOK, "genesis by "},
 	} {
 		var out strings.Builder
@@ -237,9 +237,9 @@ func TestPublishedSolanaCommands(t *testing.T) {
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"solana"}, args...), "--run-id", "r", "--wallet-private-key-path", key)
 	}
-	a.does(exitOK, "it begins with: psyche run update-config", as(main, "create-run", "--yes")...)
+	a.does(exitOK, "to configure it: psyche run update-config", as(main, "create-run", "--yes")...)
 	a.does(exitOK, "it is paused", as(main, "update-config", "--config-path", sampleState, "--name", "N", "--description", "D", "--yes")...)
-	a.does(exitOK, "goes on", as(main, "set-paused", "--resume", "--commitment", "confirmed")...)
+	a.does(exitOK, "resumes", as(main, "set-paused", "--resume", "--commitment", "confirmed")...)
 	a.does(exitOK, `"run_id": "r"`, "solana", "json-dump-run", "--run-id", "r")
 	a.does(exitOK, `"name": "N"`, "solana", "json-dump-run", "--run-id", "r")
 	a.does(exitOK, "admits every key", "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(2))
@@ -255,14 +255,14 @@ func TestPublishedSolanaCommands(t *testing.T) {
 	second := func(key string, args ...string) []string {
 		return append(as(key, args...), "--authority", id(2), "--commitment", "confirmed")
 	}
-	a.does(exitRefused, "the join authority has not authorized "+id(1), second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
+	a.does(exitRefused, "the join authority has not authorized the signing key "+id(1), second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
 	a.does(exitOK, "may join run r", second(other, "join-authorization-create", "--authorizer", main)...)
 	a.does(exitOK, "1 delegate may join", second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
 	a.does(exitOK, "2 delegates", second(main, "join-authorization-delegate", "--delegates-added", id(8))...)
-	a.does(exitOK, "and 2 keys in its name: "+id(7), "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(1), "--authority", id(2))
+	a.does(exitOK, "and 2 keys on its behalf: "+id(7), "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(1), "--authority", id(2))
 	a.does(exitOK, "1 delegate may join", second(main, "join-authorization-delegate", "--delegates-clear", "true", "--delegates-added", id(9))...)
-	a.does(exitOK, "may join no longer", second(other, "join-authorization-delete", "--authorizer", main)...)
-	a.does(exitOK, "SOL are back", second(other, "close-run")...)
+	a.does(exitOK, "may no longer join", second(other, "join-authorization-delete", "--authorizer", main)...)
+	a.does(exitOK, "SOL went to", second(other, "close-run")...)
 }
 
 // TestChainFlags refuses what cannot be right.
@@ -273,16 +273,16 @@ func TestChainFlags(t *testing.T) {
 	}{
 		{"missing flags: --server-addr=HOST:PORT, or --rpc", []string{"run", "status", "--run-id", "r"}},
 		{"give one of them", []string{"run", "status", "--run-id", "r", "--rpc", "http://127.0.0.1:1", "--server-addr", "127.0.0.1:2"}},
-		{"want as many, or none", []string{"run", "list", "--rpc", "http://127.0.0.1:1,http://127.0.0.1:2", "--ws-rpc", "ws://127.0.0.1:1"}},
-		{"at most 3 are compared", []string{"run", "list", "--rpc", "http://a,http://b,http://c,http://d"}},
+		{"want the same number, or none", []string{"run", "list", "--rpc", "http://127.0.0.1:1,http://127.0.0.1:2", "--ws-rpc", "ws://127.0.0.1:1"}},
+		{"want at most 3", []string{"run", "list", "--rpc", "http://a,http://b,http://c,http://d"}},
 		{"want http://host:port", []string{"run", "list", "--rpc", "127.0.0.1:1"}},
 		{"--program-id", []string{"run", "list", "--rpc", "http://127.0.0.1:1", "--program-id", "x"}},
 		{"want a number above 0", []string{"chain", "airdrop", "0", "--rpc", "http://127.0.0.1:1"}},
-		{"at most 32 fit on a chain", []string{"run", "status", "--run-id", strings.Repeat("r", 33), "--rpc", "http://127.0.0.1:1"}},
+		{"the limit on a chain is 32", []string{"run", "status", "--run-id", strings.Repeat("r", 33), "--rpc", "http://127.0.0.1:1"}},
 	} {
 		var out strings.Builder
 		if code := run(t.Context(), test.args, console{&out, &out}); code != exitUsage || !strings.Contains(out.String(), test.want) {
-			t.Errorf("psyche %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(test.args, " "), code, exitUsage, test.want, out.String())
+			t.Errorf("psyche %s: exit code %d, want %d and %q:\n%s", strings.Join(test.args, " "), code, exitUsage, test.want, out.String())
 		}
 	}
 }

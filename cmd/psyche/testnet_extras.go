@@ -11,19 +11,19 @@ import (
 
 // extraFlags are what the processes of a testnet do besides training.
 type extraFlags struct {
-	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info." group:"Display and files:"`
-	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder." group:"Display and files:"`
+	Log                   string `placeholder:"LEVEL" help:"Minimum log level of the processes: debug, info, warn or error. In a list such as warn,psyche=debug, the level of psyche applies. Default: info." group:"Display and files:"`
+	WriteLog              bool   `help:"Changes nothing: logs are always written to the run's folder." group:"Display and files:"`
 	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session." group:"Display and files:"`
-	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path" group:"Display and files:"`
-	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path" group:"Display and files:"`
-	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS" group:"Display and files:"`
-	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub that the first client uploads its checkpoints to." group:"Uploads and the Hub:"`
-	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"Token of the clients for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN." group:"Uploads and the Hub:"`
-	EvalTasks             string `placeholder:"TASK,…" help:"Tasks that clients measure the model in while they train: passed on to them." env:"EVAL_TASKS" group:"Evaluation:"`
-	PromptTask            bool   `help:"Let clients write text with the model while they train: passed on to them." env:"PROMPT_TASK" group:"Evaluation:"`
-	WandbProject          string `placeholder:"NAME" help:"Project of Weights & Biases: passed on to the clients." env:"WANDB_PROJECT" group:"Trackers:"`
-	WandbGroup            string `placeholder:"NAME" help:"Group of Weights & Biases: passed on to the clients." env:"WANDB_GROUP" group:"Trackers:"`
-	WandbEntity           string `placeholder:"NAME" help:"Entity of Weights & Biases: passed on to the clients." env:"WANDB_ENTITY" group:"Trackers:"`
+	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, with a subfolder per client. Default: the run's folder." type:"path" group:"Display and files:"`
+	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, with a subfolder per client." type:"path" group:"Display and files:"`
+	OptimStats            uint32 `placeholder:"N" help:"Write each tensor's share of the gradient and momentum to the clients' event logs every N steps; 0 means never." env:"OPTIM_STATS" group:"Display and files:"`
+	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Hugging Face Hub repository for the checkpoints of the first client." group:"Uploads and the Hub:"`
+	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"The clients' token for the Hugging Face Hub. Other users can see command lines: prefer HF_TOKEN." group:"Uploads and the Hub:"`
+	EvalTasks             string `placeholder:"TASK,…" help:"Tasks for evaluating the model during training, passed to the clients." env:"EVAL_TASKS" group:"Evaluation:"`
+	PromptTask            bool   `help:"Let clients generate text with the model during training." env:"PROMPT_TASK" group:"Evaluation:"`
+	WandbProject          string `placeholder:"NAME" help:"Weights & Biases project, passed to the clients." env:"WANDB_PROJECT" group:"Trackers:"`
+	WandbGroup            string `placeholder:"NAME" help:"Weights & Biases group, passed to the clients." env:"WANDB_GROUP" group:"Trackers:"`
+	WandbEntity           string `placeholder:"NAME" help:"Weights & Biases entity, passed to the clients." env:"WANDB_ENTITY" group:"Trackers:"`
 }
 
 // extras reads the flags.
@@ -33,7 +33,7 @@ func (f extraFlags) extras(to console) (testnet.Extras, error) {
 		return testnet.Extras{}, err
 	}
 	if f.WriteLog {
-		_, err = fmt.Fprintln(to.err, "psyche: --write-log changes nothing: logs are always written, into the run's folder")
+		_, err = fmt.Fprintln(to.err, "psyche: --write-log changes nothing: logs are always written to the run's folder")
 	}
 	e := testnet.Extras{
 		LogLevel: level, Panes: f.Panes,
@@ -68,7 +68,7 @@ func logLevel(text string) (string, error) {
 		}
 		var known slog.Level
 		if err := known.UnmarshalText([]byte(level)); err != nil {
-			return "", usagef("--log %s: want debug, info, warn or error, or a list as warn,psyche=debug", text)
+			return "", usagef("--log %s: want debug, info, warn or error, or a list such as warn,psyche=debug", text)
 		}
 		if target = strings.TrimSpace(target); target == "psyche" || !named && chosen == "" {
 			chosen = level

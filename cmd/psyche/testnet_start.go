@@ -18,60 +18,62 @@ import (
 
 // testnetStart runs a whole network on this machine.
 type testnetStart struct {
-	NumClients int    `help:"Client processes to start." default:"3" group:"The run:"`
-	ConfigPath string `help:"Folder that holds the run's state.toml and, if the run's data location is a Server, a data.toml that says what the testnet's server serves." type:"path" group:"The run:"`
-	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path" group:"The run:"`
-	AcceptLoss bool   `help:"With --resume: go on also when no client's folder has the newest model that the run recorded, from an older one." group:"The run:"`
-	RunID      string `help:"Name of the run. Default: the configuration's." group:"The run:"`
-	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path" group:"The run:"`
-	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path" group:"Evaluation:"`
-	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that. Of a chain: also the next one." default:"0" group:"Processes:"`
-	Backend    string `help:"Where the run is: on a tcp server, or on a chain of this machine, solana." enum:"tcp,solana" default:"tcp" group:"A run on a chain:"`
-	SlotMs     int    `help:"Milliseconds of the chain's slots." default:"400" group:"A run on a chain:"`
-	Validator  string `help:"A solana-test-validator to run as the chain, in place of psyche chain start." placeholder:"FILE" group:"A run on a chain:"`
-	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path" group:"Processes:"`
+	NumClients int    `help:"Number of client processes." default:"3" group:"The run:"`
+	ConfigPath string `help:"Folder with the run's state.toml and, if the run's data location is a Server, a data.toml for the testnet's data server." type:"path" group:"The run:"`
+	Resume     string `help:"Folder of an interrupted run to resume, with its configuration, keys, journal and checkpoints. Replaces --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path" group:"The run:"`
+	AcceptLoss bool   `help:"With --resume: continue from an older model if no client's folder has the run's newest recorded model." group:"The run:"`
+	RunID      string `help:"Name of the run. Default: the name in the configuration." group:"The run:"`
+	RunDir     string `help:"Parent folder for the run's folder." default:"runs" type:"path" group:"The run:"`
+	HeldOut    string `help:"Token file or folder for the held-out loss. Default: heldout next to the data, if it exists." type:"path" group:"Evaluation:"`
+	ServerPort uint16 `help:"TCP port of the server; a chain also uses the next port. 0 means 20000, or a free port if 20000 is in use." default:"0" group:"Processes:"`
+	Backend    string `help:"Host of the run: tcp (a server) or solana (a local chain)." enum:"tcp,solana" default:"tcp" group:"A run on a chain:"`
+	SlotMs     int    `help:"Duration of the chain's slots, in milliseconds." default:"400" group:"A run on a chain:"`
+	Validator  string `help:"A solana-test-validator program to run as the chain, instead of psyche chain start." placeholder:"FILE" group:"A run on a chain:"`
+	Client     string `help:"The psyche-client program. Default: psyche-client in the folder of this program." type:"path" group:"Processes:"`
 
-	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0" group:"Computing:"`
-	MicroBatchSize int `help:"Sequences that go through a client's model at once." default:"8" group:"Computing:"`
+	Threads        int `help:"Threads of each client; 0 means an equal share of the cores." default:"0" group:"Computing:"`
+	MicroBatchSize int `help:"Sequences in one pass through a client's model." default:"8" group:"Computing:"`
 
-	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0" group:"Faults:"`
-	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0" group:"Faults:"`
-	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0" group:"Faults:"`
+	KillAtStep         uint32  `help:"Round in which one client is killed and restarted; 0 means never." default:"0" group:"Faults:"`
+	KillServerAtStep   uint32  `help:"Round in which the server is killed and restarted; 0 means never." default:"0" group:"Faults:"`
+	RandomKillNum      int     `help:"Number of clients to kill at every interval; 0 means none." default:"0" group:"Faults:"`
 	RandomKillInterval float64 `help:"Seconds between random kills." default:"120" group:"Faults:"`
-	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…" group:"Faults:"`
-	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5" group:"Faults:"`
-	Seed               uint64  `help:"Of the choice whom to kill." default:"1" group:"Faults:"`
+	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, starting at 1. Default: all." placeholder:"1,2,…" group:"Faults:"`
+	RestartDelay       float64 `help:"Seconds between a kill and the restart." default:"5" group:"Faults:"`
+	Seed               uint64  `help:"Seed for choosing the clients to kill." default:"1" group:"Faults:"`
 
-	Cheat []string `help:"Let a client cheat, as 3=negated or 4=copy: its results are false (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), and the run has to find that out. The run has to audit, as that of configs/cheats does, and the program psyche-cheat has to be beside this one (make cheat). May be given more than once." placeholder:"N=ATTACK" group:"Faults:"`
+	Cheat []string `help:"Let a client cheat, as in 3=negated or 4=copy: it sends false results (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), which the run must detect. The run needs audits, as in configs/cheats, and the program psyche-cheat must be in the folder of this program (make cheat). May be repeated." placeholder:"N=ATTACK" group:"Faults:"`
 
-	Timeout time.Duration `help:"Give up after this time." default:"2h" group:"The run:"`
-	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:"" group:"Display and files:"`
+	Timeout time.Duration `help:"Time limit." default:"2h" group:"The run:"`
+	Tui     bool          `help:"Show a progress display if standard output is a terminal." default:"true" negatable:"" group:"Display and files:"`
 
 	extraFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *testnetStart) Help() string {
-	return `Starts a server and several clients as processes of their own, over loopback, shows
-their progress and prints a summary, which is also kept as summary.json in the run's
-folder, with logs, event logs, checkpoints and the loss curve. Ctrl-C, --timeout and
-failures leave the same, of what there is, after the epoch was closed with its checkpoint;
-Ctrl-C once more does not wait for that. --resume goes on from there: from the newest model
-that the run recorded, with fresh optimizers, and says which that is. With --backend solana
-there is a chain in place of the server: the program is deployed there, and the clients pay
-from keys of their own. It is kept in the run's folder, where --resume finds it; one of
---validator is started again by hand, as by-hand.txt in the folder says.`
+	return `Starts a server and several clients as separate processes over loopback, shows their progress and
+prints a summary. The run's folder contains the summary as summary.json, and the logs, event logs,
+checkpoints and the loss curve.
+
+After Ctrl-C, --timeout or a failure, the command closes the epoch with a checkpoint and writes the
+available files; a second Ctrl-C ends it at once. --resume continues from the newest model that the
+run recorded, with new optimizers, and reports which model that is.
+
+With --backend solana, a chain replaces the server: the command deploys the program there, and each
+client pays from its own key. The chain is kept in the run's folder for --resume. A chain of
+--validator must be restarted manually, as described in by-hand.txt in the run's folder.`
 }
 
 // check refuses numbers that would stand for something else.
 func (c *testnetStart) check() error {
 	switch {
 	case c.ConfigPath == "" && c.Resume == "":
-		return usagef("missing flags: --config-path, or --resume to go on with a run")
+		return usagef("missing flags: --config-path, or --resume to continue a run")
 	case c.Resume != "" && (c.ConfigPath != "" || c.RunID != ""):
-		return usagef("--resume goes on with the run as it is: leave --config-path and --run-id out")
+		return usagef("--resume continues the run unchanged: omit --config-path and --run-id")
 	case c.AcceptLoss && c.Resume == "":
-		return usagef("--accept-loss is for --resume: a run that begins has nothing to lose")
+		return usagef("--accept-loss needs --resume: a new run has nothing to lose")
 	case c.Threads < 0:
 		return usagef("--threads is %d: want at least 1, or 0 for an equal share of the cores", c.Threads)
 	case c.MicroBatchSize < 1:
@@ -93,7 +95,7 @@ func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 		number, attack, found := strings.Cut(given, "=")
 		client, err := strconv.Atoi(number)
 		if !found || err != nil || attack == "" {
-			return nil, usagef("--cheat %s: want the number of a client and what it does, as 3=negated", given)
+			return nil, usagef("--cheat %s: want a client number and an attack, as in 3=negated", given)
 		}
 		cheats = append(cheats, testnet.Cheat{Client: client, Attack: attack})
 	}

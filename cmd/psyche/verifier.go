@@ -18,7 +18,7 @@ import (
 func pageVerifier(logger *slog.Logger) *dash.Verifier {
 	verifier, err := dash.FindVerifier()
 	if err != nil {
-		logger.Info("the page does not offer to check logs in the browser", "reason", err)
+		logger.Info("the page cannot verify logs in the browser", "reason", err)
 		return nil
 	}
 	return verifier
@@ -29,7 +29,7 @@ func verifierLine() string {
 	verifier, err := dash.FindVerifier()
 	switch {
 	case errors.Is(err, dash.ErrNoVerifier):
-		return "not there: make verifier builds what pages give to browsers"
+		return "missing: build the verifier for browsers with make verifier"
 	case err != nil:
 		return err.Error()
 	}
@@ -39,7 +39,7 @@ func verifierLine() string {
 // mayWrite refuses a file that is there, before the work that leads to it. No name is that of none.
 func mayWrite(output string) error {
 	if _, err := os.Lstat(output); err == nil {
-		return fmt.Errorf("%s is there already and is not overwritten: choose another name", output)
+		return fmt.Errorf("%s already exists and is not overwritten: choose another name", output)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	_, err = io.Copy(v, io.TeeReader(io.LimitReader(from, dash.MaxSavedLog+1), &log))
 	found := v.Close(verify.Told{})
 	if log.Len() > dash.MaxSavedLog {
-		return fmt.Errorf("%w: %s has more than %d bytes; psyche run replay verifies it, psyche dash shows it", dash.ErrLogTooLong, logFile, dash.MaxSavedLog)
+		return fmt.Errorf("%w: %s exceeds %d bytes; verify it with psyche run replay, or show it with psyche dash", dash.ErrLogTooLong, logFile, dash.MaxSavedLog)
 	}
 	if !found.Verified {
 		return fmt.Errorf("%s: %s", logFile, found.Problem)
@@ -75,7 +75,7 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	told := verify.Told{Run: found.Run, Records: found.Records, Head: found.Head, State: found.State}
 	partial, err := os.CreateTemp(filepath.Dir(output), ".page-*")
 	if err != nil {
-		return fmt.Errorf("save a page: %w", err)
+		return fmt.Errorf("save the page: %w", err)
 	}
 	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
 	err = verifier.Save(partial, content, told, source)
@@ -84,7 +84,7 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	}
 	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
 	if err := os.Link(partial.Name(), output); err != nil {
-		return fmt.Errorf("save a page: %w", err)
+		return fmt.Errorf("save the page: %w", err)
 	}
 	return nil
 }

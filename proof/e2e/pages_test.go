@@ -20,7 +20,7 @@ const pageTimeout = 5 * time.Minute // of all blocks of a page
 func TestPagesRun(t *testing.T) {
 	for page, want := range map[string][]string{
 		"first-steps.md": {"psyche://", "the run is finished", "records verified", "all 40 steps"},
-		"server.md":      {"WaitingForMembers", "pauses as soon", "goes on", "records verified", "needs no repair"},
+		"server.md":      {"WaitingForMembers", "pauses as soon", "resumes", "records verified", "needs no repair"},
 	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()

@@ -37,7 +37,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one.waitText(t, "the client ended before its run did", 1)
+	one.waitText(t, "the client exited before its run ended", 1)
 	one.waitText(t, "a client takes part", 2)
 	two.waitText(t, "this run is over", 1)
 	if code := one.exitCode(t, runTimeout); code != 0 || !strings.Contains(one.text(t), "all runs are over") {

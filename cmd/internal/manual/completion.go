@@ -16,9 +16,9 @@ type Completion struct {
 
 // Help is shown by --help below the command's summary.
 func (Completion) Help() string {
-	return `Where a package has installed this program, completions are installed already. Else:
-source <(PROGRAM completion bash) in ~/.bashrc, source <(PROGRAM completion zsh) in
-~/.zshrc after compinit, or PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`
+	return `A package of this program also installs its completions. Otherwise, add
+source <(PROGRAM completion bash) to ~/.bashrc, or source <(PROGRAM completion zsh) to
+~/.zshrc after compinit, or run PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`
 }
 
 // Write writes the completions of a program.
@@ -150,7 +150,7 @@ func zsh(root *kong.Node) string {
 		for _, flag := range c.flags() {
 			described = append(described, quote("--"+flag.Name+":"+firstSentence(flag.Help)))
 			if negated := negation(flag); negated != "" {
-				described = append(described, quote(negated+":Not that."))
+				described = append(described, quote(negated+":Turn this off."))
 			}
 		}
 		fmt.Fprintf(&b, "    (%s) choices=(%s) ;;\n", quote(c.path), strings.Join(described, " "))
@@ -188,7 +188,7 @@ func fish(root *kong.Node) string {
 			}
 			fmt.Fprintf(&b, "complete -c %s -n %s -l %s%s -d %s\n", root.Name, at, flag.Name, extra, quote(firstSentence(flag.Help)))
 			if negated := negation(flag); negated != "" {
-				fmt.Fprintf(&b, "complete -c %s -n %s -l %s -d 'Not that.'\n", root.Name, at, strings.TrimPrefix(negated, "--"))
+				fmt.Fprintf(&b, "complete -c %s -n %s -l %s -d 'Turn this off.'\n", root.Name, at, strings.TrimPrefix(negated, "--"))
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (e Examples) Option() kong.Option {
 		for _, example := range e {
 			command := find(k.Model.Node, strings.Fields(example))
 			if command == nil {
-				return fmt.Errorf("the example %q is of no command", example)
+				return fmt.Errorf("the example %q matches no command", example)
 			}
 			if !shown[command] {
 				shown[command] = true

@@ -22,25 +22,25 @@ import (
 
 // Flags name a program on a chain.
 type Flags struct {
-	RPC       []string `name:"rpc" env:"RPC" sep:"," placeholder:"URL,…" help:"Nodes of a Solana chain, up to 3 of different providers, whose answers are compared."`
-	WsRPC     []string `name:"ws-rpc" env:"WS_RPC" sep:"," placeholder:"URL,…" help:"Their WebSockets, in the same order. Default: the same addresses with ws for http."`
+	RPC       []string `name:"rpc" env:"RPC" sep:"," placeholder:"URL,…" help:"Solana nodes, up to 3 from different providers; their answers are compared."`
+	WsRPC     []string `name:"ws-rpc" env:"WS_RPC" sep:"," placeholder:"URL,…" help:"WebSockets of these nodes, in the same order. Default: the same addresses with ws instead of http."`
 	moreNodes `embed:""`
-	ProgramID string `name:"program-id" env:"PSYCHE_PROGRAM_ID" placeholder:"KEY" help:"Program on the chain that hosts the run. Default: the one that psyche chain start puts there."`
-	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Most that is offered for a compute unit to be faster than others, in millionths of a lamport (${default})."`
+	ProgramID string `name:"program-id" env:"PSYCHE_PROGRAM_ID" placeholder:"KEY" help:"Program on the chain that hosts the run. Default: the program that psyche chain start installs."`
+	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Maximum priority fee per compute unit, in millionths of a lamport (${default})."`
 }
 
 // moreNodes are further nodes, under the names that the original gives them.
 type moreNodes struct {
-	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"One more node, beside those of --rpc."`
-	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"Its WebSocket."`
-	RPC3   string `name:"rpc-3" env:"RPC_3" hidden:"" placeholder:"URL" help:"One more node, beside those of --rpc."`
-	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"Its WebSocket."`
+	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"Additional node."`
+	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
+	RPC3   string `name:"rpc-3" env:"RPC_3" hidden:"" placeholder:"URL" help:"Additional node."`
+	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
 }
 
 // RunFlags name a run on a chain, beside its id.
 type RunFlags struct {
 	Flags     `embed:""`
-	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58, where several runs have its id."`
+	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
 }
 
 // DefaultProgram is where psyche chain start puts the program. Nobody has the key of that address.
@@ -85,16 +85,16 @@ func (f *Flags) endpoints() (all []rpc.Address, err error) {
 		case one.http != "":
 			nodes = append(nodes, one)
 		case one.ws != "":
-			return nil, fmt.Errorf("%w: %s: a WebSocket is named and no node", ErrFlags, one.flag)
+			return nil, fmt.Errorf("%w: %s: a WebSocket is given without a node", ErrFlags, one.flag)
 		}
 	}
 	switch {
 	case len(f.RPC) == 0:
-		return nil, fmt.Errorf("%w: --rpc names no node", ErrFlags)
+		return nil, fmt.Errorf("%w: --rpc is empty, want at least one node", ErrFlags)
 	case len(nodes) > solana.MaxEndpoints:
-		return nil, fmt.Errorf("%w: --rpc, --rpc-2 and --rpc-3 (RPC, RPC_2, RPC_3) name %d nodes, at most %d are compared", ErrFlags, len(nodes), solana.MaxEndpoints)
+		return nil, fmt.Errorf("%w: --rpc, --rpc-2 and --rpc-3 (RPC, RPC_2, RPC_3) name %d nodes, want at most %d", ErrFlags, len(nodes), solana.MaxEndpoints)
 	case len(f.WsRPC) != 0 && len(f.WsRPC) != len(f.RPC):
-		return nil, fmt.Errorf("%w: --rpc names %d nodes, --ws-rpc %d: want as many, or none", ErrFlags, len(f.RPC), len(f.WsRPC))
+		return nil, fmt.Errorf("%w: --rpc names %d nodes, but --ws-rpc names %d: want the same number, or none", ErrFlags, len(f.RPC), len(f.WsRPC))
 	}
 	for _, one := range nodes {
 		text := one.http
@@ -143,7 +143,7 @@ func (f *RunFlags) Find(ctx context.Context, o *solana.Options, runID string) er
 		}
 	}
 	if len(runID) > layout.MaxRunIDLength {
-		return fmt.Errorf("%w: --run-id has %d bytes, at most %d fit on a chain", ErrFlags, len(runID), layout.MaxRunIDLength)
+		return fmt.Errorf("%w: --run-id has %d bytes, the limit on a chain is %d", ErrFlags, len(runID), layout.MaxRunIDLength)
 	}
 	chain, err := admin.Open(*o)
 	if err != nil {

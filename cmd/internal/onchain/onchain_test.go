@@ -20,10 +20,10 @@ func TestNodes(t *testing.T) {
 		"RPC=http://a WS_RPC=ws://x RPC_3=http://b WS_RPC_3=ws://c": "http://a ws://x http://b ws://c",
 		"--rpc http://a --rpc-2 http://b RPC_2=http://c":            "http://a ws://a http://b ws://b",
 		"RPC=http://a RPC_2=b":                                      "RPC_2, WS_RPC_2): endpoint",
-		"RPC=http://a WS_RPC_2=ws://b":                              "WS_RPC_2): a WebSocket is named and no node",
-		"RPC_2=http://b":                                            "--rpc names no node",
+		"RPC=http://a WS_RPC_2=ws://b":                              "WS_RPC_2): a WebSocket is given without a node",
+		"RPC_2=http://b":                                            "--rpc is empty",
 		"RPC=http://a,http://b,http://c RPC_2=http://d":             "RPC_2, RPC_3) name 4 nodes",
-		"--rpc http://a,http://b --ws-rpc ws://c":                   "want as many, or none",
+		"--rpc http://a,http://b --ws-rpc ws://c":                   "want the same number, or none",
 	} {
 		t.Run(line, func(t *testing.T) {
 			var flags onchain.Flags

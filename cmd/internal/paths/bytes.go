@@ -62,7 +62,7 @@ func exactList(ctx *kong.DecodeContext, target reflect.Value, usual kong.Mapper,
 		return usual.Decode(ctx, target)
 	}
 	if ctx.Value.Flag != nil && ctx.Value.Tag.Sep != -1 {
-		return fmt.Errorf("%q is not UTF-8; use names in UTF-8 in a list", tokens[0].String())
+		return fmt.Errorf("%q is not UTF-8; a list needs UTF-8 names", tokens[0].String())
 	}
 	for _, token := range tokens {
 		text, err := read(token.String())

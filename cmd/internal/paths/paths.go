@@ -12,7 +12,7 @@ import (
 var types = []string{"path", "existingfile", "existingdir"}
 
 // errEmpty says that a shell put nothing where a name belongs: it would be taken for the present folder.
-var errEmpty = errors.New(`want the name of a file or folder, or no flag at all, not ""`)
+var errEmpty = errors.New(`want a file or folder name, not ""; or omit the flag`)
 
 // Option makes a parser refuse an empty name, and keep bytes that are not UTF-8. An empty variable of the environment,
 // and --flag=, count as no name.

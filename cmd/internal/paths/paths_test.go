@@ -17,13 +17,13 @@ func TestEmptyNames(t *testing.T) {
 		want    string
 		problem string
 	}{
-		{[]string{"--data", ""}, "", "", "want the name of a file or folder"},
+		{[]string{"--data", ""}, "", "", "want a file or folder name"},
 		{[]string{"--data="}, "", "", ""},
 		{nil, "", "", ""},
 		{nil, "set", "", ""},
 		{[]string{"--data", "x"}, "", "x", ""},
 		{[]string{"--more", "a", "--more", "b"}, "", "", ""},
-		{[]string{"--there", ""}, "", "", "want the name of a file or folder"},
+		{[]string{"--there", ""}, "", "", "want a file or folder name"},
 		{[]string{"--there", "none"}, "", "", "no such file"},
 		{[]string{"a", "b"}, "", "", ""},
 	} {

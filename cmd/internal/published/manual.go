@@ -14,14 +14,14 @@ import (
 
 // Manual is the command print-all-help: every command with its flags, as Markdown.
 type Manual struct {
-	Markdown bool `help:"Write Markdown, the only format."`
+	Markdown bool `help:"Write Markdown (the only format)."`
 }
 
 // Write writes the pages of all commands, or of those below the one that the program's name
 // stands for.
 func (m Manual) Write(to io.Writer, line *kong.Context, under ...string) error {
 	if !m.Markdown {
-		return errors.New("give --markdown: there is no other format")
+		return errors.New("give --markdown, the only format")
 	}
 	node := line.Model.Node
 	for _, name := range under {

@@ -18,11 +18,11 @@ import (
 
 // Flags name collectors, as the original does.
 type Flags struct {
-	OltpMetricsURL     string  `name:"oltp-metrics-url" aliases:"otlp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"Address that figures are pushed to by OpenTelemetry; it probably ends in /v1/metrics."`
-	OltpTracingURL     string  `name:"oltp-tracing-url" aliases:"otlp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"Address that traces of rounds are pushed to; it probably ends in /v1/traces."`
-	OltpLogsURL        string  `name:"oltp-logs-url" aliases:"otlp-logs-url" env:"OLTP_LOGS_URL" placeholder:"URL" help:"Address that logs are pushed to; it probably ends in /v1/logs."`
-	OltpAuthHeader     string  `aliases:"otlp-auth-header" env:"OLTP_AUTH_HEADER" placeholder:"HEADER" help:"Authorization header for them."`
-	OltpReportInterval float64 `aliases:"otlp-report-interval" env:"OLTP_REPORT_INTERVAL" default:"60" placeholder:"SECONDS" help:"Time between two pushes of figures (${default})."`
+	OltpMetricsURL     string  `name:"oltp-metrics-url" aliases:"otlp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"OpenTelemetry URL for metrics, usually ending in /v1/metrics."`
+	OltpTracingURL     string  `name:"oltp-tracing-url" aliases:"otlp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"OpenTelemetry URL for traces of rounds, usually ending in /v1/traces."`
+	OltpLogsURL        string  `name:"oltp-logs-url" aliases:"otlp-logs-url" env:"OLTP_LOGS_URL" placeholder:"URL" help:"OpenTelemetry URL for logs, usually ending in /v1/logs."`
+	OltpAuthHeader     string  `aliases:"otlp-auth-header" env:"OLTP_AUTH_HEADER" placeholder:"HEADER" help:"Authorization header for the OpenTelemetry URLs."`
+	OltpReportInterval float64 `aliases:"otlp-report-interval" env:"OLTP_REPORT_INTERVAL" default:"60" placeholder:"SECONDS" help:"Interval for sending metrics (${default})."`
 }
 
 // maxInterval bounds --oltp-report-interval: a day.
@@ -114,7 +114,7 @@ func (t *Telemetry) push(begin func(otlp.Collector, time.Duration) (otlp.Stop, e
 // nothing is a warning: it costs the process nothing, at its end neither.
 func (t *Telemetry) Close() {
 	if err := t.close(); err != nil {
-		t.sender.Logger.Warn("not everything was sent by OpenTelemetry", "err", err)
+		t.sender.Logger.Warn("some OpenTelemetry data was not sent", "err", err)
 	}
 }
 

@@ -18,6 +18,6 @@ func Page(t *testing.T, root, program, help string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(help, string(page)); diff != "" {
-		t.Errorf("%s is not the help of %s (-help +page); write it anew: make help-pages\n%s", path, program, diff)
+		t.Errorf("%s does not match the help of %s (-help +page); regenerate it: make help-pages\n%s", path, program, diff)
 	}
 }
