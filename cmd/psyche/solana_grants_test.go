@@ -44,7 +44,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	a.does(exitRefused, next, of("r", main, "set-paused", "--resume")...)
 	a.does(exitRefused, next, "solana", "json-dump-run", "--run-id", "r")
 	a.does(exitRefused, next, "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(1))
-	a.does(exitRefused, "there is no such account", "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(2))
+	a.does(exitRefused, "no such account", "run", "eject", id(3), "--run-id", "r", "--keypair", main, "--authority", id(2))
 	if list := a.does(exitOK, "0 runs of program", "run", "list"); strings.Count(list, "not configured yet") != 2 {
 		t.Errorf("list:\n%s", list)
 	}
