@@ -109,6 +109,8 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 	switch {
 	case d.done:
 		return nil
+	case authority == transaction.PublicKey{}:
+		return fmt.Errorf("%w: another image is at %s, and the program is final: no key can change it; deploy with another key", ErrTaken, d.Program)
 	case authority != c.Payer():
 		return fmt.Errorf("%w: another image is at %s, and this key cannot change it: the authority is %s", ErrTaken, d.Program, authority)
 	case len(image) < len(d.image):

@@ -65,7 +65,7 @@ func TestRefusedOpenings(t *testing.T) {
 		{"nothing", "header alone", nil},
 		{"magic", "magic", changed(0, 'X')},
 		{"version", "version 1", changed(4, 1)},
-		{"previous not before", "goes on from", changed(41, 3)},
+		{"previous not before", "continues from", changed(41, 3)},
 		{"too many chunks", "at most 64", changed(45, 65)},
 		{"no chunk", "after the last", changed(45, 0)},
 		{"no such chunk", "of 10", changed(47, 10)},

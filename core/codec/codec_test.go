@@ -298,7 +298,7 @@ func TestRefusedBytes(t *testing.T) {
 		{"values for signs", "holds values", ranked, header(5, 0)},
 		{"empty batch", "empty batch", ranked, header(42, make([]byte, 16)...)},
 		{"previous without root", "without the root", ranked, header(90, make([]byte, 32)...)},
-		{"previous not before", "goes on from", ranked, header(122, 4, 3, 2, 1)},
+		{"previous not before", "continues from", ranked, header(122, 4, 3, 2, 1)},
 		{"root without type", "type of a gradient is 0", ranked, header(126, 0)},
 		{"another type", "type of a gradient is 3", ranked, header(126, 3)},
 		{"no tensor", "0 bytes left", ranked, head},

@@ -194,7 +194,7 @@ func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	raw[0] = 10
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 10 || !strings.Contains(err.Error(), "state of encoding 10, this program reads 11: go on with") {
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 10 || !strings.Contains(err.Error(), "state of encoding 10, this program reads 11: continue with") {
 		t.Errorf("encoding 10: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {

@@ -3,6 +3,7 @@ package dash_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
@@ -88,9 +90,21 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		t.Fatalf("%v; the browser reported: %v", err, b.said())
+	for _, step := range steps {
+		err := chromedp.Do(ctx, step)
+		for isStale(err) {
+			err = chromedp.Do(ctx, step)
+		}
+		if err != nil {
+			t.Fatalf("%v; the browser reported: %v", err, b.said())
+		}
 	}
+}
+
+// isStale reports whether the page replaced a node after a step found it and before the step used it.
+func isStale(err error) bool {
+	e, ok := errors.AsType[*cdproto.Error](err)
+	return ok && e.Code == -32000 && e.Message == "Could not find node with given id"
 }
 
 // text evaluates an expression.

@@ -140,11 +140,11 @@ func TestDataThatNoClientWouldGet(t *testing.T) {
 		at    config.ServerData
 		chain bool
 	}{
-		"":                          {config.ServerData{Addr: free}, true},
-		"missing port":              {config.ServerData{Addr: "here"}, false},
-		"a testnet serves it on":    {config.ServerData{Addr: "192.0.2.1:20001"}, false},
-		"which is no port or taken": {config.ServerData{Addr: taken.Addr().String()}, false},
-		"leave the key out":         {config.ServerData{Addr: free, Key: "abc"}, true},
+		"":                       {config.ServerData{Addr: free}, true},
+		"missing port":           {config.ServerData{Addr: "here"}, false},
+		"a testnet serves it on": {config.ServerData{Addr: "192.0.2.1:20001"}, false},
+		"is invalid or in use":   {config.ServerData{Addr: taken.Addr().String()}, false},
+		"leave the key out":      {config.ServerData{Addr: free, Key: "abc"}, true},
 	} {
 		run := testRun()
 		run.Model.DataLocations = []config.DataLocation{{Server: &test.at}}

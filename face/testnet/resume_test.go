@@ -237,7 +237,7 @@ func TestFailedRunLeavesASummary(t *testing.T) {
 }
 
 func TestResumeNeedsARun(t *testing.T) {
-	for name, dir := range map[string]string{"there is no such folder": filepath.Join(t.TempDir(), "none"), "has 0 journals": t.TempDir()} {
+	for name, dir := range map[string]string{"no such folder": filepath.Join(t.TempDir(), "none"), "has 0 journals": t.TempDir()} {
 		_, err := Run(t.Context(), Options{Resume: dir, Timeout: time.Minute, Display: &watcher{}})
 		if _, ok := errors.AsType[FlagError](err); !ok || !strings.Contains(err.Error(), "--resume") || !strings.Contains(err.Error(), name) {
 			t.Errorf("error = %v, want a FlagError of --resume: %s", err, name)

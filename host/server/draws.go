@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -104,7 +103,7 @@ func loadDraws(path string) (*draws, error) {
 	var links int
 	var secret []byte
 	if _, err = fmt.Sscanf(string(text), drawsFormat, &links, &secret); err == nil && (len(secret) != 32 || links < 1 || links > hashchain.MaxLinks) {
-		err = fmt.Errorf("%d links of a secret of %s bytes", links, hex.EncodeToString(secret[:min(len(secret), 1)]))
+		err = fmt.Errorf("%d links, want 1 to %d, of a secret of %d bytes, want 32", links, hashchain.MaxLinks, len(secret))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; restore the file from the journal's folder", ErrDraws, path, err)

@@ -111,7 +111,7 @@ func TestDiskThatWasFull(t *testing.T) {
 		members := []*member{w.launch(0, d.change), w.launch(1, nil), w.launch(2, nil)}
 		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
 		time.Sleep(5 * time.Second)
-		if d.has(50) || len(d.lines("in memory only")) == 0 {
+		if d.has(50) || len(d.lines("only in memory")) == 0 {
 			t.Error("a full disk is not reported")
 		}
 		mu.Lock()

@@ -198,7 +198,7 @@ func TestSupersededCommitPointStays(t *testing.T) {
 		w.reach(12, coordinator.RoundTrain)
 		members[3] = w.launch(3, change)
 		finishEqual(w, members...)
-		if failed := log.lines("is not to be had", "fetch part"); len(failed) > 0 {
+		if failed := log.lines("of the running epoch unavailable", "fetch part"); len(failed) > 0 {
 			t.Errorf("reported %q", failed)
 		}
 		if ready := all[event.Ready](members[4]); len(ready) == 0 || ready[0].Source != "peers" || ready[0].Step < 6 || ready[0].Step > 11 {

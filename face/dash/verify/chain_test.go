@@ -160,9 +160,9 @@ func TestForgedArchives(t *testing.T) {
 		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated: it ends after"},
 		"all but the header is cut":       {chained(all[:1]), "there is no log"},
 		"another run":                     {otherRun, "this is the log of another run"},
-		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "another log than the one"},
+		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "the log differs from the host's report"},
 		"the genesis is another's":        {flipped(3, len(all[3])-2), "does not verify"},
-		"another chain":                   {flipped(0, len(all[0])-1), "another log than the one"},
+		"another chain":                   {flipped(0, len(all[0])-1), "the log differs from the host's report"},
 		"the account is another one":      {flipped(0, len(all[0])-40), "does not verify"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func TestForgedLogs(t *testing.T) {
 		"all is cut":                       {nil, told, "there is no log"},
 		"the genesis is another one":       {logOf(t, other), told, "this is the log of another run"},
 		"the page shows another state":     {log, verify.Told{Records: told.Records, State: strings.Repeat("00", 32)}, "the reported state is wrong"},
-		"another log of as many entries":   {log, verify.Told{Records: told.Records, Head: strings.Repeat("00", 32)}, "another log than the one"},
+		"another log of as many entries":   {log, verify.Told{Records: told.Records, Head: strings.Repeat("00", 32)}, "the log differs from the host's report"},
 		"a time of the host goes back":     {change(action-1, follow.Record{Kind: follow.KindTick, Now: 1}.AppendTo(nil)), told, ""},
 		"something that is not a log":      {[]byte(strings.Repeat("<html>", 1000)), told, "does not verify"},
 		"a log of another format":          {[]byte("psychelog/3\n" + string(log[12:])), told, "format 3"},

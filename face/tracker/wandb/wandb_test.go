@@ -123,10 +123,10 @@ func TestServicesThatFail(t *testing.T) {
 		"refused by name":  {answer(200, `{"errors":[{"message":"no such entity"}]}`), "secret", true, "no such entity"},
 		"overload":         {answer(429, ""), "secret", false, "429"},
 		"broken":           {answer(500, ""), "secret", false, "500"},
-		"garbage":          {answer(200, "<html>"), "secret", false, "not what was asked for"},
+		"garbage":          {answer(200, "<html>"), "secret", false, "unexpected answer"},
 		"nothing":          {answer(200, "{}"), "secret", false, "names no run"},
 		"a path elsewhere": {answer(200, `{"data":{"upsertBucket":{"bucket":{"name":"..","project":{"name":"p","entity":{"name":"e"}}}}}}`), "secret", false, "calls it"},
-		"endless":          {answer(200, strings.Repeat("x", 2*maxResponse)), "secret", false, "not what was asked for"},
+		"endless":          {answer(200, strings.Repeat("x", 2*maxResponse)), "secret", false, "unexpected answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &service{fail: test.fail}
