@@ -27,7 +27,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "--member-name \"a\\u202eb\": character U+202E is invisible", "join", link, "--member-name", "a\u202eb")
-	fail(t, exitUsage, "it has 33 bytes, at most 32 are allowed", "join", link, "--member-name", strings.Repeat("n", 33))
+	fail(t, exitUsage, "33 bytes, at most 32 are allowed", "join", link, "--member-name", strings.Repeat("n", 33))
 	fail(t, exitUsage, "unknown flag --run-id", "join", link, "--run-id", "r")
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
 		t.Errorf("kept %v, %v", left, err)

@@ -175,7 +175,7 @@ func (o Options) encode(j *job) {
 func (o Options) appendIDs(to []int32, s sample) ([]int32, error) {
 	for _, id := range s.ids {
 		if int(id) >= o.Tokenizer.VocabSize() {
-			return nil, fmt.Errorf("it holds token id %d, the tokenizer has %d; name the tokenizer that the ids are of with --tokenizer", id, o.Tokenizer.VocabSize())
+			return nil, fmt.Errorf("token id %d, but the tokenizer has %d tokens; name the matching tokenizer with --tokenizer", id, o.Tokenizer.VocabSize())
 		}
 	}
 	if len(s.ids) > 0 {
