@@ -170,7 +170,7 @@ func TestReplayRefuses(t *testing.T) {
 	}{
 		"empty":          {[][]byte{{}}, "an entry is empty"},
 		"no beginning":   {[][]byte{last}, "not at all"},
-		"two beginnings": {[][]byte{begin, begin}, "begins twice"},
+		"two beginnings": {[][]byte{begin, begin}, "must start the ledger"},
 		"no config":      {[][]byte{{entryBegin, '{'}}, "JSON"},
 		"half a slot":    {[][]byte{begin, {entrySlots, 1}}, "kind 2"},
 		"unknown":        {[][]byte{begin, {99}}, "kind 99"},
