@@ -157,7 +157,7 @@ func TestForgedArchives(t *testing.T) {
 		"a member is another one":         {change(at, asAnother(t, all)), "does not verify"},
 		"an entry is left out":            {chained(slices.Delete(slices.Clone(all), at, at+1)), "does not verify"},
 		"two entries are exchanged":       {chained(exchanged(all, at)), "does not verify"},
-		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated: it ends after"},
+		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated after"},
 		"all but the header is cut":       {chained(all[:1]), "there is no log"},
 		"another run":                     {otherRun, "this is the log of another run"},
 		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "another log than the one"},

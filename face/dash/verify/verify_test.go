@@ -198,7 +198,7 @@ func TestForgedLogs(t *testing.T) {
 		"a member is another one":          {change(action, swapped), told, "does not verify"},
 		"an entry is left out":             {chained(append(append([][]byte(nil), all[:action]...), all[action+1:]...)), told, ""},
 		"two entries are exchanged":        {chained(exchanged(all, action)), told, ""},
-		"the end is cut":                   {chained(all[:len(all)-5]), told, "the log is truncated: it ends after"},
+		"the end is cut":                   {chained(all[:len(all)-5]), told, "the log is truncated after"},
 		"all is cut":                       {nil, told, "there is no log"},
 		"the genesis is another one":       {logOf(t, other), told, "this is the log of another run"},
 		"the page shows another state":     {log, verify.Told{Records: told.Records, State: strings.Repeat("00", 32)}, "the reported state is wrong"},
