@@ -139,7 +139,7 @@ func TestTakenProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond) // until it is confirmed
-	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "nobody may") {
+	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "cannot change it") {
 		t.Errorf("a program that is final: %v", err)
 	}
 	ledger.SetAccount(at, &localnet.Account{Owner: transaction.ComputeBudgetProgram, Lamports: LamportsPerSOL})
