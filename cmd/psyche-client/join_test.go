@@ -23,7 +23,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
 	link := testLink().String()
 	fail(t, exitUsage, `expected "<link>"`, "join")
-	fail(t, exitUsage, "a shell that is given no quotes", "join", strings.Split(link, "&")[0])
+	fail(t, exitUsage, "a shell cuts it", "join", strings.Split(link, "&")[0])
 	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "--member-name \"a\\u202eb\": character U+202E is invisible", "join", link, "--member-name", "a\u202eb")
@@ -49,7 +49,7 @@ func TestJoinTakesFlagsOfTrain(t *testing.T) {
 
 // TestZeroGenesis wants a hash of zeros not to mean any run.
 func TestZeroGenesis(t *testing.T) {
-	fail(t, exitUsage, "is the hash of no run", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
+	fail(t, exitUsage, "is not the hash of a run", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
 }
 
 func TestStateFolder(t *testing.T) {

@@ -93,15 +93,15 @@ func TestDrawsOfAnotherRunAreRefused(t *testing.T) {
 		spoil func(path string) error
 		want  string
 	}{
-		"missing":  {os.Remove, "is missing; put the file back"},
+		"missing":  {os.Remove, "is missing; restore the file"},
 		"readable": {func(path string) error { return os.Chmod(path, 0o640) }, "chmod 600 it"},
 		"another": {func(path string) error {
 			return os.WriteFile(path, []byte("psychedraws/1 65536 "+strings.Repeat("ab", 32)+"\n"), 0o600)
 		}, "they do not contain the run's commitment"},
-		"cut": {func(path string) error { return os.Truncate(path, 30) }, "put the file back"},
+		"cut": {func(path string) error { return os.Truncate(path, 30) }, "restore the file"},
 		"of no draw": {func(path string) error {
 			return os.WriteFile(path, []byte("psychedraws/1 0 "+strings.Repeat("ab", 32)+"\n"), 0o600)
-		}, "put the file back"},
+		}, "restore the file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

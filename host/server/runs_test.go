@@ -117,7 +117,7 @@ func TestCreateIsRefused(t *testing.T) {
 			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())
 			s.HostNonce = 7
 			return s, err
-		}, "not one that a run starts with"},
+		}, "not the first state of a run"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
