@@ -169,7 +169,7 @@ func TestReplayRefuses(t *testing.T) {
 		want    string
 	}{
 		"empty":          {[][]byte{{}}, "an entry is empty"},
-		"no beginning":   {[][]byte{last}, "not at all"},
+		"no beginning":   {[][]byte{last}, "must start the ledger"},
 		"two beginnings": {[][]byte{begin, begin}, "must start the ledger"},
 		"no config":      {[][]byte{{entryBegin, '{'}}, "JSON"},
 		"half a slot":    {[][]byte{begin, {entrySlots, 1}}, "kind 2"},
