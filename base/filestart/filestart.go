@@ -14,16 +14,16 @@ import (
 
 // Errors of Check and Text. Each names the fix.
 var (
-	ErrPointer = errors.New("it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull")
-	ErrMark    = errors.New("it begins with a byte order mark; save it as UTF-8 without one")
-	ErrUTF16   = errors.New("it is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
-	ErrUTF32   = errors.New("it is UTF-32; convert it to UTF-8, as with iconv -f UTF-32 -t UTF-8")
+	ErrPointer = errors.New("Git LFS pointer instead of the file; get the file itself, as with git lfs pull")
+	ErrMark    = errors.New("file starts with a byte order mark; save it as UTF-8 without the mark")
+	ErrUTF16   = errors.New("file is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
+	ErrUTF32   = errors.New("file is UTF-32; convert it to UTF-8, as with iconv -f UTF-32 -t UTF-8")
 	ErrPacked  = errors.New("unpack it")
 )
 
 // errUnmarked is ErrUTF16 for a text without a byte order mark, from which nothing tells the order of its bytes for
 // certain.
-var errUnmarked = fmt.Errorf("it looks like UTF-16 without a byte order mark: %w", ErrUTF16)
+var errUnmarked = fmt.Errorf("file looks like UTF-16 without a byte order mark: %w", ErrUTF16)
 
 // Size is the number of bytes at the start of a file that Check looks at.
 const Size = 24
@@ -81,7 +81,7 @@ func foreign(start []byte) error {
 	}
 	for _, p := range packed {
 		if bytes.HasPrefix(start, []byte(p.start)) {
-			return fmt.Errorf("it is packed with %s: %w", p.name, ErrPacked)
+			return fmt.Errorf("file is compressed with %s: %w", p.name, ErrPacked)
 		}
 	}
 	// Text begins with ASCII characters in nearly all formats. In UTF-16 each has a NUL, which UTF-8 never has.

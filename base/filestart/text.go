@@ -12,7 +12,7 @@ import (
 )
 
 // errDamaged means that UTF-16 has half a character.
-var errDamaged = errors.New("its UTF-16 is damaged")
+var errDamaged = errors.New("UTF-16 is damaged")
 
 // Text returns a reader of a text as UTF-8 without a byte order mark. The text is UTF-8, which is not checked, or UTF-16
 // with a byte order mark. Other starts that Check refuses are errors of the first Read.
@@ -113,7 +113,7 @@ func (r *utf16Reader) unit(at int) (rune, error) {
 	case len(ahead) == at+2:
 		return rune(r.order.Uint16(ahead[at:])), nil
 	case len(ahead) == at+1 && errors.Is(err, io.EOF):
-		return 0, fmt.Errorf("%w: its last character has one byte; was it cut off?", errDamaged)
+		return 0, fmt.Errorf("%w: odd number of bytes; get the file again if it is truncated", errDamaged)
 	}
 	return 0, err
 }

@@ -19,13 +19,13 @@ const brailleBlank = '\u2800'
 func CheckName(text string, size int) error {
 	switch {
 	case text == "":
-		return errors.New("it is empty")
+		return errors.New("empty")
 	case len(text) > size:
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), size)
+		return fmt.Errorf("%d bytes, at most %d are allowed", len(text), size)
 	case !utf8.ValidString(text):
 		return errors.New("not valid UTF-8")
 	case text[0] == ' ' || text[len(text)-1] == ' ':
-		return errors.New("it begins or ends with a blank")
+		return errors.New("starts or ends with a blank")
 	}
 	marks := maxMarks // nothing is there that the first one could belong to
 	for _, r := range text {
@@ -36,7 +36,7 @@ func CheckName(text string, size int) error {
 			marks = 0
 		}
 		if marks > maxMarks {
-			return fmt.Errorf("it has the mark %U, which follows %d others or nothing", r, maxMarks)
+			return fmt.Errorf("the combining mark %U follows %d other marks, or no character", r, maxMarks)
 		}
 	}
 	return nil

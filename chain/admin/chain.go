@@ -81,7 +81,7 @@ func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 			first = hash
 		}
 		if hash != first {
-			return first, fmt.Errorf("%w: %s is of %s, %s of %s: name nodes of one chain with --rpc", ErrCluster,
+			return first, fmt.Errorf("%w: %s is on %s, %s on %s; use --rpc nodes of one chain", ErrCluster,
 				c.operator.Pool().Endpoints()[0].Name(), nameOf(first), e.Name(), nameOf(hash))
 		}
 	}

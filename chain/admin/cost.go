@@ -49,7 +49,7 @@ func SOL(lamports uint64) string {
 
 // ParseSOL reads an amount of SOL, exactly.
 func ParseSOL(text string) (uint64, error) {
-	bad := fmt.Errorf("%q SOL: want a number above 0 with at most 9 places behind its point, such as 1.5", text)
+	bad := fmt.Errorf("%q SOL, want a number above 0 with at most 9 decimals, such as 1.5", text)
 	whole, places, _ := strings.Cut(text, ".")
 	if len(whole) == 0 || len(whole) > 9 || len(places) > 9 {
 		return 0, bad

@@ -32,7 +32,7 @@ func Open(path string, header Header) (*Archive, error) {
 			err = a.replayer.Take(header.AppendTo(nil))
 		}
 	case a.replayer.header != header:
-		err = fmt.Errorf("%w: %s is of run %s of program %s on chain %s", ErrArchive, path, a.replayer.header.Run, a.replayer.header.Program, a.replayer.header.Genesis)
+		err = fmt.Errorf("%w: %s belongs to run %s of program %s on chain %s", ErrArchive, path, a.replayer.header.Run, a.replayer.header.Program, a.replayer.header.Genesis)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

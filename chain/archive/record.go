@@ -37,7 +37,7 @@ func (h *Header) AppendTo(b []byte) []byte {
 // readHeader reads the first record.
 func readHeader(b []byte) (Header, error) {
 	if len(b) != len(magic)+3*32 || string(b[:len(magic)]) != magic {
-		return Header{}, fmt.Errorf("%w: it does not begin with the header of an archive", ErrArchive)
+		return Header{}, fmt.Errorf("%w: no archive header at the start", ErrArchive)
 	}
 	b = b[len(magic):]
 	return Header{transaction.PublicKey(b), transaction.PublicKey(b[32:]), transaction.Hash(b[64:])}, nil
@@ -66,7 +66,7 @@ func (r *Record) AppendTo(b []byte) ([]byte, error) {
 // readRecord reads what AppendTo appended.
 func readRecord(b []byte) (Record, error) {
 	if len(b) < 9 || b[8] > maxEvents || len(b) < 9+int(b[8])*event.Size {
-		return Record{}, fmt.Errorf("%w: a record of %d bytes is cut off", ErrArchive, len(b))
+		return Record{}, fmt.Errorf("%w: a record of %d bytes is truncated", ErrArchive, len(b))
 	}
 	r := Record{Slot: le.Uint64(b)}
 	n := int(b[8])

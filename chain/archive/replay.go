@@ -222,7 +222,7 @@ func ReplayFrom(name string, from io.Reader, visit func(Step, *coordinator.State
 	}
 	state, begun := r.State()
 	if !begun {
-		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: it has no genesis", name, ErrArchive)
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: no genesis", name, ErrArchive)
 	}
 	summary := r.Summary()
 	summary.Torn = read.Torn

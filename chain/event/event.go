@@ -47,7 +47,7 @@ func Decode(b []byte) (Event, error) {
 	case e.Instruction < Genesis || e.Instruction > Tick:
 		return Event{}, fmt.Errorf("event: of instruction %d, want %d to %d", e.Instruction, Genesis, Tick)
 	case e.Sequence == 0 || (e.Sequence == 1) != (e.Instruction == Genesis):
-		return Event{}, fmt.Errorf("event: number %d of instruction %d: a run begins with 1, its genesis", e.Sequence, e.Instruction)
+		return Event{}, fmt.Errorf("event: number %d of instruction %d: a run starts with event 1, its genesis", e.Sequence, e.Instruction)
 	case e.Draw != [32]byte{} && e.Instruction != Tick:
 		return Event{}, fmt.Errorf("event: instruction %d has a draw, only a tick can", e.Instruction)
 	}

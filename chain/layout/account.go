@@ -134,7 +134,7 @@ func checkMagic(b []byte, magic, of string) error {
 	case found == FreedMagic:
 		return fmt.Errorf("account of %s: was freed", of)
 	case found != magic:
-		return fmt.Errorf("account of %s: begins with %q, want %q: is it another program's?", of, found, magic)
+		return fmt.Errorf("account of %s: starts with %q, want %q; check that the address belongs to this program", of, found, magic)
 	}
 	if version := le.Uint32(b[8:]); version != AccountVersion {
 		return fmt.Errorf("account of %s: version %d, this program reads %d: update it", of, version, AccountVersion)

@@ -47,7 +47,7 @@ func ReadPeer(b []byte) (Peer, error) {
 		return Peer{}, fmt.Errorf("account of a peer: %w", err)
 	}
 	if rest := b[peerAddrs+int(size):]; !bytes.Equal(rest, make([]byte, len(rest))) {
-		return Peer{}, fmt.Errorf("account of a peer: something is behind its %d bytes of addresses", size)
+		return Peer{}, fmt.Errorf("account of a peer: data after its %d bytes of addresses", size)
 	}
 	return Peer{Run: [32]byte(b[16:]), Owner: [32]byte(b[48:]), Slot: le.Uint64(b[80:]), Addrs: addrs}, nil
 }
@@ -86,7 +86,7 @@ func ReadAddrs(b []byte) ([]string, error) {
 		rest = rest[n:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("addresses: %d bytes behind the last one", len(rest))
+		return nil, fmt.Errorf("addresses: %d bytes after the last address", len(rest))
 	}
 	return addrs, nil
 }

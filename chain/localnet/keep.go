@@ -147,7 +147,7 @@ func (r *Replay) Entry(entry []byte) error {
 	}
 	kind, body := entry[0], entry[1:]
 	if (kind == entryBegin) != (r.ledger == nil) {
-		return fmt.Errorf("%w: it begins twice, or not at all", ErrReplay)
+		return fmt.Errorf("%w: the first entry, and only the first, must start the ledger", ErrReplay)
 	}
 	if kind == entryBegin {
 		var config Config

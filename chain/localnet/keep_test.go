@@ -169,8 +169,8 @@ func TestReplayRefuses(t *testing.T) {
 		want    string
 	}{
 		"empty":          {[][]byte{{}}, "an entry is empty"},
-		"no beginning":   {[][]byte{last}, "not at all"},
-		"two beginnings": {[][]byte{begin, begin}, "begins twice"},
+		"no beginning":   {[][]byte{last}, "must start the ledger"},
+		"two beginnings": {[][]byte{begin, begin}, "must start the ledger"},
 		"no config":      {[][]byte{{entryBegin, '{'}}, "JSON"},
 		"half a slot":    {[][]byte{begin, {entrySlots, 1}}, "kind 2"},
 		"unknown":        {[][]byte{begin, {99}}, "kind 99"},

@@ -19,7 +19,7 @@ const (
 func (c Code) Error() string {
 	switch c {
 	case ErrOtherVersion:
-		return "the account is of another version than the program: it can only be freed, or migrated while the run is paused"
+		return "the account and the program have different versions; free the account, or migrate it while the run is paused"
 	case ErrNoMigration:
 		return "the program knows no migration of this account to that version"
 	}
@@ -62,7 +62,7 @@ var builtinNames = map[Builtin]string{
 
 var builtinTexts = map[Builtin]string{
 	ErrInvalidArgument:           "an account too many, or the same one twice",
-	ErrInvalidInstructionData:    "no instruction of the program, or staged bytes that are not those that it names",
+	ErrInvalidInstructionData:    "not an instruction of the program, or staged bytes that do not match the instruction",
 	ErrInvalidAccountData:        "an account of another kind, or of another size",
 	ErrMissingRequiredSignature:  "the signature of the account that acts is missing",
 	ErrAccountAlreadyInitialized: "the account is in use already",

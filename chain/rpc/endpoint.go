@@ -152,7 +152,7 @@ func decodeAnswer(content []byte, status int, id uint64, result any) error {
 	case status != http.StatusOK:
 		return fmt.Errorf("%w: status %d", ErrBadAnswer, status)
 	case string(a.ID) != strconv.FormatUint(id, 10):
-		return fmt.Errorf("%w: it is to request %s, not %d", ErrBadAnswer, shorten(a.ID), id)
+		return fmt.Errorf("%w: answer to request %s, want %d", ErrBadAnswer, shorten(a.ID), id)
 	case len(a.Result) == 0:
 		return fmt.Errorf("%w: neither a result nor an error", ErrBadAnswer)
 	}

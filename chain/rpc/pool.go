@@ -50,7 +50,7 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	for i, address := range o.Endpoints {
 		if slices.Contains(o.Endpoints[:i], address) {
-			return nil, fmt.Errorf("endpoint %s is there twice", redact(address.HTTP))
+			return nil, fmt.Errorf("endpoint %s occurs twice", redact(address.HTTP))
 		}
 		p.endpoints = append(p.endpoints, &Endpoint{address: address, name: redact(address.HTTP), timeout: o.Timeout, client: client})
 	}

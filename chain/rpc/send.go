@@ -156,7 +156,7 @@ func (e *Endpoint) Transaction(ctx context.Context, signature transaction.Signat
 		return nil, err
 	}
 	if len(found.Transaction) != 2 || found.Transaction[1] != "base64" {
-		return nil, fmt.Errorf("%s: transaction %s: %w: it is not in base64", e.name, signature, ErrBadAnswer)
+		return nil, fmt.Errorf("%s: transaction %s: %w: not base64", e.name, signature, ErrBadAnswer)
 	}
 	raw, err := base64.StdEncoding.DecodeString(found.Transaction[0])
 	if err != nil {
@@ -167,7 +167,7 @@ func (e *Endpoint) Transaction(ctx context.Context, signature transaction.Signat
 		return nil, fmt.Errorf("%s: transaction %s: %w", e.name, signature, errors.Join(ErrBadAnswer, err))
 	}
 	if t.Name() != signature {
-		return nil, fmt.Errorf("%s: transaction %s: %w: it answered %s", e.name, signature, ErrBadAnswer, t.Name())
+		return nil, fmt.Errorf("%s: transaction %s: %w: the endpoint answered %s", e.name, signature, ErrBadAnswer, t.Name())
 	}
 	return &Landed{Slot: found.Slot, Transaction: t, Err: found.Meta.Err, Logs: found.Meta.Logs, Fee: found.Meta.Fee, Units: found.Meta.Units}, nil
 }

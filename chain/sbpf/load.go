@@ -38,14 +38,14 @@ type Program struct {
 // Load reads a program as package link writes it.
 func Load(file []byte) (*Program, error) {
 	if len(file) > MaxSize {
-		return nil, fmt.Errorf("program: %d bytes, at most %d are read", len(file), MaxSize)
+		return nil, fmt.Errorf("program: %d bytes, the limit is %d", len(file), MaxSize)
 	}
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("program: %w", err)
 	}
 	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Machine != elf.EM_BPF {
-		return nil, fmt.Errorf("program: is of %s, %s, want little-endian BPF of 64 bits: link it with package link", f.Machine, f.Data)
+		return nil, fmt.Errorf("program: wrong machine or format %s, %s, want 64-bit little-endian BPF; link it with package link", f.Machine, f.Data)
 	}
 	p := &Program{}
 	for _, segment := range f.Progs {

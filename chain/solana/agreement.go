@@ -32,9 +32,9 @@ type fault string
 // The faults.
 const (
 	noFault  fault = ""
-	silent   fault = "it shows no state"
-	outdated fault = "it shows an old state"
-	invented fault = "it shows a state that the others do not"
+	silent   fault = "no state"
+	outdated fault = "an outdated state"
+	invented fault = "a state that differs from the other endpoints"
 )
 
 // witness is one endpoint, as far as its story goes together: ascending slots and sequences.

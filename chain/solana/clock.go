@@ -23,7 +23,7 @@ type sample struct {
 // readClock reads the clock account: slot, epoch start, epoch, leader epoch, time in seconds.
 func readClock(b []byte) (slot, unix uint64, err error) {
 	if len(b) != clockSize {
-		return 0, 0, errors.New("account of the chain's clock: it does not have 40 bytes")
+		return 0, 0, errors.New("clock account: want 40 bytes")
 	}
 	seconds := int64(binary.LittleEndian.Uint64(b[32:]))
 	if seconds < 0 || seconds > 1<<40 {

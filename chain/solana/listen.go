@@ -35,7 +35,7 @@ func (c *Client) listen(endpoint int) {
 		}
 		if !warned {
 			warned = true
-			c.logger.Warn("cannot listen to an endpoint: it is only asked now and then", "error", err)
+			c.logger.Warn("cannot subscribe to an endpoint; polling it instead", "error", err)
 		}
 		_ = pause.For(c.ctx, wait)
 		wait = min(2*wait, longListenPause)

@@ -153,7 +153,7 @@ func (c *Client) followPeers() {
 		case <-timer.C:
 		}
 		if err := c.fetchPeers(c.ctx); err != nil && c.ctx.Err() == nil {
-			c.logger.Warn("cannot read the addresses of the others", "error", err)
+			c.logger.Warn("cannot read the addresses of the other members", "error", err)
 		}
 		timer.Reset(c.pace.Peers)
 		pause := time.NewTimer(c.pace.Fetch) // what comes at once is fetched at once

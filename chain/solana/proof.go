@@ -65,7 +65,7 @@ type loggedInstruction struct {
 func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
 	if !complete {
-		return nil, fmt.Errorf("%w: a log was cut off", ErrReplay)
+		return nil, fmt.Errorf("%w: a log was truncated", ErrReplay)
 	}
 	var instructions []loggedInstruction
 	m := &landed.Transaction.Message

@@ -228,16 +228,16 @@ func (c *Client) checkAccount(found *rpc.Account) error {
 		return fmt.Errorf("run %s: %w: no such account; check the address and the chain of the endpoints", c.run, backend.ErrWrongRun)
 	}
 	if found.Owner != c.options.Program {
-		return fmt.Errorf("run %s: %w: the account is of program %s, not of %s", c.run, backend.ErrWrongRun, found.Owner, c.options.Program)
+		return fmt.Errorf("run %s: %w: the account belongs to program %s, want %s", c.run, backend.ErrWrongRun, found.Owner, c.options.Program)
 	}
 	summary, err := layout.ReadSummary(found.Data)
 	switch {
 	case err != nil:
 		return fmt.Errorf("run %s: %w: %w", c.run, backend.ErrWrongRun, err)
 	case summary.RunState == coordinator.Uninitialized:
-		return fmt.Errorf("run %s: %w: it has no genesis yet; its main authority has to finish creating it", c.run, backend.ErrWrongRun)
+		return fmt.Errorf("run %s: %w: no genesis yet; the main authority must finish the creation", c.run, backend.ErrWrongRun)
 	case c.options.RunID != "" && summary.RunID != c.options.RunID:
-		return fmt.Errorf("run %s: %w: it is run %q, not %q", c.run, backend.ErrWrongRun, summary.RunID, c.options.RunID)
+		return fmt.Errorf("run %s: %w: the account has run %q, want %q", c.run, backend.ErrWrongRun, summary.RunID, c.options.RunID)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func Unmarshal(b []byte) (Transaction, error) {
 	}
 	r.message(&t.Message)
 	if r.err == nil && len(r.rest) > 0 {
-		r.fail(fmt.Sprintf("%d bytes behind its end", len(r.rest)))
+		r.fail(fmt.Sprintf("%d bytes after the end", len(r.rest)))
 	}
 	if r.err == nil && len(t.Signatures) != int(t.Message.Signers) {
 		r.fail(fmt.Sprintf("%d signatures for %d signers", len(t.Signatures), t.Message.Signers))
@@ -115,7 +115,7 @@ func (r *reader) take(n int, field string) []byte {
 func (r *reader) message(m *Message) {
 	header := r.take(3, "header")
 	if header[0]&0x80 != 0 {
-		r.fail("it is of a version, want the legacy format")
+		r.fail("versioned message, want the legacy format")
 	}
 	m.Signers, m.ReadOnlySigners, m.ReadOnlyUnsigned = header[0], header[1], header[2]
 	for range r.length("accounts", len(PublicKey{})) {

@@ -162,7 +162,7 @@ func (m *Message) check() error {
 	seen := make(map[PublicKey]bool, len(m.Keys))
 	for _, key := range m.Keys {
 		if seen[key] {
-			return fmt.Errorf("%w: account %s is there twice", ErrMalformed, key)
+			return fmt.Errorf("%w: account %s occurs twice", ErrMalformed, key)
 		}
 		seen[key] = true
 	}

@@ -25,7 +25,7 @@ func TestEndTokens(t *testing.T) {
 		{"{\n  \"do_sample\": true.\n  \"eos_token_id\": 98\n}\n", nil, "is not JSON: invalid character '.'"},
 		{`{"eos_token_id":"98"}`, nil, `eos_token_id is "98", want the id of a token`},
 		{"\ufeff" + `{"eos_token_id":98}`, nil, "byte order mark"},
-		{"\xff\xfe{\x00}\x00", nil, "it is UTF-16"},
+		{"\xff\xfe{\x00}\x00", nil, "file is UTF-16"},
 		{"{\x00}\x00", nil, "UTF-16 without a byte order mark"},
 		{"version https://git-lfs.github.com/spec/v1\n", nil, "git lfs pull"},
 		{`{"eos_token_id":-1}`, nil, "eos_token_id is -1"},

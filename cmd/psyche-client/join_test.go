@@ -23,11 +23,11 @@ func TestJoinRefusesLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
 	link := testLink().String()
 	fail(t, exitUsage, `expected "<link>"`, "join")
-	fail(t, exitUsage, "because a shell cuts it", "join", strings.Split(link, "&")[0])
+	fail(t, exitUsage, "a shell cuts it", "join", strings.Split(link, "&")[0])
 	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "--member-name \"a\\u202eb\": character U+202E is invisible", "join", link, "--member-name", "a\u202eb")
-	fail(t, exitUsage, "it has 33 bytes, at most 32 are allowed", "join", link, "--member-name", strings.Repeat("n", 33))
+	fail(t, exitUsage, "33 bytes, at most 32 are allowed", "join", link, "--member-name", strings.Repeat("n", 33))
 	fail(t, exitUsage, "unknown flag --run-id", "join", link, "--run-id", "r")
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
 		t.Errorf("kept %v, %v", left, err)

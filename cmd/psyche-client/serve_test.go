@@ -511,8 +511,8 @@ func TestServeRefusesLists(t *testing.T) {
 		entry("psyche://h"):            "run 1: not a link to a run",
 		"\ufeff" + entry("psyche://h"): "run 1: not a link to a run", // the mark is not an error
 		"\ufeff[[run]\n":               "runs.toml:1:",
-		"\xff\xfe[\x00[\x00":           "runs.toml: it is UTF-16; convert it to UTF-8",
-		"[\x00[\x00r\x00u\x00":         "runs.toml: it looks like UTF-16 without a byte order mark",
+		"\xff\xfe[\x00[\x00":           "runs.toml: file is UTF-16; convert it to UTF-8",
+		"[\x00[\x00r\x00u\x00":         "runs.toml: file looks like UTF-16 without a byte order mark",
 		entry(link.String()) + "flags = [\"--stepz\"]\n":                    "run 1: unknown flag --stepz",
 		entry(link.String()) + "flags = [\"--micro-batch-size=0\"]\n":       "run 1: --micro-batch-size is 0",
 		entry(link.String()) + "flags = [\"--logs=tui\"]\n":                 "needs a terminal",

@@ -70,7 +70,7 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 		soloLine(model, data, "--steps", "1", "--token-size", "2"),
 		{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--token-size", "2"},
 	} {
-		fail(t, exitFailure, "data.json says that tokens have 4 bytes, they would be read as tokens of 2", line...)
+		fail(t, exitFailure, "data.json sets 4 bytes per token, the token size in use is 2", line...)
 	}
 	if err := os.Truncate(filepath.Join(data, "a.ds"), 4000); err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestSoloSavesBeforeAnError(t *testing.T) {
 	})
 	var problem bytes.Buffer
 	code := run(t.Context(), soloLine(model, data, "--steps", "10", "--log-every", "1", "--save", save), terminal{out, &problem})
-	if code != exitFailure || !strings.Contains(problem.String(), "file was changed while in use") {
+	if code != exitFailure || !strings.Contains(problem.String(), "file changed while in use") {
 		t.Errorf("exit code %d: %s", code, &problem)
 	}
 	if s, err := checkpoint.ReadDir(save); err != nil || s.Step != 2 {

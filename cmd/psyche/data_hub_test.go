@@ -42,10 +42,10 @@ func TestTokenizeFromTheHub(t *testing.T) {
 	}{
 		{[]string{"--tokenizer", "org/model", "hf://datasets/org/set"}, "4 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
 		{[]string{"--tokenizer", "org/pieces", "hf://datasets/org/set"}, "3 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
-		{[]string{"--tokenizer", "org/more", folder}, `added_tokens.json: the tokenizer is not supported: it has the token "<im>"`, 1},
+		{[]string{"--tokenizer", "org/more", folder}, `added_tokens.json: the tokenizer is not supported: token "<im>"`, 1},
 		{[]string{"--tokenizer", folder, "--split", "test", "hf://datasets/org/set"}, "6 tokens of 2 bytes", exitOK},
 		{[]string{"hf://datasets/org/set/data/*.jsonl"}, "from 2 texts in 2 text files", exitOK},
-		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of the split "odd", but of ["test" "train"]; name one with --split`, 1},
+		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of split "odd", only of ["test" "train"]; select a split with --split`, 1},
 		{[]string{"hf://datasets/org"}, "want hf://datasets/OWNER/NAME", 1},
 		{[]string{"--tokenizer", "org/bare", folder}, "there is no tokenizer.json and no tokenizer.model in the repository", 1},
 		{[]string{"--tokenizer", "org/nowhere", folder}, "no such file or folder on this machine; the Hub reports", 1},

@@ -305,7 +305,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}
 			if state.Check() == nil {
-				t.Error("Check finds no error")
+				t.Error("Check accepts the state")
 			}
 			var following Decoder
 			good := goldenState(t)

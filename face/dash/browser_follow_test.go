@@ -26,7 +26,7 @@ func TestFollowsLog(t *testing.T) {
 		t.Errorf("the command to take part is shown as %q", got)
 	}
 	g.about(setting(map[string]any{"status.step": 999, "status.state_hash": strings.Repeat("00", 32), "log.records": at + 50, "log.head": strings.Repeat("00", 32)})...)
-	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is truncated: it ends after %d entries", at))
+	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is truncated after %d entries", at))
 	g.lie(nil)
 	b.stays(t, step, "an honest answer after that", "Verified by your browser. ", "the host's report differed from its log: the log is truncated")
 

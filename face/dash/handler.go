@@ -162,7 +162,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) (Run, bool) {
 			return run, true
 		}
 	}
-	http.Error(w, "there is no such run here", http.StatusNotFound)
+	http.Error(w, "no such run", http.StatusNotFound)
 	return Run{}, false
 }
 

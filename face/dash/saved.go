@@ -33,7 +33,7 @@ const savedPolicy = "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe
 // sees nothing but what that makes of it.
 func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string) error {
 	if len(log) > MaxSavedLog {
-		return fmt.Errorf("%w: it has %d bytes, a page takes %d", ErrLogTooLong, len(log), MaxSavedLog)
+		return fmt.Errorf("%w: %d bytes, the limit of a page is %d", ErrLogTooLong, len(log), MaxSavedLog)
 	}
 	var packed bytes.Buffer
 	to := gzip.NewWriter(&packed)

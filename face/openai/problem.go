@@ -59,7 +59,7 @@ func early(ctx context.Context) *problem {
 	case errors.Is(why, errClosing):
 		return closing
 	case errors.Is(why, errGaveWay):
-		return busy("this request was the newest of those that wait of an address that has the most, and gave way to one of another: ask again later")
+		return busy("the server is full: another address took the place of this request; retry later")
 	case errors.Is(why, errTime):
 		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the time that the server gives a request was over before the answer began"}
 	}

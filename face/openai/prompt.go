@@ -47,7 +47,7 @@ func prompts(r *request, name string, raw json.RawMessage) *problem {
 		}
 	}
 	if n := len(texts) + len(all); n > maxPrompts {
-		return invalid(name, "invalid_value", "%s has %d prompts, at most %d are taken", name, n, maxPrompts)
+		return invalid(name, "invalid_value", "%s has %d prompts, at most %d are allowed", name, n, maxPrompts)
 	}
 	r.severalPrompts = len(texts) > 0 || lists > 1
 	for i, text := range texts {

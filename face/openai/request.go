@@ -112,7 +112,7 @@ func decode(body []byte, inChat bool) (request, *problem) {
 		if take := fields[name]; take != nil {
 			return take(&r, name, raw)
 		}
-		return invalid(name, "unknown_parameter", "%s is not known here, and may change the answer: leave it out", quoted(name))
+		return invalid(name, "unknown_parameter", "%s is unknown and could change the answer; omit it", quoted(name))
 	})
 	switch {
 	case problem != nil:
@@ -128,7 +128,7 @@ func decode(body []byte, inChat bool) (request, *problem) {
 	case len(r.prompts) > 1 && r.maxTokens > maxWritten/len(r.prompts):
 		return r, invalid(r.maxField, "invalid_value", "%s is %d for each of %d prompts: at most %d tokens are written to several", r.maxField, r.maxTokens, len(r.prompts), maxWritten)
 	case r.usage && !r.stream:
-		return r, invalid("stream_options", "", "stream_options is of streams: set stream to true")
+		return r, invalid("stream_options", "", "stream_options requires stream = true")
 	}
 	return r, nil
 }
@@ -149,7 +149,7 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 		}
 		name := key.(string) // an object has no other keys
 		if seen[name] {
-			return invalid(fieldOf(at, name), "", "%s is there twice", quoted(name))
+			return invalid(fieldOf(at, name), "", "%s occurs twice", quoted(name))
 		}
 		if seen[name] = true; string(value) == "null" {
 			continue
@@ -212,7 +212,7 @@ func only(values ...string) field {
 				return nil
 			}
 		}
-		return invalid(name, "unsupported_parameter", "%s is %.60s, which is not done here: leave it out, or say %s", name, raw, strings.Join(values, " or "))
+		return invalid(name, "unsupported_parameter", "%s is %.60s, which is not supported; omit it, or use %s", name, raw, strings.Join(values, " or "))
 	}
 }
 
@@ -249,7 +249,7 @@ func stops(r *request, name string, raw json.RawMessage) *problem {
 		return problem
 	}
 	if len(r.stops) > maxStops {
-		return invalid(name, "invalid_value", "stop has %d strings, at most %d are taken", len(r.stops), maxStops)
+		return invalid(name, "invalid_value", "stop has %d strings, at most %d are allowed", len(r.stops), maxStops)
 	}
 	for _, stop := range r.stops {
 		if stop == "" || len(stop) > maxStop {
@@ -267,7 +267,7 @@ func streamOptions(r *request, name string, raw json.RawMessage) *problem {
 		case "include_obfuscation":
 			return nil // it changes no text
 		}
-		return invalid(fieldOf(name, key), "unknown_parameter", "stream_options.%.100s is not known here: leave it out", key)
+		return invalid(fieldOf(name, key), "unknown_parameter", "stream_options.%.100s is unknown; omit it", key)
 	})
 }
 
@@ -283,7 +283,7 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 		return problem
 	}
 	if len(all) > maxMessages {
-		return invalid(name, "invalid_value", "messages has %d, at most %d are taken", len(all), maxMessages)
+		return invalid(name, "invalid_value", "messages has %d entries, at most %d are allowed", len(all), maxMessages)
 	}
 	for i, raw := range all {
 		var m chat.Message

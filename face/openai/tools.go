@@ -20,7 +20,7 @@ func objects(name string, raw json.RawMessage, each func(at string, raw json.Raw
 		return problem
 	}
 	if len(all) > maxTools {
-		return invalid(name, "invalid_value", "%s has %d, at most %d are taken", name, len(all), maxTools)
+		return invalid(name, "invalid_value", "%s has %d entries, at most %d are allowed", name, len(all), maxTools)
 	}
 	for i, one := range all {
 		if problem := each(fmt.Sprintf("%s[%d]", name, i), one); problem != nil {
@@ -72,7 +72,7 @@ func (r *request) fits(t *chat.Template, form *callForm) *problem {
 	case !t.Reads("tools"):
 		return invalid("tools", code, "the model's chat template does not show tools to the model: leave tools out, or start the server with a --chat-template that has them")
 	case r.toolChoice != "none" && form == nil:
-		return invalid("tools", code, `the form in which the model's chat template has calls of tools written is not known here: set tool_choice to "none", and read the calls in content`)
+		return invalid("tools", code, `calls of tools in the format of the model's chat template are not supported; set tool_choice to "none", and read the calls in content`)
 	}
 	for i, m := range r.messages {
 		if m.Calls != nil && !t.Reads("tool_calls") {

@@ -41,8 +41,8 @@ func Card(f Facts, config []byte) []byte {
 		row("Tokens seen", f.DataIndex*uint64(f.MaxSeqLen))
 	}
 	row("Digest", "`"+f.Digest+"`")
-	fmt.Fprintf(&b, "\nThe digest is of the tensors and files that all members of the run agreed upon; `%s` repeats it for programs. ", FactsFile)
-	b.WriteString("The model has not been evaluated or aligned beyond what the run's own pages say.\n")
+	fmt.Fprintf(&b, "\nThe digest covers the tensors and files that all members of the run agreed upon; `%s` repeats it for programs. ", FactsFile)
+	b.WriteString("The model has not been evaluated or aligned beyond what the run's own pages report.\n")
 	return b.Bytes()
 }
 

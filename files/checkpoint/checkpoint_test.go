@@ -72,8 +72,8 @@ func TestDecodeManifestRejects(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{"empty", nil, "no manifest"},
-		{"other version", append([]byte("psymf\x00\x00\x02"), valid.Encode()[8:]...), "no manifest"},
+		{"empty", nil, "not a checkpoint manifest"},
+		{"other version", append([]byte("psymf\x00\x00\x02"), valid.Encode()[8:]...), "not a checkpoint manifest"},
 		{"truncated", valid.Encode()[:40], "truncated"},
 		{"lying count", append([]byte(manifestMagic), 1, 0, 0, 0, 255, 255, 255, 255), "truncated"},
 		{"bytes after the end", append(valid.Encode(), 0), "follow"},
@@ -224,7 +224,7 @@ func TestReadDirRejects(t *testing.T) {
 		want   string
 	}{
 		{"no config", func(t *testing.T, dir string) { remove(t, dir, "config.json") }, "config.json is missing"},
-		{"no tensors", func(t *testing.T, dir string) { remove(t, dir, "model.safetensors") }, "neither"},
+		{"no tensors", func(t *testing.T, dir string) { remove(t, dir, "model.safetensors") }, "both missing"},
 		{"config is no JSON", func(t *testing.T, dir string) { write(t, dir, "config.json", "{") }, "config.json"},
 		{"no architecture", func(t *testing.T, dir string) { write(t, dir, "config.json", "{}") }, "architectures"},
 		{"vocabulary differs", func(t *testing.T, dir string) {
@@ -246,7 +246,7 @@ func TestReadDirRejects(t *testing.T) {
 		{"index names a path", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"../model.safetensors"}}`)
-		}, "names the shard"},
+		}, "invalid shard name"},
 		{"index is empty", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"metadata":{"total_size":0}}`)
@@ -260,19 +260,19 @@ func TestReadDirRejects(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00001.safetensors"}}`)
-		}, "which model.safetensors.index.json does not name"},
+		}, "which model.safetensors.index.json does not list"},
 		{"index names too much", func(t *testing.T, dir string) {
 			reindex(t, dir, func(map[string]string) {}, "ghost")
-		}, "index.json names tensor ghost, which model-00001-of-00001.safetensors does not hold (1 such tensors)"},
+		}, "index.json lists tensor ghost, but model-00001-of-00001.safetensors does not contain it (1 such tensors)"},
 		{"index names too little", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { delete(names, "model.norm.weight") })
-		}, "model-00001-of-00001.safetensors holds tensor model.norm.weight, which model.safetensors.index.json does not name"},
+		}, "model-00001-of-00001.safetensors contains tensor model.norm.weight, which model.safetensors.index.json does not list"},
 		{"index names two too many", func(t *testing.T, dir string) {
 			reindex(t, dir, func(map[string]string) {}, "mtp.fc.weight", "ghost")
-		}, "names tensor ghost, which model-00001-of-00001.safetensors does not hold (2 such tensors)"},
+		}, "lists tensor ghost, but model-00001-of-00001.safetensors does not contain it (2 such tensors)"},
 		{"index names no shard", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { names["model.norm.weight"] = "" })
-		}, `names the shard ""`},
+		}, `invalid shard name ""`},
 		{"index names a shard that is absent", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) {
 				for name := range names {
@@ -282,7 +282,7 @@ func TestReadDirRejects(t *testing.T) {
 		}, "model-00009-of-00009.safetensors"},
 		{"index puts a tensor elsewhere", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { names["model.embed_tokens.weight"] = "model-00002-of-00001.safetensors" })
-		}, `model.embed_tokens.weight, which model.safetensors.index.json puts in "model-00002-of-00001.safetensors"`},
+		}, `model.embed_tokens.weight, but model.safetensors.index.json assigns this tensor to "model-00002-of-00001.safetensors"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func manifestOf(ctx context.Context, dir string, counting *counter) (m Manifest,
 		case err != nil:
 			return m, err
 		case i > 0 && step != m.Step:
-			return m, fmt.Errorf("%w: shards are of steps %d and %d", ErrInvalid, m.Step, step)
+			return m, fmt.Errorf("%w: the shards have different steps, %d and %d", ErrInvalid, m.Step, step)
 		case len(m.Tensors)+len(tensors) > MaxTensors:
 			return m, fmt.Errorf("%w: more than %d tensors", ErrInvalid, MaxTensors)
 		}

@@ -93,7 +93,7 @@ func openTensors(path string) (f *opened, err error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: %s is no regular file", ErrInvalid, path)
+		return nil, fmt.Errorf("%w: %s is not a regular file", ErrInvalid, path)
 	}
 	header, err := safetensors.ReadHeader(file, info.Size())
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Snapshot) readTensors(dir string, read tensorReader) error {
 	}
 	data, err := readCapped(filepath.Join(dir, indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: neither %s nor %s is there", ErrInvalid, singleFile, indexFile)
+		return fmt.Errorf("%w: %s and %s are both missing", ErrInvalid, singleFile, indexFile)
 	}
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 		path := filepath.Join(dir, name)
 		tensors, metadata, err := read(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %s names a shard that is missing: %w", ErrInvalid, indexFile, err)
+			return fmt.Errorf("%w: %s lists a missing shard: %w", ErrInvalid, indexFile, err)
 		}
 		if err != nil {
 			return err
@@ -189,7 +189,7 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 			return err
 		}
 		if i > 0 && step != s.Step {
-			return fmt.Errorf("%w: shards are of steps %d and %d", ErrInvalid, s.Step, step)
+			return fmt.Errorf("%w: the shards have different steps, %d and %d", ErrInvalid, s.Step, step)
 		}
 		s.Step = step
 	}
@@ -202,9 +202,9 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 // misplaced is the error for a shard with a tensor that belongs elsewhere.
 func (index shardIndex) misplaced(shard, tensor string) error {
 	if other, found := index.WeightMap[tensor]; found {
-		return fmt.Errorf("%w: %s holds tensor %s, which %s puts in %q", ErrInvalid, shard, tensor, indexFile, other)
+		return fmt.Errorf("%w: %s contains tensor %s, but %s assigns this tensor to %q", ErrInvalid, shard, tensor, indexFile, other)
 	}
-	return fmt.Errorf("%w: %s holds tensor %s, which %s does not name", ErrInvalid, shard, tensor, indexFile)
+	return fmt.Errorf("%w: %s contains tensor %s, which %s does not list", ErrInvalid, shard, tensor, indexFile)
 }
 
 // missing is the error for an index with tensors that no shard has.
@@ -214,9 +214,9 @@ func (index shardIndex) missing(held []safetensors.Tensor) error {
 		delete(absent, tensor.Name)
 	}
 	for _, first := range slices.Sorted(maps.Keys(absent)) {
-		return fmt.Errorf("%w: %s names tensor %s, which %s does not hold (%d such tensors)", ErrInvalid, indexFile, first, absent[first], len(absent))
+		return fmt.Errorf("%w: %s lists tensor %s, but %s does not contain it (%d such tensors)", ErrInvalid, indexFile, first, absent[first], len(absent))
 	}
-	return fmt.Errorf("%w: a shard holds a tensor twice", ErrInvalid)
+	return fmt.Errorf("%w: a shard contains a tensor twice", ErrInvalid)
 }
 
 // parseIndex reads an index and checks the names of the shards in it. Writers disagree about its metadata, which is not
@@ -234,11 +234,11 @@ func parseIndex(data []byte) (shardIndex, error) {
 	}
 	index := shardIndex{WeightMap: read.WeightMap}
 	if len(index.WeightMap) == 0 {
-		return shardIndex{}, fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
+		return shardIndex{}, fmt.Errorf("%w: %s lists no tensors (weight_map)", ErrInvalid, indexFile)
 	}
 	for _, name := range index.files() {
 		if name != filepath.Base(name) || !known(name) || !strings.HasSuffix(name, tensorSuffix) {
-			return shardIndex{}, fmt.Errorf("%w: %s names the shard %q", ErrInvalid, indexFile, name)
+			return shardIndex{}, fmt.Errorf("%w: %s has an invalid shard name %q", ErrInvalid, indexFile, name)
 		}
 	}
 	return index, nil
@@ -268,7 +268,7 @@ func readCapped(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > MaxFileSize {
-		return nil, fmt.Errorf("%w: %s is no regular file of at most %d bytes", ErrInvalid, path, MaxFileSize)
+		return nil, fmt.Errorf("%w: %s is not a regular file of at most %d bytes", ErrInvalid, path, MaxFileSize)
 	}
 	return os.ReadFile(path)
 }

@@ -27,7 +27,7 @@ const (
 const stepKey = "step"
 
 // ErrOccupied says that a folder holds something other than a checkpoint.
-var ErrOccupied = errors.New("folder holds something other than a checkpoint")
+var ErrOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
 // Extra is a file that is put into the folder together with the checkpoint, such as the
 // state of an optimizer. Write creates it under the given path.
@@ -202,7 +202,7 @@ func CheckTarget(dir string) error {
 		config = config || entry.Name() == ConfigFile
 	}
 	if len(entries) > 0 && !config {
-		return fmt.Errorf("%w: %s has files but no %s; choose another folder", ErrOccupied, dir, ConfigFile)
+		return fmt.Errorf("%w: %s has files but not %s; choose another folder", ErrOccupied, dir, ConfigFile)
 	}
 	return nil
 }

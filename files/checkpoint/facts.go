@@ -72,7 +72,7 @@ func ReadFacts(dir string) (Facts, error) {
 	case err != nil:
 		return Facts{}, fmt.Errorf("read facts: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxFactsSize:
-		return Facts{}, fmt.Errorf("%w: %s is no file of at most %d bytes", ErrInvalid, path, maxFactsSize)
+		return Facts{}, fmt.Errorf("%w: %s is not a regular file of at most %d bytes", ErrInvalid, path, maxFactsSize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

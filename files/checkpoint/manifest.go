@@ -147,7 +147,7 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	}
 	d := decoder{rest: b}
 	if string(d.take(len(manifestMagic))) != manifestMagic {
-		return Manifest{}, fmt.Errorf("%w: no manifest, or one of another version", ErrInvalid)
+		return Manifest{}, fmt.Errorf("%w: not a checkpoint manifest, or an unsupported version", ErrInvalid)
 	}
 	m := Manifest{Step: d.uint32()}
 	// No capacity is reserved from the counts: a lying count ends at the first missing entry.
@@ -215,7 +215,7 @@ func (m Manifest) Assemble(get func(hash [32]byte, size uint64) ([]byte, error))
 			return nil, fmt.Errorf("assemble checkpoint: %s: %w", name, err)
 		}
 		if uint64(len(data)) != size || blake3.Sum256(data) != hash {
-			return nil, fmt.Errorf("assemble checkpoint: %s: %w: %d bytes that do not have the hash %x", name, ErrInvalid, len(data), hash[:8])
+			return nil, fmt.Errorf("assemble checkpoint: %s: %w: %d bytes do not match the hash %x", name, ErrInvalid, len(data), hash[:8])
 		}
 		return data, nil
 	}

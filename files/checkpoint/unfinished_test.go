@@ -65,7 +65,7 @@ func TestKilledWriterLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); line != "writing\n" {
-		t.Fatalf("the other process says %q: %v", line, err)
+		t.Fatalf("output of the other process: %q, %v", line, err)
 	}
 	if err := WriteDir(dir, tiny()); err != nil {
 		t.Fatal(err)

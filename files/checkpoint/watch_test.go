@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 				times++
 			})
 			if err != nil || size == 0 || last != size || times < 2 {
-				t.Errorf("%s in shards of %d bytes: %d of %d, told %d times, %v", name, shardSize, last, size, times, err)
+				t.Errorf("%s in shards of %d bytes: %d of %d, %d reports, %v", name, shardSize, last, size, times, err)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ var (
 
 	// ErrOtherData says that a location does not hold the data that was read before from
 	// another one of the list.
-	ErrOtherData = errors.New("data location holds other data than the one before it")
+	ErrOtherData = errors.New("data location has different data from the location before it")
 
 	// ErrUnusable says that a location is of no use, however often it is asked.
 	ErrUnusable = errors.New("data location cannot be used")
@@ -105,7 +105,7 @@ func New(ctx context.Context, locations []config.DataLocation, o Options) (Provi
 		locations = []config.DataLocation{location}
 	}
 	if len(locations) == 0 {
-		return nil, errors.New("open data: the run has no data location")
+		return nil, errors.New("open data: the run has no data location; add one")
 	}
 	f := newFallback(locations, o)
 	if err := f.begin(ctx); err != nil {
@@ -135,7 +135,7 @@ func override(locations []config.DataLocation, path string) (config.DataLocation
 		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a weighted mix of sources", ErrUnsupported)
 	}
 	if served {
-		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a data server, whose order of sequences only its operator knows", ErrUnsupported)
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a data server, because only the server's operator knows its order of sequences", ErrUnsupported)
 	}
 	return local(path, config.TwoBytes, config.Shuffle{}), nil
 }

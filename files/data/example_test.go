@@ -39,8 +39,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(provider.Len(), "sequences, of which", batch.ID, "are", batch.Sequences)
+	fmt.Println(provider.Len(), "sequences; batch", batch.ID, "is", batch.Sequences)
 
 	// Output:
-	// 4 sequences, of which [1,3) are [[4 5 6 7 8] [8 9 10 11 12]]
+	// 4 sequences; batch [1,3) is [[4 5 6 7 8] [8 9 10 11 12]]
 }

@@ -225,7 +225,7 @@ func (f *Fallback) compare(ctx context.Context, s *source) error {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
 	}
 	if !sameOrder(f.first, s.location) {
-		return fmt.Errorf("%w: its sequences are in another order (shuffle)", ErrOtherData)
+		return fmt.Errorf("%w: the order of sequences (shuffle) differs", ErrOtherData)
 	}
 	f.mu.Lock()
 	probes := slices.Clone(f.probes)

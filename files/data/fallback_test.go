@@ -132,7 +132,7 @@ func TestServerIsKilledAndRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := p.Batch(context.Background(), assign.BatchID{Start: 2, End: 4}); err == nil || IsPermanent(err) {
-		t.Errorf("while the server is gone: %v", err)
+		t.Errorf("without the server: %v", err)
 	}
 	if listener, err = net.Listen("tcp", address); err != nil {
 		t.Skip("somebody else took the port:", err)

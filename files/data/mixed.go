@@ -74,7 +74,7 @@ func MixOrder(ctx context.Context, url string, o Options, first, n uint64, each 
 		number, at := mix.At(index)
 		source, ok := mix.Sources()[number].(interface{ Place(uint64) tokens.Place })
 		if !ok {
-			return fmt.Errorf("%w: source %d of %s has no order that is known here", ErrUnsupported, number, web.Redact(url))
+			return fmt.Errorf("%w: the order of source %d of %s is unknown", ErrUnsupported, number, web.Redact(url))
 		}
 		if err := errors.Join(ctx.Err(), each(index, MixedPlace{number, source.Place(at)})); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (s samples) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 		}
 	}
 	if n := len(batch.Labels); n != 0 && n != len(read) || len(batch.Positions) != 0 && len(batch.Positions) != len(read) {
-		return Batch{}, fmt.Errorf("read batch %v: %w: only some of the files have labels or position_ids", id, preprocessed.ErrInvalid)
+		return Batch{}, fmt.Errorf("read batch %v: %w: labels or position_ids are missing in some of the files", id, preprocessed.ErrInvalid)
 	}
 	return batch, nil
 }

@@ -112,7 +112,7 @@ func TestReadyMadeSamples(t *testing.T) {
 	}
 	p := open4(t, Options{}, location)
 	_, err := p.Batch(context.Background(), assign.BatchID{Start: 1, End: 3})
-	if !errors.Is(err, preprocessed.ErrInvalid) || !IsPermanent(err) || !strings.Contains(err.Error(), "only some of the files have labels") {
+	if !errors.Is(err, preprocessed.ErrInvalid) || !IsPermanent(err) || !strings.Contains(err.Error(), "labels or position_ids are missing") {
 		t.Errorf("got %v", err)
 	}
 }

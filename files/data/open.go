@@ -43,7 +43,7 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 	case location.Dummy != nil:
 		return newDummy(o.SeqLen)
 	default:
-		return nil, fmt.Errorf("%w; add a Local or Http location, or name a folder that holds the data", ErrUnsupported)
+		return nil, fmt.Errorf("%w; add a Local or Http location, or name a folder with the data", ErrUnsupported)
 	}
 }
 

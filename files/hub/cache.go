@@ -160,7 +160,7 @@ func (f folder) lock(ctx context.Context, hash string) (unlock func(), err error
 	}
 	file, err := filelock.Wait(ctx, path, 0o664)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("wait for another process that downloads: %w", err)
+		return nil, fmt.Errorf("wait for another process to finish its download: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the cache: %w", err)

@@ -218,7 +218,7 @@ func tellRetry(to *slog.Logger, err error, advised bool) bool {
 		to.Warn("trying again", "err", err)
 		return true
 	default:
-		to.Warn("the Hub did not answer as it should: trying again", "err", err)
+		to.Warn("unexpected answer from the Hub; retrying", "err", err)
 	}
 	return advised
 }
@@ -293,7 +293,7 @@ func (r *request) setBody(body []byte) {
 }
 
 // errStalled says that a server sent or took nothing for too long.
-var errStalled = errors.New("no byte went through for too long")
+var errStalled = errors.New("no data transferred within the stall limit")
 
 // watch cancels a request when nothing moves.
 type watch struct {

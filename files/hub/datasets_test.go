@@ -32,7 +32,7 @@ func TestDatasets(t *testing.T) {
 			t.Errorf("asked for %s", request)
 		}
 	}
-	if _, err := client.Upload(t.Context(), "org/set", []hub.File{{Path: "a", Data: []byte("b")}}, hub.UploadOptions{}); err == nil || !strings.Contains(err.Error(), "download only") {
+	if _, err := client.Upload(t.Context(), "org/set", []hub.File{{Path: "a", Data: []byte("b")}}, hub.UploadOptions{}); err == nil || !strings.Contains(err.Error(), "only download") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -66,7 +66,7 @@ func (c *Client) snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 		return Snapshot{}, err
 	}
 	if c.CacheDir == "" {
-		return Snapshot{}, errors.New("there is no folder for the cache: set HF_HOME or HF_HUB_CACHE")
+		return Snapshot{}, errors.New("no cache folder; set HF_HOME or HF_HUB_CACHE")
 	}
 	cache := c.folder(repo)
 	if s, found := cache.complete(o); found && (c.Offline || isCommit(o.Revision)) {
@@ -306,13 +306,13 @@ func (f *fetch) complete(ctx context.Context) error {
 			return nil
 		}
 		if again == 0 {
-			f.Logger.Warn("wrong content: fetching it again", "file", f.entry.Path, "hash", got, "want", f.entry.Hash)
+			f.Logger.Warn("wrong content; downloading the file again", "file", f.entry.Path, "hash", got, "want", f.entry.Hash)
 		}
 		if err := f.restart(); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: want %s, twice got another", ErrIntegrity, f.entry.Hash)
+	return fmt.Errorf("%w: want hash %s, two downloads had other hashes", ErrIntegrity, f.entry.Hash)
 }
 
 // attempt appends to the file what one answer brings.
@@ -343,7 +343,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 			return fmt.Errorf("%w: asked for bytes from %d, got %q", ErrProtocol, f.have, printable(response.Header.Get("Content-Range")))
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(&networkError{"go on with " + f.entry.Path, errors.New("the server has no byte there: starting again")}, f.restart())
+		return errors.Join(&networkError{"resume " + f.entry.Path, errors.New("the server does not have the requested bytes; starting again")}, f.restart())
 	default:
 		return statusError(response)
 	}
@@ -356,15 +356,15 @@ func (f *fetch) attempt(ctx context.Context) error {
 // check compares what the Hub says of the file now with what the commit's tree said.
 func (f *fetch) check(about http.Header) error {
 	if commit := about.Get("X-Repo-Commit"); commit != "" && commit != f.commit {
-		return fmt.Errorf("%w: the answer is of commit %q, not of %s", ErrProtocol, printable(commit), f.commit)
+		return fmt.Errorf("%w: the answer belongs to commit %q, want %s", ErrProtocol, printable(commit), f.commit)
 	}
 	etag := strings.Trim(strings.TrimPrefix(about.Get("X-Linked-Etag"), "W/"), `"`)
 	if isHash(etag) && etag != f.entry.Hash {
-		return fmt.Errorf("%w: the tree says hash %s, the answer %s", ErrProtocol, f.entry.Hash, etag)
+		return fmt.Errorf("%w: hash %s in the repository tree, %s in the answer", ErrProtocol, f.entry.Hash, etag)
 	}
 	size, err := strconv.ParseInt(about.Get("X-Linked-Size"), 10, 64)
 	if err == nil && size != f.entry.Size {
-		return fmt.Errorf("%w: the tree says %d bytes, the answer %d", ErrProtocol, f.entry.Size, size)
+		return fmt.Errorf("%w: %d bytes in the repository tree, %d in the answer", ErrProtocol, f.entry.Size, size)
 	}
 	return nil
 }
@@ -374,7 +374,7 @@ func (f *fetch) append(body io.Reader, watch *watch) error {
 	for {
 		n, err := body.Read(buffer)
 		if int64(n) > f.entry.Size-f.have {
-			return errors.Join(fmt.Errorf("%w: more than the %d bytes that the tree says", ErrProtocol, f.entry.Size), f.restart())
+			return errors.Join(fmt.Errorf("%w: body exceeds the file size in the repository tree, %d bytes", ErrProtocol, f.entry.Size), f.restart())
 		}
 		if _, err := f.file.Write(buffer[:n]); err != nil {
 			return err

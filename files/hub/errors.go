@@ -15,15 +15,15 @@ import (
 // Errors of the Hub, which a StatusError unwraps to, and of the checks made here.
 var (
 	ErrUnauthorized = errors.New("the token is wrong or missing: set HF_TOKEN; or the repository's name is wrong")
-	ErrForbidden    = errors.New("the token does not have the right")
-	ErrGated        = errors.New("the repository is gated: accept its conditions on its page, then use a token of that account")
+	ErrForbidden    = errors.New("the token lacks permission")
+	ErrGated        = errors.New("the repository is gated; accept its conditions on its page, then use a token of that account")
 	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("the repository was changed meanwhile")
+	ErrConflict     = errors.New("the repository changed in the meantime")
 
 	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without asking
-	ErrUnreachable = errors.New("the Hub cannot be reached: check the network; HF_ENDPOINT names another Hub, HF_HUB_OFFLINE=1 uses the cache alone")
+	ErrUnreachable = errors.New("the Hub cannot be reached; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
 	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
-	ErrIntegrity   = errors.New("content does not have the hash that the Hub states")
+	ErrIntegrity   = errors.New("content does not match the Hub's hash")
 	ErrInvalidName = errors.New("invalid name")
 	ErrTooLarge    = errors.New("larger than allowed")
 	ErrProtocol    = errors.New("unexpected answer of the Hub")
@@ -33,7 +33,7 @@ var (
 type noToken struct{}
 
 func (noToken) Error() string {
-	return "no token: set HF_TOKEN, or log in with the Hub's own tool (hf auth login)"
+	return "no token; set HF_TOKEN, or log in with the Hub's own tool (hf auth login)"
 }
 
 func (noToken) Is(target error) bool { return target == ErrUnauthorized }

@@ -393,7 +393,7 @@ func TestStalledDownload(t *testing.T) {
 	c := newClient(t, s, func(o *hub.Options) { o.Stall, o.Attempts = 20*time.Millisecond, 2 })
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
 	close(release)
-	if err == nil || !strings.Contains(err.Error(), "no byte") {
+	if err == nil || !strings.Contains(err.Error(), "no data transferred") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -430,7 +430,7 @@ func TestRights(t *testing.T) {
 	}
 	c := newClient(t, s)
 	if _, err := c.Snapshot(t.Context(), "org/open", hub.SnapshotOptions{Revision: "v2"}); !errors.Is(err, hub.ErrNotFound) || !strings.Contains(err.Error(), "v2") {
-		t.Errorf("error = %v, want one that names the revision", err)
+		t.Errorf("error = %v, want the revision in it", err)
 	}
 }
 
@@ -452,7 +452,7 @@ func TestUnreachableHub(t *testing.T) {
 	})
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
 	if advice := strings.Count(log.String(), "HF_ENDPOINT"); advice != 1 || strings.Count(log.String(), "\n") != 3 {
-		t.Errorf("it says %d times what to do: %s", advice, log.String())
+		t.Errorf("the remedy occurs %d times: %s", advice, log.String())
 	}
 	if !errors.Is(err, hub.ErrUnreachable) || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("error = %v, want ErrUnreachable", err)

@@ -121,7 +121,7 @@ func (c *Client) nextPage(header http.Header) (string, error) {
 	}
 	to, err := url.Parse(found[1])
 	if err != nil || !c.ours(to) {
-		return "", fmt.Errorf("%w: the listing goes on at %q", ErrProtocol, printable(found[1]))
+		return "", fmt.Errorf("%w: the next page is at another address, %q", ErrProtocol, printable(found[1]))
 	}
 	return to.String(), nil
 }

@@ -46,7 +46,7 @@ func (u *upload) store(ctx context.Context, files []*hashed) error {
 	for chunk := range slices.Chunk(large, lfsBatch) {
 		objects, err := u.batch(ctx, chunk)
 		if err != nil {
-			return fmt.Errorf("ask where to store large files: %w", err)
+			return fmt.Errorf("request upload addresses for large files: %w", err)
 		}
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(u.Parallel)
@@ -110,9 +110,9 @@ func (u *upload) lfs(ctx context.Context, address string, in, out any) error {
 func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 	switch {
 	case o == nil:
-		return fmt.Errorf("%w: it does not say where", ErrProtocol)
+		return fmt.Errorf("%w: the Hub's answer has no upload address", ErrProtocol)
 	case o.Error != nil:
-		return fmt.Errorf("the storage refuses it: %d %s", o.Error.Code, printable(o.Error.Message))
+		return fmt.Errorf("the storage refuses the file: %d %s", o.Error.Code, printable(o.Error.Message))
 	case o.Actions.Upload == nil:
 		u.meter.add(h.Path, 0, h.size, 0)
 		return nil
@@ -173,7 +173,7 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 		group.Go(func() error {
 			address, found := addresses[i+1]
 			if !found {
-				return fmt.Errorf("%w: no address for part %d", ErrProtocol, i+1)
+				return fmt.Errorf("%w: no upload address for part %d", ErrProtocol, i+1)
 			}
 			if err := u.checkHref(address); err != nil {
 				return err
@@ -205,7 +205,7 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 			return nil, err
 		}
 		if _, err := content.Seek(start, io.SeekStart); err != nil || now != h.size {
-			return nil, errors.Join(fmt.Errorf("%s changed while it was uploaded", h.Path), err, content.Close())
+			return nil, errors.Join(fmt.Errorf("%s changed during the upload", h.Path), err, content.Close())
 		}
 		attempt = &counted{Reader: io.LimitReader(content, size), Closer: content, meter: &u.meter, path: h.Path}
 		return attempt, nil
@@ -215,7 +215,7 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 		return err
 	}
 	if *etag = answer.Get("ETag"); *etag == "" {
-		return fmt.Errorf("%w: the storage names no ETag for a part", ErrProtocol)
+		return fmt.Errorf("%w: the storage sent no ETag for a part", ErrProtocol)
 	}
 	return nil
 }

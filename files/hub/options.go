@@ -103,7 +103,7 @@ func readToken(path string) (string, error) {
 		return "", nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxToken) {
-		err = fmt.Errorf("%s is no file of one line", path)
+		err = fmt.Errorf("%s is not a file with one line", path)
 	}
 	var text []byte
 	if err == nil {
@@ -125,7 +125,7 @@ func (o Options) withDefaults() (Options, *url.URL, error) {
 		return o, nil, fmt.Errorf("the Hub's address %q (HF_ENDPOINT): want https://host", o.Endpoint)
 	}
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return o, nil, fmt.Errorf("the Hub's token (HF_TOKEN) has a space or a letter that no token has")
+		return o, nil, fmt.Errorf("the Hub's token (HF_TOKEN) contains a space or an invalid character")
 	}
 	setDefault(&o.Parallel, 3)
 	setDefault(&o.Attempts, 6)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotPublic says that not everybody may read a repository, or that nobody can tell.
-var ErrNotPublic = errors.New("not everybody may read the repository")
+var ErrNotPublic = errors.New("the repository is not public")
 
 // attemptsPublic is how often the Hub is asked whether a repository is public: what is in the cache
 // already can be judged without it.

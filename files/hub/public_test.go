@@ -77,7 +77,7 @@ func TestOnlyPublic(t *testing.T) {
 	}
 	s.Restrict("org/public", true, false)
 	if err := use(client(nil), "org/public", commits["org/public"]); !errors.Is(err, hub.ErrNotPublic) {
-		t.Errorf("what has become private: %v", err)
+		t.Errorf("repository made private: %v", err)
 	}
 	for repo, want := range map[string]bool{"org/private": false, "org/gated": false, "org/public": false} {
 		if err := client(func(o *hub.Options) { o.Token = "hf_write" }).CheckPublic(t.Context(), repo, commits[repo]); (err == nil) != want {

@@ -44,7 +44,7 @@ func (f File) open() (io.ReadSeekCloser, int64, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", f.Local)
+		err = fmt.Errorf("%s is not a regular file", f.Local)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -101,7 +101,7 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 	}
 	switch {
 	case c.Datasets:
-		return Commit{}, errors.New("this client is for data sets, which it can download only")
+		return Commit{}, errors.New("this client can only download data sets, not upload them")
 	case c.Offline:
 		return Commit{}, ErrOffline
 	case c.Token == "":
@@ -121,7 +121,7 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 		if err == nil || !errors.Is(err, ErrConflict) || attempt == uploadAttempts {
 			return commit, err
 		}
-		c.Logger.Info("the repository was changed meanwhile: starting again from there", "repo", repo)
+		c.Logger.Info("the repository changed in the meantime; starting again from the new commit", "repo", repo)
 	}
 }
 
@@ -354,9 +354,9 @@ func (u *upload) classify(ctx context.Context, files []*hashed) error {
 			i := slices.IndexFunc(answer.Files, func(m mode) bool { return m.Path == h.Path })
 			switch {
 			case i < 0 || (answer.Files[i].UploadMode != "lfs" && answer.Files[i].UploadMode != "regular"):
-				return fmt.Errorf("%w: it does not say how to upload %s", ErrProtocol, h.Path)
+				return fmt.Errorf("%w: the Hub's answer has no upload mode for %s", ErrProtocol, h.Path)
 			case answer.Files[i].ShouldIgnore:
-				return fmt.Errorf("the repository's .gitignore refuses %s: remove the line there", h.Path)
+				return fmt.Errorf("the repository's .gitignore excludes %s; remove that line", h.Path)
 			}
 			h.large = answer.Files[i].UploadMode == "lfs" && h.size > 0 // LFS storage takes no empty file
 		}
@@ -403,7 +403,7 @@ func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gon
 	}
 	var made struct{ CommitOID string }
 	if err := json.Unmarshal(answer, &made); err != nil || !isCommit(made.CommitOID) {
-		return Commit{}, fmt.Errorf("%w: it does not name the commit", ErrProtocol)
+		return Commit{}, fmt.Errorf("%w: the Hub's answer has no commit", ErrProtocol)
 	}
 	for _, h := range files {
 		if !h.large {
@@ -422,11 +422,11 @@ func (h *hashed) read() ([]byte, error) {
 	defer func() { _ = content.Close() }()
 	data := make([]byte, h.size)
 	if _, err := io.ReadFull(content, data); err != nil || size != h.size {
-		return nil, fmt.Errorf("%s changed while it was uploaded", h.Path)
+		return nil, fmt.Errorf("%s changed during the upload", h.Path)
 	}
 	sum := sha256.Sum256(data)
 	if hex.EncodeToString(sum[:]) != h.sha256 {
-		return nil, fmt.Errorf("%s changed while it was uploaded", h.Path)
+		return nil, fmt.Errorf("%s changed during the upload", h.Path)
 	}
 	return data, nil
 }

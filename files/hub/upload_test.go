@@ -260,7 +260,7 @@ func TestUploadRights(t *testing.T) {
 		}
 	}
 	if requests := s.Requests(); len(requests) != asked {
-		t.Errorf("the Hub was asked for what nobody may do: %v", requests[asked:])
+		t.Errorf("a forbidden request was sent to the Hub: %v", requests[asked:])
 	}
 	for _, bad := range [][]hub.File{nil, {{Path: "../x"}}, {{Path: "a"}, {Path: "a"}}} {
 		if _, err := newClient(t, s).Upload(t.Context(), repo, bad, hub.UploadOptions{}); err == nil {

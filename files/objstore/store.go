@@ -12,8 +12,8 @@ import (
 // Errors that all stores wrap.
 var (
 	ErrNotFound     = errors.New("no such object")
-	ErrChanged      = errors.New("object was replaced or removed since")
-	ErrPrecondition = errors.New("object is not the version that was to be replaced")
+	ErrChanged      = errors.New("the object was replaced or removed")
+	ErrPrecondition = errors.New("the object is not the expected version")
 	ErrName         = errors.New("object name cannot be used")
 )
 
@@ -99,7 +99,7 @@ func CheckName(name string) error {
 // CheckRange refuses a read that is not within an object.
 func CheckRange(o Object, buffer []byte, offset int64) error {
 	if offset < 0 || int64(len(buffer)) > o.Size || offset > o.Size-int64(len(buffer)) {
-		return fmt.Errorf("read %d bytes of object %s at %d: it has %d", len(buffer), o.Name, offset, o.Size)
+		return fmt.Errorf("read %d bytes of object %s at %d: the object has %d", len(buffer), o.Name, offset, o.Size)
 	}
 	return nil
 }

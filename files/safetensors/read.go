@@ -98,7 +98,7 @@ const pointerStart = "version "
 func ReadHeader(r io.Reader, size int64) (Header, error) {
 	var prefix [lengthSize]byte
 	if size < lengthSize {
-		return Header{}, fmt.Errorf("%w: truncated: %d bytes, a file has at least %d", ErrInvalid, size, lengthSize)
+		return Header{}, fmt.Errorf("%w: truncated: %d bytes, want at least %d", ErrInvalid, size, lengthSize)
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -111,7 +111,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 		return Header{}, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", ErrInvalid, length, MaxHeaderSize)
 	}
 	if int64(length) > size-lengthSize {
-		return Header{}, fmt.Errorf("%w: truncated: header of %d bytes in a file of %d", ErrInvalid, length, size)
+		return Header{}, fmt.Errorf("%w: truncated: header has %d bytes, file has %d", ErrInvalid, length, size)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -147,7 +147,7 @@ func checkLayout(entries []Entry, dataSize int64) error {
 			return fmt.Errorf("%w: tensor %q: %s of shape %v needs %d bytes, data_offsets are [%d,%d]",
 				ErrInvalid, e.Name, e.DType, e.Shape, size, e.Begin, e.End)
 		case e.Begin < at:
-			return fmt.Errorf("%w: tensor %q overlaps another one at data offset %d", ErrInvalid, e.Name, e.Begin)
+			return fmt.Errorf("%w: tensor %q overlaps the tensor before it at data offset %d", ErrInvalid, e.Name, e.Begin)
 		case e.Begin > at:
 			return fmt.Errorf("%w: %d bytes before tensor %q belong to no tensor", ErrInvalid, e.Begin-at, e.Name)
 		case e.End > dataSize:

@@ -287,7 +287,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := encode(tensors, metadata)
 		if err != nil {
-			t.Fatalf("what was decoded does not encode: %v", err)
+			t.Fatalf("the decoded tensors do not encode: %v", err)
 		}
 		again, _, err := decode(encoded)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(tensors) {

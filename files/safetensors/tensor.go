@@ -96,7 +96,7 @@ func Size(dtype DType, shape []int64) (int64, error) {
 		return 0, fmt.Errorf("%w: shape %v of %s overflows", ErrInvalid, shape, dtype)
 	}
 	if total%8 != 0 {
-		return 0, fmt.Errorf("%w: shape %v of %s is no whole number of bytes", ErrInvalid, shape, dtype)
+		return 0, fmt.Errorf("%w: shape %v of %s is not a whole number of bytes", ErrInvalid, shape, dtype)
 	}
 	return int64(total >> 3), nil
 }

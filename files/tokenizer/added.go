@@ -155,7 +155,7 @@ func (t *Tokenizer) parseAdded(o *object) error {
 		return o.err
 	}
 	if len(list) > maxAdded {
-		return fmt.Errorf("%w: added_tokens has %d, at most %d are read", ErrUnsupported, len(list), maxAdded)
+		return fmt.Errorf("%w: added_tokens has %d entries, the limit is %d", ErrUnsupported, len(list), maxAdded)
 	}
 	t.special = map[int32]bool{}
 	seen := map[string]bool{}
@@ -180,7 +180,7 @@ func (t *Tokenizer) parseAdded(o *object) error {
 		case total > maxAddedBytes:
 			inner.fail("added_tokens has more than %d bytes", maxAddedBytes)
 		case seen[token.content]:
-			inner.fail("%s %q is there twice", inner.path("content"), token.content)
+			inner.fail("%s %q occurs twice", inner.path("content"), token.content)
 		}
 		seen[token.content] = true
 		if inner.err != nil {
@@ -203,14 +203,14 @@ func (t *Tokenizer) add(o *object, token *addedToken) error {
 		t.beyond++
 	}
 	if token.id != want {
-		o.fail("%s of %q is %d, where readers that number added tokens themselves get %d", o.path("id"), token.content, token.id, want)
+		o.fail("%s of %q is %d, want %d, which readers that number added tokens assign", o.path("id"), token.content, token.id, want)
 		return o.err
 	}
 	for int(want) >= len(t.model.tokens) {
 		t.model.tokens = append(t.model.tokens, "")
 	}
 	if held := t.model.tokens[want]; held != "" && held != token.content {
-		o.fail("%s of %q is %d, which is %q in the vocabulary", o.path("id"), token.content, want, held)
+		o.fail("%s of %q is %d, but the vocabulary has %q there", o.path("id"), token.content, want, held)
 		return o.err
 	}
 	t.model.tokens[want] = token.content

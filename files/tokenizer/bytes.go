@@ -31,7 +31,7 @@ var alphabet = func() (characters [byteValues]rune) {
 var Bytes = sync.OnceValue(func() *Tokenizer {
 	t, err := Parse(bytesJSON())
 	if err != nil {
-		panic("tokenizer: the byte tokenizer does not load: " + err.Error())
+		panic("tokenizer: load the byte tokenizer: " + err.Error())
 	}
 	return t
 })
@@ -42,7 +42,7 @@ func bytesJSON() []byte {
 	for id, character := range alphabet {
 		symbol, err := json.Marshal(string(character))
 		if err != nil {
-			panic("tokenizer: a character has no JSON: " + err.Error())
+			panic("tokenizer: encode a character as JSON: " + err.Error())
 		}
 		if id > 0 {
 			vocab.WriteString(",")

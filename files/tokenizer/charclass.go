@@ -103,12 +103,12 @@ func boundary(not bool) string {
 func (t *translator) namedSet() (body string, negated bool, err error) {
 	end := strings.Index(t.rest, ":]")
 	if end < 2 {
-		return "", false, fmt.Errorf("the set %.10q is not known here", t.rest)
+		return "", false, fmt.Errorf("unsupported set %.10q", t.rest)
 	}
 	name, negated := strings.CutPrefix(t.rest[2:end], "^")
 	body, found := setBodies()[name]
 	if !found {
-		return "", false, fmt.Errorf("the set %.10q is not known here, only those named %s are", t.rest, strings.Join(slices.Sorted(maps.Keys(setBodies())), ", "))
+		return "", false, fmt.Errorf("unsupported set %.10q, want a set named %s", t.rest, strings.Join(slices.Sorted(maps.Keys(setBodies())), ", "))
 	}
 	t.rest = t.rest[end+2:]
 	return body, negated, nil
@@ -159,7 +159,7 @@ func (t *translator) property(inSet bool) (body string, negated bool, err error)
 	case knownProperty(name):
 		body = categoryBody(name)
 	default:
-		return "", false, fmt.Errorf("the property %.20q is not known here", name)
+		return "", false, fmt.Errorf("unsupported property %.20q", name)
 	}
 	t.rest = t.rest[end+1:]
 	return body, negated, nil

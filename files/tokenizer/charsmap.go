@@ -35,19 +35,19 @@ func unitOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6
 // little-endian. Of what it returns all searches stay within bounds.
 func parseCharsmap(raw []byte) (*charsmap, error) {
 	if len(raw) > maxCharsmap {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(raw), maxCharsmap)
+		return nil, fmt.Errorf("%d bytes, the limit is %d", len(raw), maxCharsmap)
 	}
 	if len(raw) < 4 {
-		return nil, fmt.Errorf("it has %d bytes, fewer than the size of a trie", len(raw))
+		return nil, fmt.Errorf("%d bytes, too few for the size of a trie", len(raw))
 	}
 	size := binary.LittleEndian.Uint32(raw)
 	raw = raw[4:]
 	if size == 0 || size%4 != 0 || uint64(size) > uint64(len(raw)) {
-		return nil, fmt.Errorf("its trie has %d bytes, of the %d that there are", size, len(raw))
+		return nil, fmt.Errorf("trie size %d, want a multiple of 4 from 4 to %d", size, len(raw))
 	}
 	c := &charsmap{units: make([]uint32, size/4), texts: raw[size:]}
 	if !utf8.Valid(c.texts) {
-		return nil, errors.New("its texts are not UTF-8")
+		return nil, errors.New("texts are not UTF-8")
 	}
 	for i := range c.units {
 		c.units[i] = binary.LittleEndian.Uint32(raw[4*i:])
@@ -58,14 +58,14 @@ func parseCharsmap(raw []byte) (*charsmap, error) {
 		}
 		children := uint32(i) ^ unitOffset(unit)
 		if int64(children|0xff) >= int64(len(c.units)) {
-			return nil, fmt.Errorf("unit %d of its trie points out of it", i)
+			return nil, fmt.Errorf("trie unit %d points outside the trie", i)
 		}
 		if unit&unitHasLeaf == 0 {
 			continue
 		}
 		value := int(c.units[children] &^ unitIsValue)
 		if value > len(c.texts) || value < len(c.texts) && !utf8.RuneStart(c.texts[value]) {
-			return nil, fmt.Errorf("unit %d of its trie is for a text at byte %d, where none of its %d bytes begins one", i, value, len(c.texts))
+			return nil, fmt.Errorf("trie unit %d refers to byte %d of the texts, want the start of a text in %d bytes", i, value, len(c.texts))
 		}
 	}
 	return c, nil

@@ -37,17 +37,17 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{[]byte{1, 2}, "2 bytes, fewer than the size"},
-		{charsmapOf(nil, ""), "its trie has 0 bytes"},
-		{[]byte("\x05\x00\x00\x00abcdefgh"), "its trie has 5 bytes"},
-		{[]byte("\xfc\xff\xff\xffabcd"), "its trie has 4294967292 bytes, of the 4 that there are"},
+		{[]byte{1, 2}, "2 bytes, too few for the size"},
+		{charsmapOf(nil, ""), "trie size 0"},
+		{[]byte("\x05\x00\x00\x00abcdefgh"), "trie size 5"},
+		{[]byte("\xfc\xff\xff\xffabcd"), "trie size 4294967292, want a multiple of 4 from 4 to 4"},
 		{charsmapOf(letterUnits(0), "\xff"), "not UTF-8"},
-		{charsmapOf(letterUnits(5), "A\x00"), "is for a text at byte 5"},
-		{charsmapOf(letterUnits(1), "é\x00"), "is for a text at byte 1"},
-		{charsmapOf(outside, "A"), "unit 7 of its trie points out of it"},
-		{charsmapOf(far, "A"), "unit 7 of its trie points out of it"},
-		{charsmapOf(letterUnits(0)[:255], "A"), "points out of it"},
-		{make([]byte, maxCharsmap+1), "at most"},
+		{charsmapOf(letterUnits(5), "A\x00"), "refers to byte 5"},
+		{charsmapOf(letterUnits(1), "é\x00"), "refers to byte 1"},
+		{charsmapOf(outside, "A"), "trie unit 7 points outside the trie"},
+		{charsmapOf(far, "A"), "trie unit 7 points outside the trie"},
+		{charsmapOf(letterUnits(0)[:255], "A"), "points outside the trie"},
+		{make([]byte, maxCharsmap+1), "the limit is"},
 	} {
 		if _, err := parseCharsmap(test.raw); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %v, want %s", err, test.want)
@@ -65,7 +65,7 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := (precompiled{found}).normalize([]byte("ba")); err == nil {
-		t.Errorf("%d bytes were made of 2", len(text))
+		t.Errorf("2 bytes became %d", len(text))
 	}
 }
 

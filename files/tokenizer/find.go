@@ -25,7 +25,7 @@ const (
 )
 
 // ErrNone says that a model has no tokenizer.
-var ErrNone = errors.New("there is no " + JSONFile + " and no " + PieceFile)
+var ErrNone = errors.New("no " + JSONFile + " and no " + PieceFile)
 
 // Find reads the tokenizer of a model whose files are given by name.
 func Find(file func(name string) (data []byte, found bool)) (*Tokenizer, error) {
@@ -103,7 +103,7 @@ func (t *Tokenizer) checkPiece(token string, id int64) error {
 	if id >= 0 && id < int64(len(t.model.tokens)) && t.model.tokens[id] == token {
 		return nil
 	}
-	return fmt.Errorf("%w: it has the token %.80q with the id %d, which %s has not; write a %s with save_pretrained of a fast tokenizer",
+	return fmt.Errorf("%w: token %.80q with id %d is not in %s; write a %s with save_pretrained of a fast tokenizer",
 		ErrUnsupported, token, id, PieceFile, JSONFile)
 }
 
@@ -124,7 +124,7 @@ func (t *Tokenizer) configure(text []byte) error {
 	for _, number := range slices.Sorted(maps.Keys(config.Added)) {
 		id, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
-			return fmt.Errorf("%w: added_tokens_decoder has the id %.20q", ErrUnsupported, number)
+			return fmt.Errorf("%w: added_tokens_decoder has the invalid id %.20q", ErrUnsupported, number)
 		}
 		if err := t.checkPiece(config.Added[number].Content, id); err != nil {
 			return fmt.Errorf("added_tokens_decoder: %w", err)
@@ -156,7 +156,7 @@ func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
 	}
 	id, found := t.ID(name)
 	if !found {
-		return nil, fmt.Errorf("%w: %s is %.80q, which %s has not", ErrUnsupported, key, name, PieceFile)
+		return nil, fmt.Errorf("%w: %s is %.80q, which is not in %s", ErrUnsupported, key, name, PieceFile)
 	}
 	return []int32{id}, nil
 }

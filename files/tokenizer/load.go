@@ -48,7 +48,7 @@ func Load(path string) (*Tokenizer, error) {
 // to follow exactly is ErrUnsupported, with the path of what that is.
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
+		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)
 	}
 	if err := filestart.Check(text); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -207,14 +207,14 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 		token, _ := key.(string)
 		var id int64
 		if err := decoder.Decode(&id); err != nil {
-			return fmt.Errorf("%w: %s gives %.80q no whole number: %w", ErrUnsupported, path, token, err)
+			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number: %w", ErrUnsupported, path, token, err)
 		}
 		_, twice := m.vocab[token]
 		switch {
 		case twice:
 			return fmt.Errorf("%w: %s has %.80q twice", ErrUnsupported, path, token)
 		case id < 0 || id >= maxID:
-			return fmt.Errorf("%w: %s gives %.80q the id %d, want 0 to %d", ErrUnsupported, path, token, id, maxID-1)
+			return fmt.Errorf("%w: %s: the id of %.80q is %d, want 0 to %d", ErrUnsupported, path, token, id, maxID-1)
 		case token == "" || len(token) > maxTokenBytes:
 			return fmt.Errorf("%w: %s has a token of %d bytes, want 1 to %d", ErrUnsupported, path, len(token), maxTokenBytes)
 		case len(m.vocab) == maxVocab:
@@ -225,7 +225,7 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 			m.tokens = append(m.tokens, make([]string, int(id)-len(m.tokens)+1)...)
 		}
 		if other := m.tokens[id]; other != "" {
-			return fmt.Errorf("%w: %s gives %.80q and %.80q the id %d", ErrUnsupported, path, other, token, id)
+			return fmt.Errorf("%w: %s: %.80q and %.80q have the same id %d", ErrUnsupported, path, other, token, id)
 		}
 		m.tokens[id] = token
 	}
@@ -252,7 +252,7 @@ func (m *bpe) parseMerges(path string, raw []byte) error {
 		return nil
 	}
 	if len(pairs) > maxMerges {
-		return fmt.Errorf("%w: %s has %d pairs, at most %d are read", ErrUnsupported, path, len(pairs), maxMerges)
+		return fmt.Errorf("%w: %s has %d pairs, the limit is %d", ErrUnsupported, path, len(pairs), maxMerges)
 	}
 	m.merges = newPairTable(len(pairs), new(maphash.Hash).Sum64())
 	m.products = make([]int32, len(pairs))
@@ -264,7 +264,7 @@ func (m *bpe) parseMerges(path string, raw []byte) error {
 		for i, token := range []string{pair[0], pair[1], pair[0] + pair[1]} {
 			id, found := m.vocab[token]
 			if !found {
-				return fmt.Errorf("%w: %s[%d] names %.80q, which is not in the vocabulary", ErrUnsupported, path, rank, token)
+				return fmt.Errorf("%w: %s[%d] contains %.80q, which is not in the vocabulary", ErrUnsupported, path, rank, token)
 			}
 			ids[i] = id
 		}

@@ -142,7 +142,7 @@ func parseReplace(o *object) (replace, error) {
 	}
 	with := o.text("content")
 	if len(with) > maxTokenBytes {
-		o.fail("%s has %d bytes, at most %d are read", o.path("content"), len(with), maxTokenBytes)
+		o.fail("%s has %d bytes, the limit is %d", o.path("content"), len(with), maxTokenBytes)
 	}
 	return replace{find, []byte(with)}, o.err
 }

@@ -40,7 +40,7 @@ func parseObject(name string, text []byte) (*object, error) {
 			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(key), err)
 		}
 		if _, twice := o.fields[key]; twice {
-			return nil, fmt.Errorf("%w: %s is there twice", ErrUnsupported, o.path(key))
+			return nil, fmt.Errorf("%w: %s occurs twice", ErrUnsupported, o.path(key))
 		}
 		o.fields[key] = value
 	}
@@ -48,7 +48,7 @@ func parseObject(name string, text []byte) (*object, error) {
 		return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows %s", ErrUnsupported, o.path(""))
+		return nil, fmt.Errorf("%w: unexpected data after %s", ErrUnsupported, o.path(""))
 	}
 	return o, nil
 }
@@ -204,7 +204,7 @@ func twoValues(raw []byte, first, second any) bool {
 func (o *object) done() error {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
 		if !slices.Contains(o.known, key) {
-			o.fail("%s is a key that is not known here", o.path(key))
+			o.fail("%s is an unknown key", o.path(key))
 		}
 	}
 	return o.err
@@ -256,5 +256,5 @@ func (c *components) walk(name string, raw []byte, depth int) error {
 
 // unknownKind is the error for a component that this package does not have.
 func unknownKind(o *object, kind string) error {
-	return fmt.Errorf("%w: %s is %q, which this program does not know how to follow", ErrUnsupported, o.path("type"), kind)
+	return fmt.Errorf("%w: %s is %q, which is not supported", ErrUnsupported, o.path("type"), kind)
 }

@@ -130,7 +130,7 @@ var lineEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`)
 
 func compilePattern(path, expression string) (*pattern, error) {
 	if len(expression) > maxPattern {
-		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrUnsupported, path, len(expression), maxPattern)
+		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrUnsupported, path, len(expression), maxPattern)
 	}
 	translated, err := translate(expression)
 	if err != nil {

@@ -58,7 +58,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 	for len(raw) > 0 {
 		number, kind, size := protowire.ConsumeTag(raw)
 		if size < 0 {
-			return fmt.Errorf("%w: %s is no message: %w", ErrUnsupported, path, protowire.ParseError(size))
+			return fmt.Errorf("%w: %s is not a protobuf message: %w", ErrUnsupported, path, protowire.ParseError(size))
 		}
 		raw = raw[size:]
 		f := field{number: number, kind: kind}
@@ -88,7 +88,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 // want is an error of a field that is not of a type, or nil.
 func (f field) want(path, name string, kind protowire.Type) error {
 	if f.kind != kind {
-		return fmt.Errorf("%w: %s.%s has the wire type %d, want %d", ErrUnsupported, path, name, f.kind, kind)
+		return fmt.Errorf("%w: %s.%s has wire type %d, want %d", ErrUnsupported, path, name, f.kind, kind)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func parsePieceFile(raw []byte) (*pieceFile, error) {
 		names := map[protowire.Number]string{1: "pieces", 2: "trainer_spec", 3: "normalizer_spec", 4: "self_test_data", 5: "denormalizer_spec"}
 		name, known := names[f.number]
 		if !known {
-			return fmt.Errorf("%w: the file has field %d, which is not known here", ErrUnsupported, f.number)
+			return fmt.Errorf("%w: unknown field %d in the file", ErrUnsupported, f.number)
 		}
 		if err := f.want("the file", name, protowire.BytesType); err != nil {
 			return err
@@ -124,7 +124,7 @@ func parsePieceFile(raw []byte) (*pieceFile, error) {
 func (p *pieceFile) addPiece(raw []byte) error {
 	path := fmt.Sprintf("pieces[%d]", len(p.pieces))
 	if len(p.pieces) == maxVocab {
-		return fmt.Errorf("%w: there are more than %d pieces", ErrUnsupported, maxVocab)
+		return fmt.Errorf("%w: more than %d pieces", ErrUnsupported, maxVocab)
 	}
 	piece := sentencePiece{kind: pieceNormal}
 	err := eachField(path, raw, func(f field) error {
@@ -139,7 +139,7 @@ func (p *pieceFile) addPiece(raw []byte) error {
 			piece.kind = f.value
 			return f.want(path, "type", protowire.VarintType)
 		}
-		return fmt.Errorf("%w: %s has field %d, which is not known here", ErrUnsupported, path, f.number)
+		return fmt.Errorf("%w: unknown field %[3]d in %[2]s", ErrUnsupported, path, f.number)
 	})
 	switch {
 	case err != nil:
@@ -149,7 +149,7 @@ func (p *pieceFile) addPiece(raw []byte) error {
 	case math.IsNaN(float64(piece.score)) || math.IsInf(float64(piece.score), 0):
 		return fmt.Errorf("%w: %s.score is %v", ErrUnsupported, path, piece.score)
 	case piece.kind == pieceUnused || piece.kind < pieceNormal || piece.kind > pieceByte:
-		return fmt.Errorf("%w: %s.type is %d, which this program does not know how to follow", ErrUnsupported, path, piece.kind)
+		return fmt.Errorf("%w: %s.type is %d, which is not supported", ErrUnsupported, path, piece.kind)
 	}
 	p.pieces = append(p.pieces, piece)
 	return nil
@@ -204,7 +204,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 			p.escape = f.value != 0
 			return f.want(path, "escape_whitespaces", protowire.VarintType)
 		default:
-			return fmt.Errorf("%w: normalizer_spec has field %d, which is not known here", ErrUnsupported, f.number)
+			return fmt.Errorf("%w: unknown field %d in normalizer_spec", ErrUnsupported, f.number)
 		}
 		return nil
 	})
@@ -214,7 +214,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 func checkDenormalizer(raw []byte) error {
 	return eachField("denormalizer_spec", raw, func(f field) error {
 		if f.number == 2 && len(f.bytes) > 0 {
-			return fmt.Errorf("%w: denormalizer_spec.precompiled_charsmap is there, which this program does not know how to follow", ErrUnsupported)
+			return fmt.Errorf("%w: denormalizer_spec.precompiled_charsmap is set, which is not supported", ErrUnsupported)
 		}
 		return nil
 	})
@@ -234,7 +234,7 @@ func (p *pieceFile) check() error {
 	unknown, bytes := 0, 0
 	for i, piece := range p.pieces {
 		if seen[piece.text] {
-			return fmt.Errorf("%w: pieces[%d].piece %.80q is there twice", ErrUnsupported, i, piece.text)
+			return fmt.Errorf("%w: pieces[%d].piece %.80q occurs twice", ErrUnsupported, i, piece.text)
 		}
 		seen[piece.text] = true
 		switch piece.kind {
@@ -242,14 +242,14 @@ func (p *pieceFile) check() error {
 			unknown++
 		case pieceByte:
 			if b, ok := fallbackByte(piece.text); !ok || fmt.Sprintf("<0x%02X>", b) != piece.text {
-				return fmt.Errorf("%w: pieces[%d].piece is %.80q, which is no byte", ErrUnsupported, i, piece.text)
+				return fmt.Errorf("%w: pieces[%d].piece is %.80q, want a byte", ErrUnsupported, i, piece.text)
 			}
 			bytes++
 		}
 	}
 	switch {
 	case unknown != 1:
-		return fmt.Errorf("%w: %d of the pieces have the type 2 (unknown), want one", ErrUnsupported, unknown)
+		return fmt.Errorf("%w: %d pieces have type 2 (unknown), want one", ErrUnsupported, unknown)
 	case p.fallback && bytes != byteValues || !p.fallback && bytes > 0:
 		return fmt.Errorf("%w: trainer_spec.byte_fallback is %v, and %d pieces are bytes", ErrUnsupported, p.fallback, bytes)
 	}
@@ -257,4 +257,4 @@ func (p *pieceFile) check() error {
 }
 
 // errNoPieces is of a file that is something else.
-var errNoPieces = errors.New("there are no pieces: it is no model of SentencePiece")
+var errNoPieces = errors.New("no pieces: not a SentencePiece model")

@@ -333,7 +333,7 @@ func (o *object) behaviour(key string) behaviour {
 	switch mode {
 	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
 	default:
-		o.fail("%s is %q, which is not known here", o.path(key), mode)
+		o.fail("%s is %q, which is not supported", o.path(key), mode)
 	}
 	return mode
 }
@@ -360,7 +360,7 @@ func (o *object) metaspace() (mark rune, scheme string, pieces bool) {
 	}
 	if _, found := o.get("str_rep"); found {
 		if text := o.text("str_rep"); text != string(mark) {
-			o.fail("%s is %q, not what replacement is", o.path("str_rep"), text)
+			o.fail("%s is %q, want the same as replacement", o.path("str_rep"), text)
 		}
 	}
 	return mark, scheme, o.flag("split", true)

@@ -70,7 +70,7 @@ func scaled(x float64, exponent int) float64 {
 func powerOfTen(exponent int) float64 {
 	value, err := strconv.ParseFloat("1e"+strconv.Itoa(exponent), 64)
 	if err != nil {
-		panic("tokenizer: a power of ten is no number: " + err.Error())
+		panic("tokenizer: invalid power of ten: " + err.Error())
 	}
 	return value
 }

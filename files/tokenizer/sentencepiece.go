@@ -16,7 +16,7 @@ import (
 // the types unigram and BPE. The ids are those of the library, which puts none before or after a text.
 func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
-		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
+		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)
 	}
 	if err := filestart.Pointer(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -122,11 +122,11 @@ func (p *pieceFile) useMerges(m *bpe) error {
 			continue
 		}
 		if len(piece.text) > maxMergedBytes {
-			return fmt.Errorf("%w: pieces[%d].piece has %d bytes, at most %d are read of one that is merged of others", ErrUnsupported, i, len(piece.text), maxMergedBytes)
+			return fmt.Errorf("%w: pieces[%d].piece has %d bytes, the limit for a merged piece is %d", ErrUnsupported, i, len(piece.text), maxMergedBytes)
 		}
 		for _, r := range piece.text {
 			if _, found := m.vocab[string(r)]; !found {
-				return fmt.Errorf("%w: pieces[%d].piece %.80q has the character %q, which is no piece", ErrUnsupported, i, piece.text, r)
+				return fmt.Errorf("%w: pieces[%d].piece %.80q contains the character %q, which is not a piece", ErrUnsupported, i, piece.text, r)
 			}
 		}
 		index.each([]byte(piece.text), func(left int32, length int) {
@@ -135,7 +135,7 @@ func (p *pieceFile) useMerges(m *bpe) error {
 			}
 		})
 		if len(merges) > maxMerges {
-			return fmt.Errorf("%w: the pieces can be merged of others in more than %d ways", ErrUnsupported, maxMerges)
+			return fmt.Errorf("%w: more than %d possible merges of pieces", ErrUnsupported, maxMerges)
 		}
 	}
 	slices.SortStableFunc(merges, func(a, b merge) int {
@@ -174,7 +174,7 @@ type pieceNormalizer struct {
 const maxRules = 32
 
 // errDeepRule is of rules that would take too long to follow.
-var errDeepRule = fmt.Errorf("the rules of the normalizer have one for more than %d bytes of the text", maxRuleBytes)
+var errDeepRule = fmt.Errorf("a normalizer rule has more than %d bytes of text", maxRuleBytes)
 
 // next returns what becomes of the beginning of a text, and the length of this.
 func (n pieceNormalizer) next(text []byte) (with []byte, length int, err error) {

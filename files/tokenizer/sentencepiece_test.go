@@ -62,7 +62,7 @@ func checkPieces(t *testing.T, tokenizer *Tokenizer, name string, i int, want []
 		return false
 	}
 	if !bytes.Equal(idsDigest(ids), want[:4]) {
-		t.Errorf("string %d %+q: ids %v are not those of the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, name, i)
+		t.Errorf("string %d %+q: ids %v differ from the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, name, i)
 		return false
 	}
 	var decoded [2][]byte
@@ -118,30 +118,30 @@ func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{"nothing", nil, "there are no pieces"},
+		{"nothing", nil, "no pieces"},
 		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"},
 		{"JSON", []byte(small()), "of the file: unexpected EOF"},
 		{"cut", smallModel()[:30], "of the file"},
-		{"another field", smallModel(9, 1), "the file has field 9"},
-		{"wire type", smallModel(3, 1), "the file.normalizer_spec has the wire type 0"},
+		{"another field", smallModel(9, 1), "unknown field 9 in the file"},
+		{"wire type", smallModel(3, 1), "the file.normalizer_spec has wire type 0"},
 		{"words", smallModel(2, message(3, 3)), "trainer_spec.model_type is 3"},
 		{"suffix", smallModel(2, message(24, 1)), "trainer_spec.treat_whitespace_as_suffix is true"},
 		{"blanks", smallModel(3, message(5, 0)), "normalizer_spec.escape_whitespaces is false"},
-		{"normalizer field", smallModel(3, message(9, 0)), "normalizer_spec has field 9"},
-		{"charsmap", smallModel(3, message(2, "abc")), "normalizer_spec.precompiled_charsmap: it has 3 bytes"},
+		{"normalizer field", smallModel(3, message(9, 0)), "unknown field 9 in normalizer_spec"},
+		{"charsmap", smallModel(3, message(2, "abc")), "normalizer_spec.precompiled_charsmap: 3 bytes"},
 		{"denormalizer", smallModel(5, message(2, "abc")), "denormalizer_spec.precompiled_charsmap"},
 		{"bytes", smallModel(2, message(35, 1)), "trainer_spec.byte_fallback is true, and 0 pieces are bytes"},
 		{"byte", smallModel(1, message(1, "<0x41>", 3, pieceByte)), "trainer_spec.byte_fallback is false, and 1 pieces are bytes"},
-		{"no byte", smallModel(1, message(1, "<0x4g>", 3, pieceByte)), `pieces[7].piece is "<0x4g>", which is no byte`},
-		{"twice", smallModel(1, message(1, "a")), `pieces[7].piece "a" is there twice`},
-		{"unknown twice", smallModel(1, message(1, "?", 3, pieceUnknown)), "2 of the pieces have the type 2"},
+		{"no byte", smallModel(1, message(1, "<0x4g>", 3, pieceByte)), `pieces[7].piece is "<0x4g>", want a byte`},
+		{"twice", smallModel(1, message(1, "a")), `pieces[7].piece "a" occurs twice`},
+		{"unknown twice", smallModel(1, message(1, "?", 3, pieceUnknown)), "2 pieces have type 2"},
 		{"empty", smallModel(1, message(2, uint32(0))), "pieces[7].piece has 0 bytes"},
 		{"no text", smallModel(1, message(1, "\xff")), "want 1 to 4096 of UTF-8"},
 		{"score", smallModel(1, message(1, "c", 2, uint32(0x7fc00000))), "pieces[7].score is NaN"},
 		{"unused", smallModel(1, message(1, "c", 3, pieceUnused)), "pieces[7].type is 5"},
 		{"type", smallModel(1, message(1, "c", 3, 77)), "pieces[7].type is 77"},
-		{"piece field", smallModel(1, message(1, "c", 4, 77)), "pieces[7] has field 4"},
-		{"merge of strangers", smallModel(append(bpe, 1, message(1, "ac"))...), `pieces[7].piece "ac" has the character 'c', which is no piece`},
+		{"piece field", smallModel(1, message(1, "c", 4, 77)), "unknown field 4 in pieces[7]"},
+		{"merge of strangers", smallModel(append(bpe, 1, message(1, "ac"))...), `pieces[7].piece "ac" contains the character 'c', which is not a piece`},
 		{"merge of many", smallModel(append(bpe, 1, message(1, strings.Repeat("a", 513)))...), "pieces[7].piece has 513 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 	dash, joint, class := false, false, false
 	for first := true; ; first = false {
 		if joint && strings.HasPrefix(t.rest, "-") || dash && (strings.HasPrefix(t.rest, "[") || strings.HasPrefix(t.rest, "&&")) {
-			return s, errors.New("a - beside a set within a set")
+			return s, errors.New("a - next to a set within a set")
 		}
 		bare := strings.HasPrefix(t.rest, "-") && (first || strings.HasPrefix(t.rest, "-]"))
 		if class && strings.HasPrefix(t.rest, "-") && !bare {

@@ -170,7 +170,7 @@ func TestStreamOfManyBytes(t *testing.T) {
 		// The part before has appeared already, so what follows is what it is in the whole run.
 		got := strings.Join(streamed(t, tokenizer, append([]int32{12}, whole...), []int32{14, last}), "")
 		if last == 12 && got != "\uFFFD\uFFFD" || last == 0 && got != "\uFFFDa" {
-			t.Errorf("after a run that is no text, the last is %d: got %.20q", last, got)
+			t.Errorf("after invalid text, last byte %d: got %.20q", last, got)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 			}
 			inner := template{before: t.marker(o, "cls"), after: t.marker(o, "sep")}
 			if pieces > 1 || around {
-				o.fail("%s follows a template that adds special tokens, which this program does not put together", o.name)
+				o.fail("%s follows a template that adds special tokens; this combination is not supported", o.name)
 			}
 			t.template, around = inner, true
 		case "TemplateProcessing":
@@ -41,11 +41,11 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 			}
 			switch {
 			case around:
-				o.fail("%s follows one that adds special tokens, which this program does not put together", o.name)
+				o.fail("%s follows another template that adds special tokens; this combination is not supported", o.name)
 			case pieces == 1:
 				t.template, pieces = inner.template, inner.pieces
 			case pieces > 2 || !inner.plainPair:
-				o.fail("%s follows a template that adds %d special tokens, which the reference does not put together", o.name, pieces-1)
+				o.fail("%s follows a template that adds %d special tokens; the reference does not support this combination", o.name, pieces-1)
 			}
 		default:
 			return unknownKind(o, kind)
@@ -111,11 +111,11 @@ func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err err
 		case kind == "SpecialToken" && known:
 			result.after = append(result.after, ids...)
 		default:
-			return result, fmt.Errorf("%w: %s is %q, which is neither the text nor a special token of the template", ErrUnsupported, inner.path("id"), id)
+			return result, fmt.Errorf("%w: %s is %q, want the text or a special token of the template", ErrUnsupported, inner.path("id"), id)
 		}
 	}
 	if sequences != 1 && o.err == nil {
-		o.fail("%s has the text %d times, want once", o.path("single"), sequences)
+		o.fail("%s contains the text %d times, want once", o.path("single"), sequences)
 	}
 	if len(result.before)+len(result.after) > maxTemplate {
 		o.fail("%s adds more than %d ids", o.path("single"), maxTemplate)
@@ -167,7 +167,7 @@ func (t *Tokenizer) templateTokens(o *object) (map[string][]int32, error) {
 			return nil, err
 		}
 		if len(ids) > maxTemplate || slices.ContainsFunc(ids, func(id int32) bool { return !t.has(id) }) {
-			return nil, fmt.Errorf("%w: %s is %s, which names ids that no token has", ErrUnsupported, token.path("ids"), shorten(mustJSON(ids)))
+			return nil, fmt.Errorf("%w: %s is %s, which contains unknown ids", ErrUnsupported, token.path("ids"), shorten(mustJSON(ids)))
 		}
 		tokens[name] = ids
 	}
@@ -177,7 +177,7 @@ func (t *Tokenizer) templateTokens(o *object) (map[string][]int32, error) {
 func mustJSON(ids []int32) []byte {
 	text, err := json.Marshal(ids)
 	if err != nil {
-		panic("tokenizer: numbers have no JSON: " + err.Error())
+		panic("tokenizer: encode numbers as JSON: " + err.Error())
 	}
 	return text
 }

@@ -314,7 +314,7 @@ func (t *Tokenizer) decodeIDs(ids []int32, special bool) ([]byte, error) {
 	for i, id := range ids {
 		switch {
 		case !t.has(id):
-			return nil, fmt.Errorf("decode token %d: id %d, which no token of the %d has", i, id, t.VocabSize())
+			return nil, fmt.Errorf("decode token %d: id %d is not one of the %d tokens", i, id, t.VocabSize())
 		case !special && t.hidden[id]:
 		case t.texts != nil:
 			text = append(text, t.texts[id]...)

@@ -19,7 +19,7 @@ func translate(expression string) (string, error) {
 		}
 	}
 	if whole := t.groups[0]; !whole.consumes || !whole.alternative {
-		return "", errors.New("the pattern can match without any character, which this program does not know how to follow")
+		return "", errors.New("the pattern can match the empty text, which is not supported")
 	}
 	return string(t.out), nil
 }
@@ -99,7 +99,7 @@ func (t *translator) next() error {
 				return nil
 			}
 		}
-		return fmt.Errorf("the group %.4q is not known here", t.rest)
+		return fmt.Errorf("unsupported group %.4q", t.rest)
 	case '|':
 		t.item = false
 		inner := &t.groups[len(t.groups)-1]
@@ -127,7 +127,7 @@ func (t *translator) next() error {
 		t.rest = t.rest[1:]
 		t.write(`(?:\A|(?<=\n)(?!\z))`) // the start of a line, always
 	case ']', '}':
-		return fmt.Errorf("a bare %q is not known here", c)
+		return fmt.Errorf("unsupported bare %q", c)
 	default:
 		t.add(len(t.out), true)
 		_, size := utf8.DecodeRuneInString(t.rest)
@@ -161,7 +161,7 @@ func (t *translator) quantifier() error {
 		case n == 2 && inside == fmt.Sprintf("%d,%d", low, high) && low <= high:
 		case inside == fmt.Sprintf("%d,", low):
 		default:
-			return errors.New("a { that is no count of repetitions")
+			return errors.New("a { that does not start a repetition count")
 		}
 		if max(low, high) > 1000 {
 			return errors.New("more than 1000 repetitions")
@@ -225,14 +225,14 @@ func (t *translator) escape(inSet bool) error {
 		}
 		digits := strings.Trim(t.rest[2:min(end, len(t.rest))], "{}")
 		if len(t.rest) < end || strings.Trim(digits, "0123456789abcdefABCDEF") != "" {
-			return errors.New("a character code that is none")
+			return errors.New("an invalid character code")
 		}
 		t.rest = t.rest[end:]
 		t.write(`\x{` + digits + `}`)
 	case c < utf8.RuneSelf && strings.IndexByte("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c) >= 0:
 		t.take(2)
 	default:
-		return fmt.Errorf("the escape %.2q is not known here", t.rest)
+		return fmt.Errorf("unsupported escape %.2q", t.rest)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 		return fmt.Errorf("%w: %s has more than %d tokens", ErrUnsupported, o.path("vocab"), maxVocab)
 	}
 	if unknown >= len(pieces) {
-		return fmt.Errorf("%w: %s is %d, and there are %d tokens", ErrUnsupported, o.path("unk_id"), unknown, len(pieces))
+		return fmt.Errorf("%w: %s is %d, but the vocabulary has %d tokens", ErrUnsupported, o.path("unk_id"), unknown, len(pieces))
 	}
 	u := &unigram{missing: math.Inf(1)}
 	for i, raw := range pieces {

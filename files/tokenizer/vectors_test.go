@@ -141,7 +141,7 @@ func checkString(t *testing.T, tokenizer *Tokenizer, name string, i int, text st
 		t.Fatal(err)
 	}
 	if !bytes.Equal(idsDigest(plain, special), want[:4]) {
-		t.Errorf("string %d %+q: ids %v, with special tokens %v, are not those of the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, special, name, i)
+		t.Errorf("string %d %+q: ids %v, with special tokens %v, differ from the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, special, name, i)
 		return false
 	}
 	backwards := slices.Clone(plain)

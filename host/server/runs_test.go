@@ -111,7 +111,7 @@ func TestCreateIsRefused(t *testing.T) {
 		{"for another host", "new", 9, func(coordinator.ClientID) (coordinator.State, error) {
 			return by(9, backendtest.Genesis("new", 3))(coordinator.ClientID{1})
 		}, "the state names the host"},
-		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "neither by the main authority that it names"},
+		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "is neither the main authority"},
 		{"a run that is under way", "new", 9, func(host coordinator.ClientID) (coordinator.State, error) {
 			s, err := backendtest.Genesis("new", 3)(host)
 			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())

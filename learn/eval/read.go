@@ -189,7 +189,7 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 		}
 		rows := min(group.Count, int64(s.most-len(s.rows)))
 		if rows > maxRows {
-			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, group.Number, rows, maxRows)
+			return fmt.Errorf("%w: row group %d has %d rows, the limit is %d", ErrDocument, group.Number, rows, maxRows)
 		}
 		table := make([]map[string]any, rows)
 		for i := range table {
@@ -267,7 +267,7 @@ func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, t
 		parquet.Release(page)
 	}
 	if row+1 < len(table) {
-		return fmt.Errorf("%w: %d rows where there should be %d", ErrDocument, row+1, len(table))
+		return fmt.Errorf("%w: %d rows, want %d", ErrDocument, row+1, len(table))
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestSetWeights(t *testing.T) {
 		}
 		for i := range want {
 			if got[i].Name != want[i].Name || string(got[i].Data) != string(want[i].Data) {
-				t.Fatalf("%s differs from what was set", want[i].Name)
+				t.Fatalf("%s differs from its set value", want[i].Name)
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func (info *Info) checkKernels(has vectors) {
 		return
 	}
 	info.Warnings = append(info.Warnings, "OpenBLAS does not know this CPU and computes with kernels for "+info.Kernels+
-		", several times slower; set "+coreType+"="+kernels+", or install libopenblas0-openmp, for which that is done here")
+		", several times slower; set "+coreType+"="+kernels+", or install libopenblas0-openmp, which does not need that")
 }
 
 // openBLASKernels names the kernels that a library uses, or, of nil, those of libtorch's BLAS.

@@ -101,7 +101,7 @@ func (info Info) check(d Device) error {
 	case info.CUDA > 1:
 		return fmt.Errorf("torch: %w: %s: libtorch sees cuda:0 to cuda:%d", ErrNoDevice, d, info.CUDA-1)
 	case info.ForCUDA:
-		return fmt.Errorf("torch: %w: %s: libtorch %s supports CUDA but finds no device; check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES",
+		return fmt.Errorf("torch: %w: %s: libtorch %s supports CUDA but lists zero devices; check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES",
 			ErrNoDevice, d, info.Version)
 	default:
 		return fmt.Errorf("torch: %w: %s: libtorch %s of the shim %s supports the CPU only; get a libtorch for CUDA and build the shim again: LIBTORCH=/path/to/libtorch make shim",

@@ -71,7 +71,7 @@ func TestErrors(t *testing.T) {
 			leaked.Matmul(leaked)
 			return nil
 		}, "Matmul"},
-		{"after its scope", func(*torch.Scope) error { leaked.Neg(); return nil }, "scope it was made in ended"},
+		{"after its scope", func(*torch.Scope) error { leaked.Neg(); return nil }, "its scope has ended"},
 		{"ended scope", func(*torch.Scope) error { old.Zeros(torch.F32, 1); return nil }, "after its function returned"},
 		{"nil tensor", func(s *torch.Scope) error { s.Zeros(torch.F32, 1).Add(nil); return nil }, "nil"},
 		{"wrong byte count", func(s *torch.Scope) error { s.FromBytes(make([]byte, 3), torch.F32, 1); return nil }, "3 bytes"},

@@ -125,7 +125,7 @@ func (info *Info) describe() {
 	info.checkKernels(ownVectors())
 	if strings.Contains(info.BLAS, "openblas-pthread") && info.Threads > 1 {
 		info.Warnings = append(info.Warnings,
-			"this OpenBLAS has a thread pool of its own beside libtorch's; install libopenblas0-openmp or use one thread")
+			"this OpenBLAS has a thread pool separate from libtorch's; install libopenblas0-openmp or use one thread")
 	}
 }
 
@@ -138,7 +138,7 @@ func (info *Info) checkSettings() {
 		set := s.Name + "=" + s.Value
 		switch {
 		case s.Name == coreType && info.Kernels != "" && !strings.EqualFold(s.Value, info.Kernels):
-			info.Warnings = append(info.Warnings, set+" names no kernels that OpenBLAS has for this CPU; it uses those for "+info.Kernels)
+			info.Warnings = append(info.Warnings, set+" does not name kernels that OpenBLAS has for this CPU; OpenBLAS uses kernels for "+info.Kernels)
 		case strings.HasPrefix(s.Name, "OPENBLAS_"):
 			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it, and what suits this CPU is chosen")
 		case s.Name == "ATEN_CPU_CAPABILITY" && ownVectors().avx512 && info.Capability != "AVX512":

@@ -115,7 +115,7 @@ func TestLoadReportsSettings(t *testing.T) {
 		t.Errorf("no warning of the BLAS kernels: %q", r.Info.Warnings)
 	}
 	r = loadInAProcess(t, "keep", "", "OPENBLAS_CORETYPE=nonsense")
-	if warnings := strings.Join(r.Info.Warnings, "\n"); r.Info.Kernels != "" && !strings.Contains(warnings, "it uses those for "+r.Info.Kernels) {
+	if warnings := strings.Join(r.Info.Warnings, "\n"); r.Info.Kernels != "" && !strings.Contains(warnings, "OpenBLAS uses kernels for "+r.Info.Kernels) {
 		t.Errorf("no word on kernels that OpenBLAS does not have: %q", warnings)
 	}
 	r = loadInAProcess(t, "override", "", "OPENBLAS_CORETYPE=Haswell")
@@ -171,7 +171,7 @@ func TestLoadErrorNamesTheRemedy(t *testing.T) {
 	for _, c := range []struct{ message, remedy string }{
 		{"libtorch_cpu.so: cannot open shared object file: No such file or directory", "install libtorch"},
 		{"libfmt.so.10: cannot open shared object file: No such file or directory", "install it"},
-		{"/lib/libm.so.6: version `GLIBC_2.38' not found (required by /opt/libtorch_cpu.so)", "for a newer system"},
+		{"/lib/libm.so.6: version `GLIBC_2.38' not found (required by /opt/libtorch_cpu.so)", "needs a newer system"},
 		{"file too short", "rebuild it"},
 		{"libtorch_cpu.so.1.13: failed to map segment from shared object", "ulimit -v"},
 	} {

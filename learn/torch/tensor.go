@@ -30,7 +30,7 @@ type Parameter struct {
 
 func (t *Tensor) raw() C.pt_tensor {
 	if t == nil || t.handle == nil {
-		panic(&Error{Op: "Tensor", Message: "nil, or used after the scope it was made in ended"})
+		panic(&Error{Op: "Tensor", Message: "the tensor is nil, or its scope has ended"})
 	}
 	return t.handle
 }

@@ -151,7 +151,7 @@ func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.
 	defer h.mu.Unlock()
 	n := len(h.steps)
 	if n == 0 || h.steps[n-1].step != step || h.stale {
-		return o, fmt.Errorf("open step %d: %w: it is not the newest that was trained", step, ErrStep)
+		return o, fmt.Errorf("open step %d: %w: not the newest trained step", step, ErrStep)
 	}
 	now := h.steps[n-1]
 	o = audit.Opening{Step: step, Trainer: trainer, Previous: now.previous}

@@ -15,7 +15,7 @@ import (
 
 // ErrChanged says that the weights changed while the model was asked: what it said so far is of
 // two models.
-var ErrChanged = errors.New("the model was trained meanwhile")
+var ErrChanged = errors.New("the model was trained in the meantime")
 
 // MaxTokens is the model's longest sequence.
 func (r *replica) MaxTokens() int { return r.model.MaxTokens() }

@@ -156,7 +156,7 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 	}
 	defer t.unlock()
 	if t.wasTrained(step) {
-		return nil, 0, fmt.Errorf("%w: it was trained before", ErrStep)
+		return nil, 0, fmt.Errorf("%w: already trained", ErrStep)
 	}
 	defer t.keepWeights()()
 	if t.history != nil {

@@ -110,7 +110,7 @@ func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, train
 		return err
 	}
 	if m.onlyF32 && header.Precision == audit.BF16.Code() {
-		return fmt.Errorf("%w: it was computed in bf16, in which members of this run cannot audit it", ErrResult)
+		return fmt.Errorf("%w: computed in bf16, which members of this run cannot audit", ErrResult)
 	}
 	m.decoded.put(payload, header, tensors)
 	if m.verified != nil {
@@ -122,14 +122,14 @@ func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, train
 func compareHeaders(header, want codec.Header) error {
 	switch {
 	case header.RunHash != want.RunHash:
-		return fmt.Errorf("%w: it is of another run", ErrResult)
+		return fmt.Errorf("%w: belongs to another run", ErrResult)
 	case header.Step != want.Step:
-		return fmt.Errorf("%w: it is of step %d, want %d", ErrResult, header.Step, want.Step)
+		return fmt.Errorf("%w: belongs to step %d, want %d", ErrResult, header.Step, want.Step)
 	case header.BatchStart != want.BatchStart || header.BatchEnd != want.BatchEnd:
-		return fmt.Errorf("%w: it is of batch [%d,%d), want [%d,%d)",
+		return fmt.Errorf("%w: belongs to batch [%d,%d), want [%d,%d)",
 			ErrResult, header.BatchStart, header.BatchEnd, want.BatchStart, want.BatchEnd)
 	case header.Trainer != want.Trainer:
-		return fmt.Errorf("%w: it is of trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
+		return fmt.Errorf("%w: belongs to trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
 	}
 	return nil
 }

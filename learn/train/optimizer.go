@@ -80,7 +80,7 @@ func (o *optimizer) commit() error {
 		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off one of them", ErrUnsupported)
 	}
 	if o.config.ClipGradNorm <= 0 {
-		return fmt.Errorf("%w: clip_grad_norm of 0 in a run with audits: it bounds the addition to a momentum; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
+		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
 	}
 	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
 	return nil
@@ -113,7 +113,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		return nil, fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, norm)
 	}
 	if _, trained := o.sent[header.Step]; trained {
-		return nil, fmt.Errorf("train step %d: %w: it was trained before", header.Step, ErrStep)
+		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
 	}
 	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
 	if float64(scaled)*norm > maxUpdate {

@@ -90,7 +90,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Options) error {
 	configuration, found := s.File(checkpoint.ConfigFile)
 	if !found {
-		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: no %s", ErrModel, checkpoint.ConfigFile)
 	}
 	if err := r.checkType(ctx, r.engine, o.Compute); err != nil {
 		return err

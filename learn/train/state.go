@@ -105,10 +105,10 @@ func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) 
 
 func (s OptimizerState) check(optimizer string, step uint32) error {
 	if s.Optimizer != optimizer {
-		return fmt.Errorf("%w: optimizer state is of %q, want %q", ErrModel, s.Optimizer, optimizer)
+		return fmt.Errorf("%w: optimizer state belongs to %q, want %q", ErrModel, s.Optimizer, optimizer)
 	}
 	if s.Step != step {
-		return fmt.Errorf("%w: optimizer state is of step %d, the model of step %d", ErrModel, s.Step, step)
+		return fmt.Errorf("%w: optimizer state has step %d, the model has step %d", ErrModel, s.Step, step)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (r *Reader) Next(limit int) (Type, []byte, error) {
 	}
 	length := binary.BigEndian.Uint32(prefix[:])
 	if length == 0 {
-		return 0, nil, fmt.Errorf("%w: it is empty", ErrMalformed)
+		return 0, nil, fmt.Errorf("%w: empty frame", ErrMalformed)
 	}
 	if int64(length) > int64(limit) {
 		return 0, nil, fmt.Errorf("%w: its length is %d bytes, at most %d are allowed here", ErrMalformed, length, limit)

@@ -49,7 +49,7 @@ func TestPlacesOfARelayAreShared(t *testing.T) {
 				return
 			}
 			if !table.take("member", at("/ip4/192.0.2.%d/tcp/1", 1), false, there, now) {
-				t.Error("a member of another network gets no reservation")
+				t.Error("reservation for a member of another network refused")
 			}
 			gone[peer.ID("1")] = true
 			if !take(201, now) || take(202, now) {

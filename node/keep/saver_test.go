@@ -124,7 +124,7 @@ func TestModelThatIsNotTheRunsIsNotSaved(t *testing.T) {
 	other.Digest[0] ^= 1
 	b.Take(m)
 	b.SaveAgreed(stateAfter(3, other))
-	if b.Busy() || len(b.queue)+len(b.events) != 0 || !strings.Contains(b.log.String(), "the run recorded a different one") {
+	if b.Busy() || len(b.queue)+len(b.events) != 0 || !strings.Contains(b.log.String(), "recorded a different one") {
 		t.Errorf("busy %v, %d tasks, events %+v, log %s", b.Busy(), len(b.queue), b.events, &b.log)
 	}
 	b = newBench("", 0)

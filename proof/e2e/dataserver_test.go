@@ -91,7 +91,7 @@ func TestDataServerKilled(t *testing.T) {
 		t.Errorf("the data server ended with exit code %d", code)
 	}
 	noPanic(t, "data server", server.text(t))
-	for _, reason := range []string{"no member of the run", "is not assigned to the key"} {
+	for _, reason := range []string{"not a member of the run", "neither assigned to the key"} {
 		if !strings.Contains(server.text(t), reason) {
 			t.Errorf("the data server did not log a refusal because %q", reason)
 		}

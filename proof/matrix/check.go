@@ -47,7 +47,7 @@ func (p *play) check(log string) error {
 	}
 	for _, step := range r.steps {
 		if !a.applied[step] && !lapsed(r, step) {
-			p.found("lost", "nobody applied step %d", step)
+			p.found("lost", "no member applied step %d", step)
 		}
 	}
 	p.checkDigests(r, a)
@@ -76,7 +76,7 @@ func (p *play) checkEnd(r *record) {
 		p.found("lost", "steps %d to %d counted and are not in the run's model; %s", l.First, l.Last, p.during(l))
 	}
 	if s.RunState == coordinator.Finished && int(s.Model.Checkpoint.Step) != steps {
-		p.found("lost", "the newest recorded checkpoint is of step %d, the run ended with %d", s.Model.Checkpoint.Step, steps)
+		p.found("lost", "the newest recorded checkpoint has step %d, the run ended at step %d", s.Model.Checkpoint.Step, steps)
 	}
 	if len(s.Authority.Ejections) > 0 {
 		p.found("ejected", "%d members were ejected: %+v", len(s.Authority.Ejections), s.Authority.Ejections)
@@ -221,7 +221,7 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 // checkSaved wants the model that a member ended with to be on its disk.
 func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
 	if saved.Digest != ended.Digest || saved.Dir == "" {
-		p.found("saved", "%s ended with the model of step %d, the newest that it saved is of step %d", m.name, ended.Step, saved.Step)
+		p.found("saved", "%s ended with the model of step %d, but the newest saved model has step %d", m.name, ended.Step, saved.Step)
 		return
 	}
 	snapshot, err := checkpoint.ReadDir(saved.Dir)
@@ -269,7 +269,7 @@ func (p *play) checkApplied(r *record, a *account, m *member, applied event.Appl
 		p.lost[p.reason(r, applied.Step, owner, warming)]++
 	}
 	if replica, known := a.replicas[applied.Step]; known && replica != applied.Replica {
-		p.found("digest", "step %d: the replica of %s is another one than others'", applied.Step, m.name)
+		p.found("digest", "step %d: the replica of %s differs from the other replicas", applied.Step, m.name)
 	}
 	a.replicas[applied.Step] = applied.Replica
 }

@@ -59,7 +59,7 @@ func (p *play) checkUpload(a *account) error {
 		return err
 	}
 	if _, same := a.digests[facts.Digest]; !same {
-		p.found("uploads", "what was uploaded is the model of step %d, %.8s, and nobody ended with it", facts.Step, facts.Digest)
+		p.found("uploads", "the uploaded model has step %d, %.8s, and no member ended with it", facts.Step, facts.Digest)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (l DataLocation) check() faults {
 	if l.Server != nil {
 		f.text("Server", l.Server.Addr, maxName)
 		if _, err := identity.ParseID(l.Server.Key); l.Server.Key != "" && err != nil {
-			f.add("Server", "its key: %v", err)
+			f.add("Server", "key: %v", err)
 		}
 	}
 	if l.Local != nil {

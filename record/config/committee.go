@@ -26,7 +26,7 @@ func committeeWarning(c coordinator.Config) string {
 	if p*rareCapture < 1 {
 		return ""
 	}
-	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members lie, %d of a round's %d witnesses do in one round of %.0f, and all others lose the work of that epoch",
+	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members are dishonest, they are %d of a round's %d witnesses in one round of %.0f, and all other members lose the work of that epoch",
 		c.WitnessNodes, liars, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
 	if witnesses == min(members, coordinator.MaxWitnesses) {
 		return message

@@ -14,11 +14,11 @@ func TestCommitteeWarning(t *testing.T) {
 	}{
 		"three of three":        {3, 0, ""},
 		"one of three":          {3, 1, ""}, // nobody may lie among three
-		"one of four":           {4, 1, "if 1 of 4 members lie, 1 of a round's 1 witnesses do in one round of 4"},
-		"three of 22":           {22, 3, "if 7 of 22 members lie, 2 of a round's 3 witnesses do in one round of 4"},
+		"one of four":           {4, 1, "if 1 of 4 members are dishonest, they are 1 of a round's 1 witnesses in one round of 4"},
+		"three of 22":           {22, 3, "if 7 of 22 members are dishonest, they are 2 of a round's 3 witnesses in one round of 4"},
 		"all of 32":             {32, 0, ""},
 		"all that can of 64":    {64, 0, ""},
-		"sixteen of 64":         {64, 16, "if 21 of 64 members lie, 11 of a round's 16 witnesses do in one round of 1291"},
+		"sixteen of 64":         {64, 16, "if 21 of 64 members are dishonest, they are 11 of a round's 16 witnesses in one round of 1291"},
 		"all that can of 256":   {256, 0, ""},
 		"sixteen of 256 hidden": {256, 16, "; 0 lets all members witness, 32 at most"},
 	}

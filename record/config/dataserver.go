@@ -34,7 +34,7 @@ func ParseDataServer(file string, text []byte) (DataServer, error) {
 		server.Locations = readDataLocations(root)
 		for _, location := range server.Locations {
 			if location.Server != nil {
-				root.document.fail(nil, "a data server does not read from another one: name where the data is")
+				root.document.fail(nil, "a data server cannot read from another data server; name the location of the data")
 			}
 		}
 	} else {

@@ -55,7 +55,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read configuration: %s is a folder, want a TOML file", path)
 	}
 	if info.Size() > maxFileSize {
-		return nil, fmt.Errorf("read configuration %s: %d bytes, at most %d are read", path, info.Size(), maxFileSize)
+		return nil, fmt.Errorf("read configuration %s: %d bytes, the limit is %d", path, info.Size(), maxFileSize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func readFile(path string) ([]byte, error) {
 // parse reads TOML and returns its root table.
 func parse(file string, text []byte) (*table, error) {
 	if len(text) > maxFileSize {
-		return nil, problem{file: file, text: fmt.Sprintf("%d bytes, at most %d are read", len(text), maxFileSize)}
+		return nil, problem{file: file, text: fmt.Sprintf("%d bytes, the limit is %d", len(text), maxFileSize)}
 	}
 	if err := filestart.Check(text); err != nil && !errors.Is(err, filestart.ErrMark) {
 		return nil, problem{file: file, text: err.Error()}

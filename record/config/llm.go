@@ -188,7 +188,7 @@ func readBetas(v *table) [2]float64 {
 func readCheckpoint(t *table) Checkpoint {
 	if source, ok := t.values["checkpoint"].(string); ok && source == "Ephemeral" {
 		t.has("checkpoint")
-		t.fail("checkpoint", "an Ephemeral model cannot be joined: nobody could load it; use Hub, Gcs or Local")
+		t.fail("checkpoint", "an Ephemeral model cannot be joined, because members cannot load it; use Hub, Gcs or Local")
 		return Checkpoint{}
 	}
 	chosen, ok := t.variant("checkpoint", "Hub", "P2P", "Gcs", "P2PGcs", "Local", "Dummy")

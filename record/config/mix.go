@@ -28,7 +28,7 @@ type Mix struct {
 func ParseMix(file string, text []byte) (Mix, error) {
 	d := &document{file: file, positions: map[string]position{}}
 	if len(text) > maxMixSize {
-		return Mix{}, problem{file: file, text: fmt.Sprintf("%d bytes, at most %d are read", len(text), maxMixSize)}
+		return Mix{}, problem{file: file, text: fmt.Sprintf("%d bytes, the limit is %d", len(text), maxMixSize)}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -423,7 +423,7 @@ Local = "here"
 		t.Errorf("got %+v", got)
 	}
 	for text, want := range map[string]string{
-		"seq_len = 8\ndata_location = { Server = \"host:1\" }":                   "does not read from another one",
+		"seq_len = 8\ndata_location = { Server = \"host:1\" }":                   "cannot read from another data server",
 		"seq_len = 8\ndir = \"x\"\ndata_location = { Local = \"here\" }":         `unknown key "dir"`,
 		"data_location = { Local = \"here\" }":                                   `missing key "seq_len"`,
 		"seq_len = 8\ndata_location = \"Dummy\"\ndata_locations = [\"Dummy\"]\n": "keep one of them",

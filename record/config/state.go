@@ -141,7 +141,7 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 	}
 	if t.has("round_apply_time") {
 		number[uint64](t, "round_apply_time")
-		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
+		warnings = append(warnings, "[config] round_apply_time has no effect; this phase no longer exists")
 	}
 	t.done()
 	checkConfig(t, c, t.problems[failed:])
@@ -195,7 +195,7 @@ func clipAudited(llm *table, run *Run) string {
 func checkAudits(llm *table, run Run) {
 	if local := run.Model.Optimizer.LocalSteps; run.Config.VerificationPercent > 0 && local != nil {
 		if local.OuterMomentum > 0 {
-			llm.fail("optimizer", "outer_momentum is %g: where verification_percent is not 0, results are audited, and nobody else has a member's momentum; set outer_momentum = 0, or verification_percent = 0", local.OuterMomentum)
+			llm.fail("optimizer", "outer_momentum is %g, but with verification_percent above 0 auditors would need each member's momentum, which they do not have; set outer_momentum = 0, or verification_percent = 0", local.OuterMomentum)
 		}
 		if local.ErrorDecay >= 1 {
 			llm.fail("optimizer", "error_decay is 1: where verification_percent is not 0, results are audited, and what one false result leaves would be sent for ever; set error_decay below 1, for instance 0.95, or verification_percent = 0")

@@ -79,7 +79,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Findin
 		chunks[i] = c.Chunk
 	}
 	if !claim.Binds(shapes, chunks) {
-		return Finding{}, fmt.Errorf("%w: what is opened is not what the result commits to", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the opened values do not match the commitment of the result", ErrExhibit)
 	}
 	found := Finding{Accused: accused, Step: announced.Step, Chunks: len(chunks)}
 	report := (&audit.Reference{

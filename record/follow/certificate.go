@@ -140,7 +140,7 @@ func (c Certificate) AppendTo(b []byte) []byte {
 func DecodeCertificate(b []byte) (Certificate, error) {
 	var c Certificate
 	if len(b) < epochFixed {
-		return c, fmt.Errorf("%w: it has %d bytes", ErrCertificate, len(b))
+		return c, fmt.Errorf("%w: wrong size of %d bytes", ErrCertificate, len(b))
 	}
 	c.Number, c.Index = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:])
 	copy(c.Hash[:], b[12:])
@@ -148,7 +148,7 @@ func DecodeCertificate(b []byte) (Certificate, error) {
 	members := int(binary.LittleEndian.Uint16(b[76:]))
 	b = b[epochFixed:]
 	if members > coordinator.MaxClients || len(b) < members*identity.IDSize+2 {
-		return c, fmt.Errorf("%w: it has %d members", ErrCertificate, members)
+		return c, fmt.Errorf("%w: wrong number of members, %d", ErrCertificate, members)
 	}
 	for range members {
 		c.Members = append(c.Members, identity.ID(b[:identity.IDSize]))
@@ -157,7 +157,7 @@ func DecodeCertificate(b []byte) (Certificate, error) {
 	signatures := int(binary.LittleEndian.Uint16(b))
 	b = b[2:]
 	if signatures > maxSignatures || len(b) != signatures*signatureSize {
-		return c, fmt.Errorf("%w: it has %d signatures in %d bytes", ErrCertificate, signatures, len(b))
+		return c, fmt.Errorf("%w: %d signatures in %d bytes do not match", ErrCertificate, signatures, len(b))
 	}
 	for range signatures {
 		c.Signatures = append(c.Signatures, Signature{identity.ID(b[:identity.IDSize]), [identity.SignatureSize]byte(b[identity.IDSize:])})

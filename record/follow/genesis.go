@@ -49,7 +49,7 @@ func NewGenesis(key identity.Key, salt [saltSize]byte, state *coordinator.State)
 // decoded. The error wraps ErrGenesis.
 func OpenGenesis(raw []byte) (Genesis, error) {
 	if len(raw) <= genesisPrefix || len(raw) > MaxGenesis {
-		return Genesis{}, fmt.Errorf("%w: it has %d bytes, want more than %d and at most %d", ErrGenesis, len(raw), genesisPrefix, MaxGenesis)
+		return Genesis{}, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", ErrGenesis, len(raw), genesisPrefix, MaxGenesis)
 	}
 	g := Genesis{Signer: identity.ID(raw[:identity.IDSize]), State: raw[genesisPrefix:], Raw: raw}
 	g.Salt = [saltSize]byte(raw[genesisPrefix-saltSize:])
@@ -71,11 +71,11 @@ func (g Genesis) First() (coordinator.State, error) {
 		return state, fmt.Errorf("%w: its state: %w", ErrGenesis, err)
 	}
 	if main := identity.ID(state.Authority.Main); g.Signer != main && g.Signer != identity.ID(state.Host) {
-		return state, fmt.Errorf("%w: it is signed by %s, neither by the main authority that it names, %s, nor by the host %s",
+		return state, fmt.Errorf("%w: signer %s is neither the main authority %s nor the host %s",
 			ErrGenesis, g.Signer, main, identity.ID(state.Host))
 	}
 	if state.DrawCommitment == ([32]byte{}) {
-		return state, fmt.Errorf("%w: it commits the host to no draws, so that it could choose them", ErrGenesis)
+		return state, fmt.Errorf("%w: no commitment to the random draws, so the host could choose them", ErrGenesis)
 	}
 	fresh, err := coordinator.Genesis{
 		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,

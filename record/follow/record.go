@@ -30,7 +30,7 @@ const MaxRecord = 1 + max(MaxGenesis, wire.MaxActionSize)
 const tickSize = 8 + 32
 
 // ErrRecord says that a record does not follow from those before it.
-var ErrRecord = errors.New("record does not follow from those before it")
+var ErrRecord = errors.New("record does not follow from the previous records")
 
 // Record is one entry of a run's log.
 type Record struct {
@@ -80,7 +80,7 @@ func (r Record) AppendTo(b []byte) []byte {
 // that hash. The error wraps ErrRecord.
 func Decode(b []byte, run [32]byte) (Record, error) {
 	if len(b) == 0 {
-		return Record{}, fmt.Errorf("%w: it is empty", ErrRecord)
+		return Record{}, fmt.Errorf("%w: empty record", ErrRecord)
 	}
 	r, body := Record{Kind: Kind(b[0])}, b[1:]
 	var err error

@@ -69,16 +69,16 @@ func ParseChain(text string) (ChainLink, error) {
 
 func parseChain(text string) (l ChainLink, err error) {
 	if len(text) > maxChainSize {
-		return l, fmt.Errorf("it has %d bytes, want at most %d", len(text), maxChainSize)
+		return l, fmt.Errorf("%d bytes, want at most %d", len(text), maxChainSize)
 	}
 	rest, ok := strings.CutPrefix(text, ChainScheme+"://")
 	if !ok {
-		return l, fmt.Errorf("it begins with %q, want %s://PROGRAM/RUN?authority=…&rpc=…, as psyche run invite prints it", beginning(text), ChainScheme)
+		return l, fmt.Errorf("starts with %q, want %s://PROGRAM/RUN?authority=…&rpc=…, as psyche run invite prints it", beginning(text), ChainScheme)
 	}
 	place, query, _ := strings.Cut(rest, "?")
 	program, name, _ := strings.Cut(place, "/")
 	if l.Program, err = parseKey(program); err != nil {
-		return l, fmt.Errorf("its program: %w", err)
+		return l, fmt.Errorf("program: %w", err)
 	}
 	if l.RunID, err = parseName(name); err != nil {
 		return l, err
@@ -91,20 +91,20 @@ func parseChain(text string) (l ChainLink, err error) {
 		case name == "authority":
 			authorities++
 			if l.Authority, err = parseKey(value); err != nil {
-				return l, fmt.Errorf("its authority: %w", err)
+				return l, fmt.Errorf("authority: %w", err)
 			}
 		case name == "rpc":
 			address, err := url.PathUnescape(value)
 			if err != nil || escape(address) != value {
-				return l, fmt.Errorf("its node %q has a character that has to be escaped, or one escaped that need not be", beginning(value))
+				return l, fmt.Errorf("node %q has a character that must be escaped, or an unnecessary escape", beginning(value))
 			}
 			l.RPC = append(l.RPC, address)
 		default:
-			return l, fmt.Errorf("its part %q is not known to this version, want authority and rpc", beginning(part))
+			return l, fmt.Errorf("unknown part %q, want authority and rpc", beginning(part))
 		}
 	}
 	if authorities != 1 {
-		return l, fmt.Errorf("it has %d authorities, want 1", authorities)
+		return l, fmt.Errorf("%d authorities, want 1", authorities)
 	}
 	return l, l.Check()
 }
@@ -113,18 +113,18 @@ func parseChain(text string) (l ChainLink, err error) {
 func (l ChainLink) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
-		return fmt.Errorf("its run %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
+		return fmt.Errorf("run id %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
 	case l.Program == identity.ID{}:
-		return errors.New("its program is zero")
+		return errors.New("program is zero")
 	case l.Authority == identity.ID{}:
-		return errors.New("its authority is zero, want the main authority of the run")
+		return errors.New("authority is zero, want the main authority of the run")
 	case len(l.RPC) == 0 || len(l.RPC) > maxNodes:
 		return fmt.Errorf("%d nodes (rpc=…), want 1 to %d; quote the link, because a shell cuts it at the &", len(l.RPC), maxNodes)
 	}
 	for _, address := range l.RPC {
 		parsed, err := url.Parse(address)
 		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
-			return fmt.Errorf("its node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes, without a name before an @", beginning(address), maxAddress)
+			return fmt.Errorf("node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes, without a name before an @", beginning(address), maxAddress)
 		}
 	}
 	return nil

@@ -35,21 +35,21 @@ func TestChainLinkErrors(t *testing.T) {
 	good := ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String()
 	none := identity.ID{}.String()
 	for text, part := range map[string]string{
-		"":                  "it begins with",
+		"":                  "starts with",
 		link("host/r"):      "want psyche+solana://PROGRAM/RUN",
-		good[:len(good)-12]: `its node "ht"`,
-		good + "&key=1":     `its part "key=1" is not known`,
-		good + "&authority=" + testAuthority.String():          "it has 2 authorities",
-		strings.Split(good, "&")[0]:                            "a shell cuts it at the &",
-		strings.Split(good, "?")[0]:                            "it has 0 authorities",
+		good[:len(good)-12]: `node "ht"`,
+		good + "&key=1":     `unknown part "key=1"`,
+		good + "&authority=" + testAuthority.String():          "2 authorities",
+		strings.Split(good, "&")[0]:                            "a shell cuts it",
+		strings.Split(good, "?")[0]:                            "0 authorities",
 		good + strings.Repeat("&rpc=http%3A%2F%2Fh", maxNodes): "4 nodes",
-		good + "&rpc=ftp%3A%2F%2Fh":                            `its node "ftp://h"`,
+		good + "&rpc=ftp%3A%2F%2Fh":                            `node "ftp://h"`,
 		good + "&rpc=http%3A%2F%2Fa%3Ab%40h":                   "without a name before an @",
-		good + "&rpc=http://h":                                 "has to be escaped",
-		strings.Replace(good, testKey.String(), "0", 1):        "its program: its key is",
-		strings.Replace(good, testKey.String(), none, 1):       "its program is zero",
-		strings.Replace(good, testAuthority.String(), none, 1): "its authority is zero",
-		strings.Replace(good, "/r?", "/?", 1):                  "it names no run",
+		good + "&rpc=http://h":                                 "must be escaped",
+		strings.Replace(good, testKey.String(), "0", 1):        "program: key is",
+		strings.Replace(good, testKey.String(), none, 1):       "program is zero",
+		strings.Replace(good, testAuthority.String(), none, 1): "authority is zero",
+		strings.Replace(good, "/r?", "/?", 1):                  "run id is missing",
 		good + strings.Repeat("x", maxChainSize):               "want at most",
 	} {
 		if _, err := ParseChain(text); !errors.Is(err, ErrLink) || !strings.Contains(err.Error(), part) {

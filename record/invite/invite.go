@@ -64,11 +64,11 @@ func Parse(text string) (Link, error) {
 
 func parse(text string) (Link, error) {
 	if len(text) > MaxSize {
-		return Link{}, fmt.Errorf("it has %d bytes, want at most %d", len(text), MaxSize)
+		return Link{}, fmt.Errorf("%d bytes, want at most %d", len(text), MaxSize)
 	}
 	rest, ok := strings.CutPrefix(text, Scheme+"://")
 	if !ok {
-		return Link{}, fmt.Errorf("it begins with %q, want %s://HOST:PORT/RUN?key=…&genesis=…, as psyche run invite prints it", beginning(text), Scheme)
+		return Link{}, fmt.Errorf("starts with %q, want %s://HOST:PORT/RUN?key=…&genesis=…, as psyche run invite prints it", beginning(text), Scheme)
 	}
 	place, query, _ := strings.Cut(rest, "?")
 	address, name, _ := strings.Cut(place, "/")
@@ -90,13 +90,13 @@ func parse(text string) (Link, error) {
 func (l Link) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
-		return fmt.Errorf("its run %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
+		return fmt.Errorf("run id %q has %d bytes, want 1 to %d", l.RunID, len(l.RunID), coordinator.MaxRunIDLength)
 	case l.Port == 0:
-		return errors.New("its port is 0, want 1 to 65535")
+		return errors.New("port is 0, want 1 to 65535")
 	case l.Key == identity.ID{}:
-		return errors.New("its key is zero, want the server's")
+		return errors.New("key is zero, want the server's key")
 	case l.Run == [32]byte{}:
-		return errors.New("its genesis is zero, want the hash of the run")
+		return errors.New("genesis is zero, want the hash of the run")
 	}
 	return checkHost(l.Host)
 }
@@ -121,18 +121,18 @@ func beginning(text string) string {
 // ParseAddress reads HOST, HOST:PORT or [IPv6]:PORT, as a link has it. Without a port it is DefaultPort.
 func ParseAddress(address string) (host string, port uint16, err error) {
 	if strings.Contains(address, "@") {
-		return "", 0, fmt.Errorf("its address %q has a name before an @, want HOST:PORT", address)
+		return "", 0, fmt.Errorf("address %q has a name before an @, want HOST:PORT", address)
 	}
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil { // no port, or too many colons
 		host, digits = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]"), strconv.Itoa(DefaultPort)
 		if literal := "[" + host + "]"; strings.Contains(host, ":") != (address == literal) {
-			return "", 0, fmt.Errorf("its address %q is not HOST:PORT, or [IPv6]:PORT", address)
+			return "", 0, fmt.Errorf("address %q is not HOST:PORT, or [IPv6]:PORT", address)
 		}
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || strconv.FormatUint(n, 10) != digits {
-		return "", 0, fmt.Errorf("its port is %q, want 1 to 65535", digits)
+		return "", 0, fmt.Errorf("port is %q, want 1 to 65535", digits)
 	}
 	return host, uint16(n), checkHost(host)
 }
@@ -146,11 +146,11 @@ func checkHost(host string) error {
 		return nil
 	}
 	if host == "" || len(host) > maxHost {
-		return fmt.Errorf("its host %q has %d bytes, want 1 to %d", beginning(host), len(host), maxHost)
+		return fmt.Errorf("host %q has %d bytes, want 1 to %d", beginning(host), len(host), maxHost)
 	}
 	for _, c := range []byte(host) {
 		if letter := c|0x20 >= 'a' && c|0x20 <= 'z'; !letter && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
-			return fmt.Errorf("its host %q has %q in it, want a name or an IP address", beginning(host), c)
+			return fmt.Errorf("host %q contains %q, want a name or an IP address", beginning(host), c)
 		}
 	}
 	return nil
@@ -159,11 +159,11 @@ func checkHost(host string) error {
 // parseName reads the run's id.
 func parseName(escaped string) (string, error) {
 	if escaped == "" {
-		return "", errors.New("it names no run, want /RUN behind the address")
+		return "", errors.New("run id is missing, want /RUN after the address")
 	}
 	name, err := url.PathUnescape(escaped)
 	if err != nil || escape(name) != escaped {
-		return "", fmt.Errorf("its run %q has a character that has to be escaped, or one escaped that need not be", escaped)
+		return "", fmt.Errorf("run id %q has a character that must be escaped, or an unnecessary escape", escaped)
 	}
 	return name, nil
 }
@@ -181,7 +181,7 @@ func (l *Link) parseProof(query string) error {
 		}
 		name, value, _ := strings.Cut(part, "=")
 		if seen[name] {
-			return fmt.Errorf("it has %s twice", name)
+			return fmt.Errorf("%s occurs twice", name)
 		}
 		seen[name] = true
 		var err error
@@ -191,7 +191,7 @@ func (l *Link) parseProof(query string) error {
 		case "genesis":
 			l.Run, err = parseHash(value)
 		default:
-			err = fmt.Errorf("its part %q is not known to this version, want key and genesis", beginning(part))
+			err = fmt.Errorf("unknown part %q, want key and genesis", beginning(part))
 		}
 		if err != nil {
 			return err
@@ -199,7 +199,7 @@ func (l *Link) parseProof(query string) error {
 	}
 	switch {
 	case !seen["key"]:
-		return errors.New("its server's key is missing (?key=…)")
+		return errors.New("the server's key is missing (?key=…)")
 	case !seen["genesis"]:
 		return errors.New("the run's hash is missing (&genesis=…); quote the link, because a shell cuts it at the &")
 	}
@@ -212,7 +212,7 @@ func parseKey(text string) (identity.ID, error) {
 		id, err = identity.ParseID(text)
 	}
 	if err != nil || id.String() != text {
-		return id, fmt.Errorf("its key is %q, want 32 bytes in base58", beginning(text))
+		return id, fmt.Errorf("key is %q, want 32 bytes in base58", beginning(text))
 	}
 	return id, nil
 }
@@ -220,7 +220,7 @@ func parseKey(text string) (identity.ID, error) {
 func parseHash(text string) (hash [32]byte, err error) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != len(hash) || hex.EncodeToString(raw) != text {
-		return hash, fmt.Errorf("its genesis is %q, want %d hexadecimal digits in lower case, found %d characters", beginning(text), hashDigits, len(text))
+		return hash, fmt.Errorf("genesis is %q, want %d hexadecimal digits in lower case, found %d characters", beginning(text), hashDigits, len(text))
 	}
 	return [32]byte(raw), nil
 }

@@ -297,7 +297,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 		return summary, fmt.Errorf("format %s: %w: continue with the program that wrote it, or move it away and begin a new run from the old run's checkpoint", other, ErrVersion)
 	}
 	if string(start[:]) != magic {
-		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)
+		return summary, fmt.Errorf("%w at offset 0: the start is not a journal header of this version", ErrDamaged)
 	}
 	summary.Size = int64(len(magic))
 	return readEntries(r, summary, replay)

@@ -99,7 +99,7 @@ func Repair(path string, d Damage) (kept string, err error) {
 		return "", fmt.Errorf("repair journal %s: %w", path, err)
 	}
 	if now.Offset != d.Offset || now.Size != d.Size {
-		return "", fmt.Errorf("repair journal %s: it has changed since the inspection", path)
+		return "", fmt.Errorf("repair journal %s: the file changed during the check; run the command again", path)
 	}
 	kept = fmt.Sprintf("%s.cut-%d", path, d.Offset)
 	if err := keep(kept, io.NewSectionReader(file, d.Offset, d.Size)); err != nil {

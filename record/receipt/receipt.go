@@ -74,7 +74,7 @@ func Decode(b []byte) (r Receipt, err error) {
 		return Receipt{}, err
 	}
 	if !bytes.Equal(r.Encode(), b) {
-		return Receipt{}, fmt.Errorf("%w: it is not written as psyche run receipt writes it", ErrReceipt)
+		return Receipt{}, fmt.Errorf("%w: not in the canonical form that psyche run receipt writes", ErrReceipt)
 	}
 	return r, nil
 }
@@ -105,9 +105,9 @@ func (r Receipt) check() error {
 func (r Receipt) Verify(log Receipt) error {
 	switch {
 	case r.Run != log.Run:
-		return fmt.Errorf("%w: it is of run %s, the log of %s", ErrReceipt, r.Run, log.Run)
+		return fmt.Errorf("%w: run is %s, but the log has run %s", ErrReceipt, r.Run, log.Run)
 	case r.Entries != log.Entries:
-		return fmt.Errorf("%w: it counts %d entries, the log has %d", ErrReceipt, r.Entries, log.Entries)
+		return fmt.Errorf("%w: the receipt counts %d entries, the log has %d", ErrReceipt, r.Entries, log.Entries)
 	case r.Head != log.Head:
 		return fmt.Errorf("%w: its log has another entry %d", ErrReceipt, r.Entries-1)
 	case r != log:

@@ -74,7 +74,7 @@ func add(a *archive.Archive, landed *rpc.Landed) (bool, error) {
 	record := archive.Record{Slot: landed.Slot, Transaction: landed.Transaction}
 	logged, complete := rpc.ProgramData(landed.Logs, a.Summary().Program)
 	if !complete {
-		return false, fmt.Errorf("%w: the logs of transaction %s are cut off", archive.ErrArchive, landed.Transaction.Name())
+		return false, fmt.Errorf("%w: the logs of transaction %s are truncated", archive.ErrArchive, landed.Transaction.Name())
 	}
 	for _, entry := range logged {
 		e, err := event.Decode(entry)

@@ -89,7 +89,7 @@ func (l *linker) relocate(o *object) error {
 			at, info := le.Uint64(entries)+target.at, le.Uint64(entries[8:])
 			size := uint64(len(target.in.bytes))
 			if info>>32 == 0 || info>>32 > uint64(len(o.symbols)) || size < 8 || at > size-8 {
-				return o.errorf("section %s: a relocation of what is not there", section.Name)
+				return o.errorf("section %s: a relocation has no target", section.Name)
 			}
 			if err := l.put(o, o.symbols[info>>32-1], uint32(info), target.in, at); err != nil {
 				return err

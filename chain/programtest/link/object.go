@@ -57,7 +57,7 @@ func (o *object) errorf(format string, arguments ...any) error {
 func (l *linker) read(from Object) error {
 	o := &object{name: from.Name, places: map[elf.SectionIndex]place{}}
 	if len(from.Bytes) > MaxObjectSize {
-		return o.errorf("%d bytes, at most %d are read", len(from.Bytes), MaxObjectSize)
+		return o.errorf("%d bytes, the limit is %d", len(from.Bytes), MaxObjectSize)
 	}
 	file, err := elf.NewFile(bytes.NewReader(from.Bytes))
 	if err != nil {

@@ -157,12 +157,12 @@ func TestForgedArchives(t *testing.T) {
 		"a member is another one":         {change(at, asAnother(t, all)), "does not verify"},
 		"an entry is left out":            {chained(slices.Delete(slices.Clone(all), at, at+1)), "does not verify"},
 		"two entries are exchanged":       {chained(exchanged(all, at)), "does not verify"},
-		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated: it ends after"},
-		"all but the header is cut":       {chained(all[:1]), "there is no log"},
+		"the end is cut":                  {chained(all[:len(all)-5]), "the log is truncated after"},
+		"all but the header is cut":       {chained(all[:1]), "truncated before its first entry"},
 		"another run":                     {otherRun, "this is the log of another run"},
-		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "the log differs from the host's report"},
+		"another genesis at this address": {chained(entries(t, otherGenesis)[:len(all)]), "differs from the host's report"},
 		"the genesis is another's":        {flipped(3, len(all[3])-2), "does not verify"},
-		"another chain":                   {flipped(0, len(all[0])-1), "the log differs from the host's report"},
+		"another chain":                   {flipped(0, len(all[0])-1), "differs from the host's report"},
 		"the account is another one":      {flipped(0, len(all[0])-40), "does not verify"},
 	} {
 		t.Run(name, func(t *testing.T) {

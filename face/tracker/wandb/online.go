@@ -177,13 +177,13 @@ func (o *online) post(ctx context.Context, address string, body, into any) error
 	defer func() { _ = response.Body.Close() }()
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Errorf("%w: it answers %s: is WANDB_API_KEY right?", tracker.ErrGivenUp, response.Status)
+		return fmt.Errorf("%w: answer %s; check WANDB_API_KEY", tracker.ErrGivenUp, response.Status)
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
-		return fmt.Errorf("it answers %s", response.Status)
+		return fmt.Errorf("answer %s", response.Status)
 	case status >= 400 && status < 500:
-		return fmt.Errorf("%w: it answers %s", tracker.ErrGivenUp, response.Status)
+		return fmt.Errorf("%w: answer %s", tracker.ErrGivenUp, response.Status)
 	case status != http.StatusOK:
-		return fmt.Errorf("it answers %s", response.Status)
+		return fmt.Errorf("answer %s", response.Status)
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err == nil && into != nil {

@@ -50,7 +50,7 @@ func pack(t testing.TB, dir string) []byte {
 		t.Fatal(err)
 	}
 	if done != whole || whole != p.Size()-int64(len(p.head)) {
-		t.Errorf("it says that %d of %d bytes are hashed", done, whole)
+		t.Errorf("progress reports %d of %d bytes hashed", done, whole)
 	}
 	if p.Parameters() != 2*3+1 {
 		t.Errorf("a model of %d parameters", p.Parameters())
@@ -76,7 +76,7 @@ func TestUnpackMakesTheSameModel(t *testing.T) {
 		t.Errorf("digest %x, %v; want %x", digest, err, want)
 	}
 	if bytes.Contains(packed, []byte("secret")) || bytes.Contains(packed, []byte(checkpoint.FactsFile)) {
-		t.Error("files that are no part of the model are handed out")
+		t.Error("the archive has files that do not belong to the model")
 	}
 	if err := Unpack(bytes.NewReader(packed), got); err != nil {
 		t.Errorf("again: %v", err)

@@ -33,7 +33,7 @@ const (
 const manifestObject = "manifest.json"
 
 // ErrOtherCheckpoint says that a place holds another checkpoint under the same name.
-var ErrOtherCheckpoint = errors.New("another checkpoint of that name is there")
+var ErrOtherCheckpoint = errors.New("a different checkpoint exists under this name")
 
 // Bucket is a place in an object store: a prefix below which each checkpoint that Upload
 // puts there has a folder of its own, and which Facts and Download take for such a folder.
@@ -168,7 +168,7 @@ func (b Bucket) isThere(ctx context.Context, f checkpoint.Facts) (bool, error) {
 	case err != nil:
 		return false, err
 	case there != f:
-		return false, fmt.Errorf("%w: %s has digest %.16s, not %.16s", ErrOtherCheckpoint, b, there.Digest, f.Digest)
+		return false, fmt.Errorf("%w: %s has digest %.16s, want %.16s", ErrOtherCheckpoint, b, there.Digest, f.Digest)
 	}
 	_, err = b.Store.Stat(ctx, path.Join(b.Prefix, manifestObject))
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -268,12 +268,12 @@ func (b Bucket) files(ctx context.Context) ([]bucketFile, error) {
 		}
 		total += f.Size
 		if slices.ContainsFunc(parts, func(o bucketFile) bool { return o.Name == f.Name }) {
-			return nil, fmt.Errorf("%w: %s names %s twice", checkpoint.ErrInvalid, b, f.Name)
+			return nil, fmt.Errorf("%w: %s lists %s twice", checkpoint.ErrInvalid, b, f.Name)
 		}
 		parts = append(parts, f)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: no file of a model is at %s", objstore.ErrNotFound, b)
+		return nil, fmt.Errorf("%w: %s has no model files", objstore.ErrNotFound, b)
 	}
 	return parts, nil
 }
@@ -292,7 +292,7 @@ func (b Bucket) manifest(ctx context.Context) ([]bucketFile, error) {
 		return nil, fmt.Errorf("%w: %s/%s: %w", checkpoint.ErrInvalid, b, manifestObject, err)
 	}
 	if len(m.Files) > maxBucketFiles {
-		return nil, fmt.Errorf("%w: %s/%s names %d files, at most %d are allowed", checkpoint.ErrInvalid, b, manifestObject, len(m.Files), maxBucketFiles)
+		return nil, fmt.Errorf("%w: %s/%s lists %d files, at most %d are allowed", checkpoint.ErrInvalid, b, manifestObject, len(m.Files), maxBucketFiles)
 	}
 	return m.Files, nil
 }
@@ -405,7 +405,7 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 }
 
 // errFaster says that another process has put the same files in place.
-var errFaster = errors.New("another process downloaded it")
+var errFaster = errors.New("another process finished the download")
 
 // isDownload reports whether a folder has the name of one that Download makes.
 func isDownload(name string) bool {
@@ -435,7 +435,7 @@ func (b Bucket) fetch(ctx context.Context, f bucketFile, to string, count func(i
 	}
 	n, err := io.Copy(file, io.LimitReader(&counter{content, count}, f.Size+1))
 	if err == nil && n != f.Size {
-		err = fmt.Errorf("%w: %s has another size than %d bytes", checkpoint.ErrInvalid, f.Name, f.Size)
+		err = fmt.Errorf("%w: %s does not have %d bytes", checkpoint.ErrInvalid, f.Name, f.Size)
 	}
 	if err == nil {
 		err = file.Sync()

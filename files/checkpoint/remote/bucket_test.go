@@ -145,7 +145,7 @@ func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 	}
 	i := slices.IndexFunc(files, func(f bucketFile) bool { return f.Name == "config.json" })
 	if string(files[i].Generation) == old.Generation {
-		t.Error("a file with another content was taken for the checkpoint's")
+		t.Error("a file with other content was accepted as the checkpoint's")
 	}
 }
 
@@ -257,10 +257,10 @@ func TestBucketRemovesAbandonedDownloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(cache); err != nil || len(left) != 3 {
-			t.Errorf("left %v, %v; want a download, one that goes on, and what is none", left, err)
+			t.Errorf("left %v, %v; want a finished download, an active download, and an unrelated folder", left, err)
 		}
 		if _, err := os.Stat(abandoned); err == nil {
-			t.Error("what a killed process left is still there")
+			t.Error("files of a killed process still exist")
 		}
 		if err := os.Mkdir(abandoned, 0o777); err != nil {
 			t.Fatal(err)

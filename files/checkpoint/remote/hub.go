@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNewer says that the place holds a later checkpoint of the same run.
-var ErrNewer = errors.New("a later checkpoint of the run is there")
+var ErrNewer = errors.New("a later checkpoint of the run exists")
 
 // HubRepo is a repository of the Hub.
 type HubRepo struct {
@@ -84,7 +84,7 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 		return "", err
 	}
 	if len(got.Files) == 0 {
-		return "", fmt.Errorf("download %s: %w: no file of a model is there", r, checkpoint.ErrInvalid)
+		return "", fmt.Errorf("download %s: %w: no model files", r, checkpoint.ErrInvalid)
 	}
 	return got.Dir, nil
 }

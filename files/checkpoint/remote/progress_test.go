@@ -24,8 +24,8 @@ func TestInPartsIsBounded(t *testing.T) {
 		}
 		progress(all, all)
 		if len(told) > 51 || !slices.IsSorted(told) || told[len(told)-1] != all {
-			t.Fatalf("told %v of %d", told, all)
+			t.Fatalf("progress %v of %d", told, all)
 		}
 	})
-	InParts(func(done, all int64) { t.Errorf("told %d of %d", done, all) })(0, 0)
+	InParts(func(done, all int64) { t.Errorf("progress %d of %d", done, all) })(0, 0)
 }

@@ -225,7 +225,7 @@ func TestUploaderTellsHowFarItIs(t *testing.T) {
 			t.Error(err)
 		}
 		if len(told) != 51 || told[0] != 0 || told[50] != 1000 || !slices.IsSorted(told) {
-			t.Errorf("told %v", told)
+			t.Errorf("got %v", told)
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 				synctest.Wait()
 				next.wantStored(t)
 				if u.Pending() {
-					t.Error("waits for what it does not upload")
+					t.Error("waits for a checkpoint that is not uploaded")
 				}
 				for _, step := range []uint32{10, 30} { // the last one is a namesake of what was left
 					folder, _, f := saveOf(t, test.nextRun, dir, step)
@@ -369,7 +369,7 @@ func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 				}
 				next.wantStored(t, 10, 30)
 				if !strings.Contains(log.String(), "remove the folder") {
-					t.Errorf("it does not say what is left: %s", &log)
+					t.Errorf("log without the remaining folder: %s", &log)
 				}
 				again := &fakePlace{name: test.place}
 				if err := NewUploader(again, test.run, dir, discard(), nil).Close(t.Context()); err != nil {

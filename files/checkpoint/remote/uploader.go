@@ -109,7 +109,7 @@ func (u *Uploader) takeUp() {
 			continue
 		}
 		if !strings.HasSuffix(entry.Name(), u.owner) {
-			u.logger.Warn("a checkpoint that another run, or this one for another place, was to upload is left alone: unless its client runs, start it as it was, with the same run and place, or remove the folder", "folder", stage)
+			u.logger.Warn("unfinished upload of another run or location ignored; restart its client with the same run and location, or remove the folder", "folder", stage)
 			continue
 		}
 		f, err := checkpoint.ReadFacts(stage)
@@ -117,7 +117,7 @@ func (u *Uploader) takeUp() {
 			u.discard(stage) // it was not complete
 			continue
 		}
-		u.logger.Info("taking up an upload that was interrupted", "step", f.Step, "to", u.place)
+		u.logger.Info("resuming an interrupted upload", "step", f.Step, "to", u.place)
 		u.put(job{stage, f})
 	}
 }
@@ -131,7 +131,7 @@ func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 	}
 	var err error
 	if f.RunID != u.runID {
-		err = fmt.Errorf("%s is of run %q, only those of %q are uploaded", dir, f.RunID, u.runID)
+		err = fmt.Errorf("%s belongs to run %q, want run %q", dir, f.RunID, u.runID)
 	} else {
 		err = link(dir, stage)
 	}
@@ -191,7 +191,7 @@ func (u *Uploader) put(j job) {
 
 func (u *Uploader) discard(stage string) {
 	if err := os.RemoveAll(stage); err != nil {
-		u.logger.Warn("remove what was uploaded", "err", err)
+		u.logger.Warn("remove uploaded checkpoint", "err", err)
 	}
 }
 
@@ -353,7 +353,7 @@ func (u *Uploader) Close(ctx context.Context) error {
 		select {
 		case <-u.done:
 		case <-time.After(closeTimeout):
-			return fmt.Errorf("the newest checkpoint is not uploaded to %s: that, or the disk, does not answer", u.place)
+			return fmt.Errorf("the newest checkpoint is not uploaded to %s: the storage or the disk does not respond", u.place)
 		}
 	}
 	u.cancel()

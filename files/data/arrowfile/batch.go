@@ -45,7 +45,7 @@ func (f *File) batch(m message, about flatTable) (*Batch, error) {
 		return nil, err
 	}
 	if rows < 0 || rows > maxRows {
-		return nil, fmt.Errorf("%w: a record batch has %d rows, at most %d are read; write smaller ones", ErrInvalid, rows, maxRows)
+		return nil, fmt.Errorf("%w: a record batch has %d rows, the limit is %d; write smaller record batches", ErrInvalid, rows, maxRows)
 	}
 	b := &Batch{Rows: int(rows), file: f, m: m, codec: codecNone}
 	for field, to := range map[int]*[]byte{1: &b.nodes, 2: &b.buffers, 4: &b.texts} {
@@ -65,7 +65,7 @@ func (f *File) batch(m message, about flatTable) (*Batch, error) {
 	}
 	b.codec, err = compression.number(0, 1, codecLZ4)
 	if err == nil && b.codec != codecLZ4 && b.codec != codecZstd {
-		err = fmt.Errorf("%w: its buffers are compressed in the way %d, which is not known", ErrInvalid, b.codec)
+		err = fmt.Errorf("%w: unknown buffer compression %d", ErrInvalid, b.codec)
 	}
 	return b, err
 }
@@ -92,7 +92,7 @@ func (b *Batch) Column(number int) (*Column, error) {
 	}
 	column, err := w.read(b.file.Fields[number])
 	if err == nil && column.Length != b.Rows {
-		err = fmt.Errorf("%w: it has %d values, the record batch has %d rows", ErrInvalid, column.Length, b.Rows)
+		err = fmt.Errorf("%w: %d values, but the record batch has %d rows", ErrInvalid, column.Length, b.Rows)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("column %q: %w", b.file.Fields[number].Name, err)
@@ -135,11 +135,11 @@ func (w *walk) pass(f Field) error {
 // textBuffers returns how many buffers of text the next column of views has.
 func (w *walk) textBuffers() (int, error) {
 	if 8*w.text+8 > len(w.batch.texts) {
-		return 0, fmt.Errorf("%w: the record batch has fewer columns of views than the schema", ErrInvalid)
+		return 0, fmt.Errorf("%w: the record batch has fewer view columns than the schema", ErrInvalid)
 	}
 	count := binary.LittleEndian.Uint64(w.batch.texts[8*w.text:])
 	if count > uint64(len(w.batch.buffers)/16) {
-		return 0, fmt.Errorf("%w: a column of views has %d buffers, the record batch has fewer", ErrInvalid, count)
+		return 0, fmt.Errorf("%w: a view column has %d buffers, the record batch has fewer", ErrInvalid, count)
 	}
 	w.text++
 	return int(count), nil
@@ -153,7 +153,7 @@ func (w *walk) next() ([]byte, error) {
 	}
 	w.buffer++
 	if w.left -= int64(len(raw)); w.left < 0 {
-		return nil, fmt.Errorf("%w: its buffers have more than the %d bytes that are read; write smaller record batches", ErrInvalid, int64(maxColumn))
+		return nil, fmt.Errorf("%w: the buffers have more than %d bytes; write smaller record batches", ErrInvalid, int64(maxColumn))
 	}
 	return raw, nil
 }
@@ -165,7 +165,7 @@ func (w *walk) read(f Field) (*Column, error) {
 	}
 	length := int64(binary.LittleEndian.Uint64(w.batch.nodes[16*w.node:]))
 	if length < 0 || length > maxBuffer {
-		return nil, fmt.Errorf("%w: it has %d values", ErrInvalid, length)
+		return nil, fmt.Errorf("%w: invalid length %d", ErrInvalid, length)
 	}
 	c := &Column{Field: f, Length: int(length)}
 	if f.Kind == KindOther {
@@ -230,7 +230,7 @@ func (c *Column) check() error {
 		short = short || int64(len(c.offsets)) < (n+1)*int64(c.Field.width)
 	}
 	if short {
-		return fmt.Errorf("%w: %d values have a buffer that is too short for them", ErrInvalid, c.Length)
+		return fmt.Errorf("%w: the buffer of %d values is too short", ErrInvalid, c.Length)
 	}
 	return nil
 }
@@ -238,15 +238,15 @@ func (c *Column) check() error {
 // buffer reads a buffer of a batch.
 func (b *Batch) buffer(number int) ([]byte, error) {
 	if 16*number+16 > len(b.buffers) {
-		return nil, fmt.Errorf("%w: the record batch has fewer buffers than the schema asks for", ErrInvalid)
+		return nil, fmt.Errorf("%w: the record batch has fewer buffers than the schema requires", ErrInvalid)
 	}
 	at := int64(binary.LittleEndian.Uint64(b.buffers[16*number:]))
 	length := int64(binary.LittleEndian.Uint64(b.buffers[16*number+8:]))
 	if at < 0 || length < 0 || at > b.m.size || length > b.m.size-at {
-		return nil, fmt.Errorf("%w: a buffer lies outside its record batch", ErrInvalid)
+		return nil, fmt.Errorf("%w: a buffer extends beyond its record batch", ErrInvalid)
 	}
 	if length > maxBuffer {
-		return nil, fmt.Errorf("%w: a buffer has %d bytes, at most %d are read; write smaller record batches", ErrInvalid, length, maxBuffer)
+		return nil, fmt.Errorf("%w: a buffer has %d bytes, the limit is %d; write smaller record batches", ErrInvalid, length, maxBuffer)
 	}
 	raw := make([]byte, length)
 	if _, err := b.file.from.ReadAt(raw, b.m.body+at); err != nil && (!errors.Is(err, io.EOF) || length != 0) {
@@ -256,14 +256,14 @@ func (b *Batch) buffer(number int) ([]byte, error) {
 		return raw, nil
 	}
 	if length < 8 {
-		return nil, fmt.Errorf("%w: a compressed buffer has no length", ErrInvalid)
+		return nil, fmt.Errorf("%w: a compressed buffer has no length field", ErrInvalid)
 	}
 	unpacked := int64(binary.LittleEndian.Uint64(raw))
 	if raw = raw[8:]; unpacked == -1 { // it was not worth it
 		return raw, nil
 	}
 	if unpacked < 0 || unpacked > maxUnpacked {
-		return nil, fmt.Errorf("%w: a compressed buffer announces %d bytes, at most %d are read; write smaller record batches", ErrInvalid, unpacked, maxUnpacked)
+		return nil, fmt.Errorf("%w: a compressed buffer declares %d bytes, the limit is %d; write smaller record batches", ErrInvalid, unpacked, maxUnpacked)
 	}
 	return unpack(b.codec, raw, int(unpacked))
 }
@@ -282,7 +282,7 @@ func unpack(codec int64, raw []byte, length int) ([]byte, error) {
 	var out bytes.Buffer
 	n, err := io.Copy(&out, io.LimitReader(from, int64(length)+1))
 	if err == nil && n != int64(length) {
-		err = fmt.Errorf("it unpacks to another length than the %d bytes that it announces", length)
+		err = fmt.Errorf("unpacked length differs from the declared %d bytes", length)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: a compressed buffer: %w", ErrInvalid, err)

@@ -53,7 +53,7 @@ func (f *File) note(m message) error {
 			d.parts, d.read, d.left = nil, categories{}, maxColumn
 		}
 		if len(d.parts) >= maxParts {
-			return fmt.Errorf("%w: a dictionary comes in more than %d parts; write it whole", ErrInvalid, maxParts)
+			return fmt.Errorf("%w: a dictionary has more than %d parts; write it as one part", ErrInvalid, maxParts)
 		}
 		d.parts = append(d.parts, m.at)
 	}
@@ -65,7 +65,7 @@ func (f *File) categories(d *dictionary) (categories, error) {
 	for _, at := range d.parts[len(d.read.columns):] {
 		column, err := f.part(d, at)
 		if err != nil {
-			return categories{}, fmt.Errorf("its dictionary: %w", err)
+			return categories{}, fmt.Errorf("dictionary: %w", err)
 		}
 		end := column.Length
 		if before := len(d.read.ends); before > 0 {
@@ -84,7 +84,7 @@ func (f *File) part(d *dictionary, at int64) (*Column, error) {
 	}
 	about, found, err := m.head.table(1)
 	if err == nil && !found {
-		err = fmt.Errorf("%w: it has no values", ErrInvalid)
+		err = fmt.Errorf("%w: no values", ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (c *Column) At(row int) (*Column, int, error) {
 	}
 	place, ends := c.Int(row), c.categories.ends
 	if len(ends) == 0 || place < 0 || place >= int64(ends[len(ends)-1]) {
-		return nil, 0, fmt.Errorf("%w: a value is of category %d, which its dictionary does not have", ErrInvalid, place)
+		return nil, 0, fmt.Errorf("%w: a value refers to category %d, which is not in the dictionary", ErrInvalid, place)
 	}
 	of := sort.SearchInts(ends, int(place)+1)
 	if of > 0 {

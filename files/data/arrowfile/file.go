@@ -58,20 +58,20 @@ func Open(from io.ReaderAt, size int64) (*File, error) {
 		f.at = int64(len(magic))
 	}
 	if len(start) >= 4 && string(start[:4]) == "FEA1" {
-		return nil, fmt.Errorf("%w: it is Feather's first version, which is not read; write it anew", ErrInvalid)
+		return nil, fmt.Errorf("%w: Feather version 1 is not supported; write the file as Feather version 2 (Arrow IPC)", ErrInvalid)
 	}
 	m, err := f.message()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it ends before its schema", ErrInvalid)
+		err = fmt.Errorf("%w: truncated before the schema", ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if m.kind != messageSchema {
-		return nil, fmt.Errorf("%w: it does not begin with a schema", ErrInvalid)
+		return nil, fmt.Errorf("%w: the first message is not a schema", ErrInvalid)
 	}
 	if order, err := m.head.number(0, 2, 0); err != nil || order != 0 {
-		return nil, fmt.Errorf("%w: its numbers are big-endian, which is not read", ErrInvalid)
+		return nil, fmt.Errorf("%w: big-endian data is not supported; write the file as little-endian", ErrInvalid)
 	}
 	left := maxFields
 	f.version = m.version
@@ -114,13 +114,13 @@ func (f *File) messageAt(at int64) (m message, err error) {
 		length, before = binary.LittleEndian.Uint32(start[4:]), 8
 	}
 	if int64(n) < before {
-		return m, fmt.Errorf("%w: it ends within a message; was it cut off?", ErrInvalid)
+		return m, fmt.Errorf("%w: truncated within a message; get the file again", ErrInvalid)
 	}
 	if length == 0 {
 		return m, io.EOF
 	}
 	if int64(length) > f.size-at-before || length > maxDescription {
-		return m, fmt.Errorf("%w: at byte %d a message is described in %d bytes; is it an Arrow file, or was it cut off?", ErrInvalid, at, length)
+		return m, fmt.Errorf("%w: at byte %d a message header has an invalid length of %d bytes; check that this is an Arrow file, and get it again if it is truncated", ErrInvalid, at, length)
 	}
 	raw := make([]byte, length)
 	if _, err := f.from.ReadAt(raw, at+before); err != nil {
@@ -141,7 +141,7 @@ func (f *File) messageAt(at int64) (m message, err error) {
 		return m, err
 	}
 	if !found || m.size < 0 || m.size > f.size-m.body {
-		return m, fmt.Errorf("%w: the message at byte %d has %d bytes, the file has fewer; was it cut off?", ErrInvalid, at, m.size)
+		return m, fmt.Errorf("%w: the message at byte %d has %d bytes, but the file ends earlier; get the file again", ErrInvalid, at, m.size)
 	}
 	return m, nil
 }
@@ -161,7 +161,7 @@ func (f *File) Next() (*Batch, error) {
 				return nil, err
 			}
 		default:
-			return nil, fmt.Errorf("%w: it has a message of the kind %d between record batches", ErrInvalid, m.kind)
+			return nil, fmt.Errorf("%w: unexpected message of kind %d between record batches", ErrInvalid, m.kind)
 		}
 	}
 }

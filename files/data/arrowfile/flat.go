@@ -112,7 +112,7 @@ const maxName = 4096
 func (t flatTable) text(field int) (string, error) {
 	at, length, err := t.vector(field, 1)
 	if err == nil && length > maxName {
-		err = fmt.Errorf("%w: a name has %d bytes", ErrInvalid, length)
+		err = fmt.Errorf("%w: a name has an invalid length of %d bytes", ErrInvalid, length)
 	}
 	if err != nil {
 		return "", err

@@ -90,7 +90,7 @@ func readFields(of flatTable, vector, depth int, left *int) ([]Field, error) {
 		return nil, err
 	}
 	if *left -= length; *left < 0 || depth > maxNesting {
-		return nil, fmt.Errorf("%w: it has more than %d columns, or they are nested deeper than %d", ErrInvalid, maxFields, maxNesting)
+		return nil, fmt.Errorf("%w: more than %d columns, or nested deeper than %d", ErrInvalid, maxFields, maxNesting)
 	}
 	fields := make([]Field, length)
 	for i := range fields {
@@ -162,7 +162,7 @@ func (f *Field) setInt(about flatTable) error {
 	bits, bitsErr := about.number(0, 4, 0)
 	signed, signErr := about.number(1, 1, 0)
 	if bitsErr != nil || signErr != nil || (bits != 8 && bits != 16 && bits != 32 && bits != 64) {
-		return fmt.Errorf("%w: column %q has integers of %d bits", ErrInvalid, f.Name, bits)
+		return fmt.Errorf("%w: column %q has integers of an unsupported size, %d bits", ErrInvalid, f.Name, bits)
 	}
 	f.width, f.signed = int(bits/8), signed != 0
 	return nil
@@ -192,7 +192,7 @@ func (f *Field) setType(about flatTable) (err error) {
 		f.Kind, f.buffers, within = KindList, 1, 1
 		length, err := about.number(0, 4, 0)
 		if err != nil || length < 1 {
-			return fmt.Errorf("%w: column %q has lists of %d values", ErrInvalid, f.Name, length)
+			return fmt.Errorf("%w: column %q has lists of an invalid size, %d values", ErrInvalid, f.Name, length)
 		}
 		f.length = int(length)
 	case typeStruct:
@@ -213,7 +213,7 @@ func (f *Field) setType(about flatTable) (err error) {
 		f.width = 8
 	}
 	if within >= 0 && within != len(f.Fields) {
-		return fmt.Errorf("%w: column %q of %s has %d columns within", ErrInvalid, f.Name, f.Type(), len(f.Fields))
+		return fmt.Errorf("%w: column %q of type %s has an invalid number of child columns, %d", ErrInvalid, f.Name, f.Type(), len(f.Fields))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func (c *Column) Text(row int) ([]byte, error) {
 	}
 	from, to := c.offset(row), c.offset(row+1)
 	if from < 0 || to < from || to > int64(len(c.values)) {
-		return nil, fmt.Errorf("%w: a text lies outside its buffer", ErrInvalid)
+		return nil, fmt.Errorf("%w: a text extends beyond its buffer", ErrInvalid)
 	}
 	return c.values[from:to], nil
 }
@@ -31,14 +31,14 @@ func (c *Column) List(row int) (from, to int, err error) {
 	if c.Field.kind == typeListView || c.Field.kind == typeLargeListView {
 		length := integer(c.values, row, c.Field.width, true)
 		if length < 0 || length > int64(c.Columns[0].Length) {
-			return 0, 0, fmt.Errorf("%w: a list lies outside its values", ErrInvalid)
+			return 0, 0, fmt.Errorf("%w: a list extends beyond its values", ErrInvalid)
 		}
 		last = first + length
 	} else {
 		last = c.offset(row + 1)
 	}
 	if first < 0 || last < first || last > int64(c.Columns[0].Length) {
-		return 0, 0, fmt.Errorf("%w: a list lies outside its values", ErrInvalid)
+		return 0, 0, fmt.Errorf("%w: a list extends beyond its values", ErrInvalid)
 	}
 	return int(first), int(last), nil
 }
@@ -55,7 +55,7 @@ func (c *Column) view(raw []byte) ([]byte, error) {
 	}
 	number, from := binary.LittleEndian.Uint32(raw[8:]), int64(binary.LittleEndian.Uint32(raw[12:]))
 	if length < 0 || uint64(number) >= uint64(len(c.texts)) || from+length > int64(len(c.texts[number])) {
-		return nil, fmt.Errorf("%w: a text lies outside its buffer", ErrInvalid)
+		return nil, fmt.Errorf("%w: a text extends beyond its buffer", ErrInvalid)
 	}
 	return c.texts[number][from : from+length], nil
 }

@@ -40,7 +40,7 @@ func Parse(text string) (Address, error) {
 	name, revision, at := strings.Cut(name, "@")
 	a := Address{Repo: owner + "/" + name, Revision: revision, Pattern: strings.TrimSuffix(pattern, "/")}
 	if !found || !slash || at && revision == "" {
-		return Address{}, fmt.Errorf("%s: want %sOWNER/NAME, with @REVISION or a path behind it", text, Scheme)
+		return Address{}, fmt.Errorf("%s: want %sOWNER/NAME, optionally followed by @REVISION or a path", text, Scheme)
 	}
 	if err := hub.CheckRepo(a.Repo); err != nil {
 		return Address{}, fmt.Errorf("%s: %w", text, err)
@@ -91,7 +91,7 @@ func (a Address) choose(all []string, split string, readable func(string) bool) 
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no file that is read matches %q", a.Pattern)
+		return nil, fmt.Errorf("no file with a supported format matches %q", a.Pattern)
 	}
 	slices.SortFunc(chosen, tokens.Compare)
 	return chosen, nil
@@ -132,9 +132,9 @@ func Choose(all []string, split string, readable func(name string) bool) ([]stri
 		}
 		slices.Sort(names)
 		if len(names) == 0 {
-			return nil, errors.New("it has no file that is read; name files as in hf://datasets/OWNER/NAME/data/*.txt")
+			return nil, errors.New("no file has a supported format; name files as in hf://datasets/OWNER/NAME/data/*.txt")
 		}
-		return nil, fmt.Errorf("it has no files of the split %q, but of %q; name one with --split", split, names)
+		return nil, fmt.Errorf("no files of split %q, only of %q; select a split with --split", split, names)
 	}
 	var folders []string
 	for _, name := range chosen {
@@ -142,7 +142,7 @@ func Choose(all []string, split string, readable func(name string) bool) ([]stri
 	}
 	slices.Sort(folders)
 	if folders = slices.Compact(folders); len(folders) > 1 {
-		return nil, fmt.Errorf("its files are in the folders %q, which may be other configurations; name one as in hf://datasets/OWNER/NAME/%s/*train*", folders, folders[len(folders)-1])
+		return nil, fmt.Errorf("the files are in folders %q, which may be different configurations; select one as in hf://datasets/OWNER/NAME/%s/*train*", folders, folders[len(folders)-1])
 	}
 	slices.SortFunc(chosen, tokens.Compare)
 	return chosen, nil

@@ -40,9 +40,9 @@ func TestChooseAgreesWithDatasets(t *testing.T) {
 
 func TestChooseNamesWhatThereIs(t *testing.T) {
 	for want, files := range map[string][]string{
-		`no files of the split "train", but of ["odd" "test"]; name one with --split`: {"test.csv", "odd-00000-of-00001.parquet"},
-		`it has no file that is read`:                    {"README.md", ".data/train.csv"},
-		`its files are in the folders ["large" "small"]`: {"large/train.csv", "small/train.csv"},
+		`no files of split "train", only of ["odd" "test"]; select a split with --split`: {"test.csv", "odd-00000-of-00001.parquet"},
+		`no file has a supported format`:                                                 {"README.md", ".data/train.csv"},
+		`the files are in folders ["large" "small"]`:                                     {"large/train.csv", "small/train.csv"},
 	} {
 		if _, err := Choose(files, "train", prepare.HoldsRows); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", files, err)
@@ -104,7 +104,7 @@ func TestDownload(t *testing.T) {
 		}
 	}
 	if requests := strings.Join(server.Requests(), " "); strings.Count(requests, "train-10.jsonl") != 1 {
-		t.Errorf("a file was not asked for once: %s", requests)
+		t.Errorf("a file was not requested exactly once: %s", requests)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrDescribed says that token files are not what the data.json beside them says.
-var ErrDescribed = errors.New("not what " + manifest.Name + " describes")
+var ErrDescribed = errors.New("different from " + manifest.Name)
 
 // description is what a data.json says about the files to read.
 type description struct {
@@ -63,18 +63,18 @@ func describe(at string) (*description, error) {
 // for which all files would have to be read.
 func (d *description) check(files []*file, tokenSize int) error {
 	if tokenSize != d.tokenSize {
-		return fmt.Errorf("%w: %s says that tokens have %d bytes, they would be read as tokens of %d; give %d as their size (--token-size, or token_size_in_bytes of a run), or make the data again with: psyche data tokenize --token-size %d",
+		return fmt.Errorf("%w: %s sets %d bytes per token, the token size in use is %d; set the token size to %d (--token-size, or token_size_in_bytes of a run), or make the data again with: psyche data tokenize --token-size %d",
 			ErrDescribed, d.path, d.tokenSize, tokenSize, d.tokenSize, tokenSize)
 	}
 	seen := 0
 	for _, file := range files {
 		entry, found := d.files[filepath.Clean(file.path)]
 		if !found {
-			return fmt.Errorf("token file %s would be trained on, but %s does not name it; remove one of the two", file.path, d.path)
+			return fmt.Errorf("token file %s is in the folder, but %s does not list it; remove one of them", file.path, d.path)
 		}
 		seen++
 		if want := entry.Tokens * uint64(d.tokenSize); uint64(file.size) != want {
-			return fmt.Errorf("token file %s is %w: it has %d bytes, %s says %d; was it cut off or replaced? Get it again, or make the data again",
+			return fmt.Errorf("token file %s is %w: the file has %d bytes, %s lists %d; get the file again if it is truncated or replaced, or make the data again",
 				file.path, ErrDescribed, file.size, d.path, want)
 		}
 	}
@@ -93,7 +93,7 @@ func (d *description) missing(files []*file) error {
 		}
 	}
 	slices.Sort(names)
-	return fmt.Errorf("token file %s is missing, which %s names: %w; get it again, or make the data again", names[0], d.path, ErrDescribed)
+	return fmt.Errorf("token file %s is missing, but %s lists it: %w; get it again, or make the data again", names[0], d.path, ErrDescribed)
 }
 
 // Fingerprint identifies the tokens: the size of one, the length of every file in the order

@@ -105,7 +105,7 @@ func tokenFiles(dir string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open data folder: %w; make it with: %s", err, command(dir))
+		return nil, fmt.Errorf("open data folder: %w; make the folder with: %s", err, command(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open data folder: %w", err)
@@ -117,7 +117,7 @@ func tokenFiles(dir string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("open data folder %s: %w: none of its files ends in .ds, .bin or .npy", dir, tokens.ErrNoFiles)
+		return nil, fmt.Errorf("open data folder %s: %w: no file ends in .ds, .bin or .npy", dir, tokens.ErrNoFiles)
 	}
 	slices.SortFunc(names, tokens.Compare)
 	for i, name := range names {
@@ -173,7 +173,7 @@ func (f *file) ReadAt(_ context.Context, buffer []byte, offset int64) error {
 		return statErr
 	}
 	if err != nil || info.Size() != f.size || !info.ModTime().Equal(f.changed) {
-		return fmt.Errorf("%w: it had %d bytes and has %d", tokens.ErrChanged, f.size, info.Size())
+		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, f.size, info.Size())
 	}
 	return nil
 }

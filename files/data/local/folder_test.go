@@ -165,7 +165,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"missing folder", func(dir string) { _ = os.Remove(dir) }, good, fs.ErrNotExist, "psyche data tokenize --output"},
 		{"missing held-out folder", func(dir string) { _ = os.Remove(dir) }, good, fs.ErrNotExist, "psyche data tokenize --held-out-fraction 0.01 --output "},
-		{"empty folder", func(string) {}, good, tokens.ErrNoFiles, "none of its files ends in .ds, .bin or .npy"},
+		{"empty folder", func(string) {}, good, tokens.ErrNoFiles, "no file ends in .ds, .bin or .npy"},
 		{"odd length", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 21), 0o644) }, good, tokens.ErrOddLength, "odd.ds"},
 		{"odd length of four bytes", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 42), 0o644) },
 			Options{SeqLen: 4, TokenSize: 4}, tokens.ErrOddLength, "42 bytes, tokens have 4"},

@@ -84,14 +84,14 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 		to   []byte
 		want string
 	}{
-		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil, "says 516; was it cut off"},
-		"datatrove, odd size":   {"datatrove-4.ds", "datatrove-4.ds.metadata", 12, []byte("3"), "tokens have 3 bytes; 2, 4 and 8 are read"},
-		"Megatron, cut off":     {"megatron-int32.bin", "megatron-int32.bin", -1, nil, "says 516; was it cut off"},
-		"Megatron, bytes":       {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{1}, "tokens are uint8"},
+		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil, "states 516; get the file again"},
+		"datatrove, odd size":   {"datatrove-4.ds", "datatrove-4.ds.metadata", 12, []byte("3"), "token size of 3 bytes, want 2, 4 or 8"},
+		"Megatron, cut off":     {"megatron-int32.bin", "megatron-int32.bin", -1, nil, "states 516; get the file again"},
+		"Megatron, bytes":       {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{1}, "token type uint8"},
 		"Megatron, type":        {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{99}, "type 99"},
 		"Megatron, version":     {"megatron-int32.bin", "megatron-int32.idx", 9, []byte{2}, "version 2"},
 		"Megatron, many":        {"megatron-int32.bin", "megatron-int32.idx", 18, []byte{255, 255, 255, 255, 255, 255, 255, 255}, "room for"},
-		"Megatron, large place": {"megatron-int32.bin", "megatron-int32.idx", 34 + 8 + 8 + 7, []byte{255}, "no file has"},
+		"Megatron, large place": {"megatron-int32.bin", "megatron-int32.idx", 34 + 8 + 8 + 7, []byte{255}, "invalid offset"},
 		"llm.c, cut off":        {"llmc-llama3.bin", "llmc-llama3.bin", -1, nil, "129 tokens"},
 	}
 	for name, test := range tests {
@@ -199,7 +199,7 @@ func TestLooksDoNotCountAgainstWords(t *testing.T) {
 			said := name != "nothing" || o.TokenSize != 0 && o.Claim == tokens.OfFiles
 			if said && err != nil {
 				t.Errorf("%s, %+v: %v", name, o, err)
-			} else if !said && (!errors.Is(err, tokens.ErrWrongSize) || !strings.Contains(err.Error(), `put a bare.bin.metadata with "NAME|2" beside it`)) {
+			} else if !said && (!errors.Is(err, tokens.ErrWrongSize) || !strings.Contains(err.Error(), `add a file bare.bin.metadata that contains "NAME|2"`)) {
 				t.Errorf("%s, %+v: got %v", name, o, err)
 			}
 		}

@@ -66,14 +66,14 @@ func Read(dir string) (m Manifest, found bool, err error) {
 		return Manifest{}, false, fmt.Errorf("read manifest: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSize {
-		return Manifest{}, false, fmt.Errorf("read manifest %s: it is no file of at most %d bytes", path, maxSize)
+		return Manifest{}, false, fmt.Errorf("read manifest %s: not a regular file of at most %d bytes", path, maxSize)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return Manifest{}, false, fmt.Errorf("read manifest: %w", err)
 	}
 	if m, found, err = parse(text); err != nil {
-		return Manifest{}, false, fmt.Errorf("read manifest %s: %w; make the data again, or move the file away if it does not belong to it", path, err)
+		return Manifest{}, false, fmt.Errorf("read manifest %s: %w; make the data again, or move the file away if it does not belong to the data", path, err)
 	}
 	return m, found, nil
 }

@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 		})
 	}
 	if _, found, err := Read(filepath.Join(t.TempDir(), "nowhere")); found || err != nil {
-		t.Errorf("where there is none: %v, %v", found, err)
+		t.Errorf("without a manifest: %v, %v", found, err)
 	}
 }
 

@@ -21,7 +21,7 @@ type deltas struct {
 	width, at   int    // at: of the next difference
 }
 
-var errDeltas = errors.New("its deltas are damaged")
+var errDeltas = errors.New("deltas are damaged")
 
 // deltasOf reads the head of a run that has most numbers at most.
 func deltasOf(data []byte, most int) (*deltas, error) {
@@ -148,7 +148,7 @@ func checkShared(data []byte, values int) error {
 		}
 		before = int64(same) + int64(more)
 		if all, stored = all+before, stored+int64(more); all > maxPage {
-			return fmt.Errorf("its texts have more than %d bytes; write smaller pages", maxPage)
+			return fmt.Errorf("texts have more than %d bytes; write smaller pages", maxPage)
 		}
 	}
 	if stored != int64(len(own.behind)) { // the decoder counts from the end

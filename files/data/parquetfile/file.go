@@ -75,7 +75,7 @@ func (f *File) Groups() ([]Group, error) {
 	for number, group := range f.RowGroups() {
 		switch rows := group.NumRows(); {
 		case rows < 0 || rows > maxRows:
-			return nil, fmt.Errorf("%w: row group %d has %d rows", ErrInvalid, number, rows)
+			return nil, fmt.Errorf("%w: row group %d has an invalid number of rows, %d", ErrInvalid, number, rows)
 		case rows > 0:
 			groups = append(groups, Group{group, number, rows})
 		}
@@ -98,7 +98,7 @@ func OnlyNulls(column parquet.Node) bool {
 func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err error) {
 	var tail [8]byte
 	if size < 12 {
-		return metadata, fmt.Errorf("%w: %d bytes are no Parquet file", ErrInvalid, size)
+		return metadata, fmt.Errorf("%w: not a Parquet file (%d bytes)", ErrInvalid, size)
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return metadata, err
@@ -110,11 +110,11 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 		}
 	}
 	if string(tail[4:]) != "PAR1" {
-		return metadata, fmt.Errorf("%w: it does not end as a Parquet file does; was it cut off, or is it encrypted?", ErrInvalid)
+		return metadata, fmt.Errorf("%w: the end of the file is not a Parquet footer; get the file again if it is truncated, or decrypt it", ErrInvalid)
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-12 || n > maxFooter {
-		return metadata, fmt.Errorf("%w: its footer has %d bytes", ErrInvalid, n)
+		return metadata, fmt.Errorf("%w: footer has an invalid length of %d bytes", ErrInvalid, n)
 	}
 	footer := make([]byte, n)
 	if _, err := r.ReadAt(footer, size-8-n); err != nil {
@@ -122,13 +122,13 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 	}
 	length, err := structLength(footer)
 	if err != nil {
-		return metadata, fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+		return metadata, fmt.Errorf("%w: footer: %w", ErrInvalid, err)
 	}
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer[:length], &metadata); err != nil {
-		return metadata, fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+		return metadata, fmt.Errorf("%w: footer: %w", ErrInvalid, err)
 	}
 	if n := len(metadata.Schema); n > maxColumns {
-		return metadata, fmt.Errorf("%w: it has %d columns and groups of columns, at most %d are read", ErrInvalid, n, maxColumns)
+		return metadata, fmt.Errorf("%w: %d columns and groups of columns, the limit is %d", ErrInvalid, n, maxColumns)
 	}
 	if n := len(metadata.Schema) * len(metadata.RowGroups); n > maxElements {
 		return metadata, fmt.Errorf("%w: %d row groups of %d columns are too many; write larger row groups", ErrInvalid, len(metadata.RowGroups), len(metadata.Schema))
@@ -140,6 +140,6 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 // deferred itself, because a panic can be recovered only there.
 func Recovered(err *error) {
 	if panicked := recover(); panicked != nil {
-		*err = fmt.Errorf("%w: it is damaged: %v", ErrInvalid, panicked)
+		*err = fmt.Errorf("%w: damaged: %v", ErrInvalid, panicked)
 	}
 }

@@ -89,7 +89,7 @@ func (u *unpackedLZ4) add(about *format.ColumnMetaData) error {
 			v2.V.IsCompressed = thrift.New(false)
 		}
 		if int64(page.plain) > page.length || len(u.parts) > maxPagesLZ4 {
-			return fmt.Errorf("%w: column %s: page at %d is longer than it announces, or one of more than %d that are packed as LZ4_RAW", ErrInvalid, column.name, at, maxPagesLZ4/2)
+			return fmt.Errorf("%w: column %s: page at %d is longer than declared, or its column has more than %d LZ4_RAW pages", ErrInvalid, column.name, at, maxPagesLZ4/2)
 		}
 		head.CompressedPageSize, head.CRC = head.UncompressedPageSize, 0
 		raw, err := thrift.Marshal(new(thrift.CompactProtocol), &head)
@@ -159,12 +159,12 @@ func (u *unpackedLZ4) page(i int) ([]byte, error) {
 	if p.shrunk > 0 {
 		unpacked, err := lz4.UncompressBlock(u.packed[p.plain:], u.buffer[n:])
 		if err != nil {
-			return nil, fmt.Errorf("%w: a page of LZ4_RAW is damaged, or unpacks to more than the %d bytes that it announces", ErrInvalid, p.length)
+			return nil, fmt.Errorf("%w: an LZ4_RAW page is damaged, or unpacks to more than the declared %d bytes", ErrInvalid, p.length)
 		}
 		n += unpacked
 	}
 	if n != len(u.buffer) {
-		return nil, fmt.Errorf("%w: a page of LZ4_RAW unpacks to %d bytes, it announces %d", ErrInvalid, n, p.length)
+		return nil, fmt.Errorf("%w: an LZ4_RAW page unpacks to %d bytes, want the declared %d", ErrInvalid, n, p.length)
 	}
 	u.newest = i
 	return u.buffer, nil

@@ -67,7 +67,7 @@ func (f *File) chunk(group, column int) (chunk, error) {
 	about := described.MetaData
 	// Package parquet unpacks all chunks as the first is packed.
 	if first := groups[0].Columns; column >= len(first) || first[column].MetaData.Codec != about.Codec {
-		return chunk{}, fmt.Errorf("%w: column %d is not compressed alike in all row groups", ErrInvalid, column)
+		return chunk{}, fmt.Errorf("%w: column %d does not have the same compression in all row groups", ErrInvalid, column)
 	}
 	if described.CryptoMetadata.Value != nil {
 		return chunk{}, fmt.Errorf("%w: column %d is encrypted", ErrInvalid, column)
@@ -85,7 +85,7 @@ func chunkOf(file io.ReaderAt, size int64, name string, about format.ColumnMetaD
 	}
 	length := about.TotalCompressedSize
 	if start < 0 || length < 0 || start > size || length > size-start || about.DataPageOffset < start {
-		return chunk{}, fmt.Errorf("%w: column %s lies outside the file", ErrInvalid, name)
+		return chunk{}, fmt.Errorf("%w: column %s extends beyond the file", ErrInvalid, name)
 	}
 	return chunk{name: name, codec: about.Codec, bytes: io.NewSectionReader(file, start, length), data: about.DataPageOffset - start}, nil
 }
@@ -103,7 +103,7 @@ func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionRe
 		body := at + int64(length)
 		next := body + int64(head.CompressedPageSize)
 		if next < body || next > c.bytes.Size() {
-			return fmt.Errorf("%w: column %s, page at %d announces %d bytes, the column has fewer", ErrInvalid, c.name, at, head.CompressedPageSize)
+			return fmt.Errorf("%w: column %s, page at %d declares %d bytes, but the column ends earlier", ErrInvalid, c.name, at, head.CompressedPageSize)
 		}
 		if err := checkHead(head); err != nil {
 			return fmt.Errorf("%w: column %s, page at %d %w", ErrInvalid, c.name, at, err)
@@ -114,7 +114,7 @@ func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionRe
 		at = next
 	}
 	if !aligned {
-		return fmt.Errorf("%w: column %s has no page where its first is said to be", ErrInvalid, c.name)
+		return fmt.Errorf("%w: column %s: the first page is not at the declared offset", ErrInvalid, c.name)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int
 		}
 	}
 	if err != nil {
-		return head, 0, fmt.Errorf("%w: its head: %w", ErrInvalid, err)
+		return head, 0, fmt.Errorf("%w: page header: %w", ErrInvalid, err)
 	}
 	return head, length, nil
 }
@@ -141,17 +141,17 @@ func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int
 // checkHead refuses a page that announces too much, or is of two kinds at once.
 func checkHead(head format.PageHeader) error {
 	if head.UncompressedPageSize < 0 || head.UncompressedPageSize > maxPage || head.CompressedPageSize > maxPage {
-		return fmt.Errorf("announces %d bytes, packed %d, at most %d are read; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)
+		return fmt.Errorf("declares %d bytes, compressed %d, the limit is %d; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)
 	}
 	one, two, dictionary := head.DataPageHeader, head.DataPageHeaderV2, head.DictionaryPageHeader
 	for kind, there := range []bool{format.DataPage: one.Valid, format.DictionaryPage: dictionary.Valid, format.DataPageV2: two.Valid} {
 		if there != (format.PageType(kind) == head.Type) {
-			return fmt.Errorf("is of the kind %v, but its head is not", head.Type)
+			return fmt.Errorf("has kind %v, but the header of another kind", head.Type)
 		}
 	}
 	values := max(one.V.NumValues, two.V.NumValues, dictionary.V.NumValues)
 	if values > maxValues || min(one.V.NumValues, two.V.NumValues, dictionary.V.NumValues) < 0 {
-		return fmt.Errorf("announces %d values, at most %d are read; write smaller pages", values, maxValues)
+		return fmt.Errorf("declares %d values, the limit is %d; write smaller pages", values, maxValues)
 	}
 	levels := int64(two.V.RepetitionLevelsByteLength) + int64(two.V.DefinitionLevelsByteLength)
 	if min(two.V.RepetitionLevelsByteLength, two.V.DefinitionLevelsByteLength, two.V.NumNulls) < 0 ||

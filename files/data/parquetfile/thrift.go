@@ -29,7 +29,7 @@ const (
 	maxNesting  = 32
 )
 
-var errShort = errors.New("it ends within a structure")
+var errShort = errors.New("truncated within a structure")
 
 // walker goes through a structure in the compact protocol without keeping anything of it.
 type walker struct {
@@ -76,7 +76,7 @@ func (w *walker) varint() (uint64, error) {
 // value passes over a value of a type.
 func (w *walker) value(kind byte, depth int) error {
 	if depth > maxNesting {
-		return fmt.Errorf("its structures are nested deeper than %d", maxNesting)
+		return fmt.Errorf("structures are nested deeper than %d", maxNesting)
 	}
 	switch kind {
 	case thriftTrue, thriftFalse, thriftByte: // as elements; fields have them in their type
@@ -99,7 +99,7 @@ func (w *walker) value(kind byte, depth int) error {
 	case thriftStruct:
 		return w.fields(depth)
 	default:
-		return fmt.Errorf("it has a value of the type %d, which there is not", kind)
+		return fmt.Errorf("unknown value type %d", kind)
 	}
 }
 
@@ -128,7 +128,7 @@ func (w *walker) count(n uint64) error {
 		return errShort
 	}
 	if w.elements += int(n); w.elements > maxElements {
-		return fmt.Errorf("its lists have more than %d elements; write fewer row groups or columns", maxElements)
+		return fmt.Errorf("lists have more than %d elements; write fewer row groups or columns", maxElements)
 	}
 	return nil
 }

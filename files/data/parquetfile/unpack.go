@@ -79,7 +79,7 @@ func (u *unpacker) page(head format.PageHeader) error {
 				return unreadable(levels.encoding)
 			}
 			if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
-				return errors.New("its levels are longer than the page")
+				return errors.New("levels are longer than the page")
 			}
 			end := 4 + int(binary.LittleEndian.Uint32(data))
 			if err := countRuns(data[4:end], bits.Len(uint(levels.most)), int(page.NumValues)); err != nil {
@@ -115,7 +115,7 @@ func (u *unpacker) page(head format.PageHeader) error {
 
 // unpack unpacks at most size bytes.
 func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
-	tooLong := fmt.Errorf("it unpacks to more than the %d bytes that it announces", size)
+	tooLong := fmt.Errorf("unpacks to more than the declared %d bytes", size)
 	switch u.codec {
 	case format.Uncompressed:
 		return packed, nil
@@ -148,7 +148,7 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 	case format.Brotli:
 		return u.stream(brotli.NewReader(bytes.NewReader(packed)), size, tooLong)
 	default:
-		return nil, refusal(fmt.Sprintf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip, Brotli, LZ4_RAW or no compression", u.codec))
+		return nil, refusal(fmt.Sprintf("compression %v is not supported; use snappy, zstd, gzip, Brotli, LZ4_RAW or no compression", u.codec))
 	}
 }
 
@@ -173,7 +173,7 @@ func grow(buffer []byte, size int) []byte {
 }
 
 func unreadable(encoding format.Encoding) error {
-	return refusal(fmt.Sprintf("it is encoded as %v, which is not read; write it with dictionary or plain encoding", encoding))
+	return refusal(fmt.Sprintf("encoding %v is not supported; use dictionary or plain encoding", encoding))
 }
 
 // checkValues reports whether encoded values are no more than announced.
@@ -199,7 +199,7 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 }
 
 func tooMany(values int) error {
-	return fmt.Errorf("its runs have more than the %d values that it announces", values)
+	return fmt.Errorf("runs have more than the declared %d values", values)
 }
 
 // padding is how many values more than announced a run may have to fill its last bytes.
@@ -210,7 +210,7 @@ const padding = 1024
 // (https://parquet.apache.org/docs/file-format/data-pages/encodings/#run-length-encoding--bit-packing-hybrid-rle--3)
 func countRuns(data []byte, width, values int) error {
 	if width > 32 {
-		return fmt.Errorf("it has numbers of %d bits, at most 32 are read", width)
+		return fmt.Errorf("bit width %d, want at most 32", width)
 	}
 	left := uint64(values) + padding
 	for len(data) > 0 {

@@ -56,7 +56,7 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 		number = columnOf(columns, steps[0].key)
 	}
 	if number < 0 {
-		return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(namesOf(columns)))
+		return 0, nil, nil, fmt.Errorf("no column %q; name the text column with --field%s", field, among(namesOf(columns)))
 	}
 	within = steps[1:]
 	at, rest, listed := columns[number], within, false
@@ -70,19 +70,19 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 			}
 			at, listed = at.Fields[0], true
 		case at.Kind == arrowfile.KindStruct && (len(rest) == 0 || rest[0].key == ""):
-			return 0, nil, nil, fmt.Errorf("column %q has columns of its own; name one as well, as in --field messages.content", field)
+			return 0, nil, nil, fmt.Errorf("column %q has nested columns; name a nested column, as in --field messages.content", field)
 		case at.Kind == arrowfile.KindStruct:
 			inner := columnOf(at.Fields, rest[0].key)
 			if inner < 0 {
-				return 0, nil, nil, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(namesOf(at.Fields)))
+				return 0, nil, nil, fmt.Errorf("no column %q; name the text column with --field%s", field, among(namesOf(at.Fields)))
 			}
 			at, rest = at.Fields[inner], rest[1:]
 		case len(rest) > 0:
-			return 0, nil, nil, fmt.Errorf("column %q ends at %q, which has nothing that %s asks for", field, at.Name, rest[0])
+			return 0, nil, nil, fmt.Errorf("column %q ends at %q, which does not contain %s", field, at.Name, rest[0])
 		case at.Kind == arrowfile.KindText, at.Kind == arrowfile.KindInt && listed:
 			return number, within, nil, nil
 		default:
-			return number, within, fmt.Errorf("column %q is of %s, want strings, or lists of token ids", field, at.Type()), nil
+			return number, within, fmt.Errorf("column %q has type %s, want strings, or lists of token ids", field, at.Type()), nil
 		}
 	}
 }
@@ -140,7 +140,7 @@ var errOfColumn = errors.New("the column has values")
 // fromArrow adds what a field names in the value of a row; findColumn has been there.
 func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) error {
 	if row >= column.Length {
-		return fmt.Errorf("is damaged: %w: a column has fewer values than the one around it", arrowfile.ErrInvalid)
+		return fmt.Errorf("is damaged: %w: a nested column has fewer values than its parent", arrowfile.ErrInvalid)
 	}
 	if column.Null(row) {
 		return nil

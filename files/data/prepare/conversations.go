@@ -23,7 +23,7 @@ type conversations interface {
 }
 
 // errTables means that a file has a format in which conversations are not read.
-var errTables = errors.New("conversations are read from JSON only; write them as JSON lines, as with to_json of Python's datasets")
+var errTables = errors.New("conversations must be JSON; write them as JSON lines, for example with to_json of Python's datasets")
 
 // openConversations opens a file of JSON lines or, by the ending .json, one with an array of objects, or with objects one
 // after the other.
@@ -87,7 +87,7 @@ func (s *objectStream) conversation() ([]byte, error) {
 	if err := s.decoder.Decode(&object); errors.Is(err, io.EOF) {
 		return nil, io.EOF
 	} else if err != nil {
-		return nil, fmt.Errorf("after object %d: %w; was the file cut off?", s.read, err)
+		return nil, fmt.Errorf("after object %d: %w; get the file again if it is truncated", s.read, err)
 	}
 	s.read++
 	return object, nil

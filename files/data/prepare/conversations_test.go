@@ -71,7 +71,7 @@ func TestUnknownRoles(t *testing.T) {
 		}
 	}
 	_, _, err := converse(t, 64, map[string]string{"a.jsonl": `{"conversations":[{"from":"human","value":"q"},{"from":"bot","value":"a"}]}`})
-	if !errors.Is(err, errNoSamples) || !strings.Contains(err.Error(), `keys that were not read: "conversations of the role bot" 1 times`) {
+	if !errors.Is(err, errNoSamples) || !strings.Contains(err.Error(), `unknown keys: "conversations of the role bot" 1 times`) {
 		t.Error(err)
 	}
 }
@@ -97,10 +97,10 @@ func TestFilesOfConversations(t *testing.T) {
 		"c.json":    {"[" + first, "c.json: after object 1: the array has no end"},
 		"d.json":    {first + first[:9], "d.json: after object 1: "},
 		"e.json":    {`["a"]`, "e.json, object 1: want an object"},
-		"f.parquet": {"PAR1", "conversations are read from JSON only"},
-		"g.csv":     {"messages\n[]\n", "conversations are read from JSON only"},
-		"h.arrow":   {"ARROW1", "conversations are read from JSON only"},
-		"i.jsonl":   {packGzip(t, first), "it is packed with gzip"},
+		"f.parquet": {"PAR1", "conversations must be JSON"},
+		"g.csv":     {"messages\n[]\n", "conversations must be JSON"},
+		"h.arrow":   {"ARROW1", "conversations must be JSON"},
+		"i.jsonl":   {packGzip(t, first), "file is compressed with gzip"},
 		"j.json":    {utf16LE("[" + first + "]"), "UTF-16"},
 		"k.jsonl":   {first + "\r" + second, "k.jsonl, line 1: "},
 		"l.jsonl":   {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},

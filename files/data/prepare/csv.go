@@ -56,7 +56,7 @@ func openRecords(file *os.File, field string, quotes Quotes, position int64) (*r
 		columns, err = r.reader.Read()
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it is empty, the first line of CSV names the columns")
+		err = errors.New("the file is empty; the first line of a CSV file must name the columns")
 	}
 	if err == nil {
 		r.column, err = columnNamed(columns, field)
@@ -64,7 +64,7 @@ func openRecords(file *os.File, field string, quotes Quotes, position int64) (*r
 	for err == nil && r.read < position {
 		r.limit.reset()
 		if _, err = r.reader.Read(); err != nil {
-			err = fmt.Errorf("go on after record %d: %w", position, err)
+			err = fmt.Errorf("resume after record %d: %w", position, err)
 		}
 		r.read++
 	}
@@ -94,7 +94,7 @@ func newRecordReader(from *bufio.Reader, name string, quotes Quotes) recordReade
 	return reader
 }
 
-var errLoneCR = errors.New("its lines end in CR alone; convert them to LF, as with tr '\\r' '\\n'")
+var errLoneCR = errors.New("lines end in CR alone; convert them to LF, for example with tr '\\r' '\\n'")
 
 var errSeparator = errors.New("its first line names one column, with other separators than commas (tabs in .tsv) in the name; write the file with commas, or rename it to .tsv")
 
@@ -114,11 +114,11 @@ func columnNamed(columns []string, field string) (int, error) {
 	case slices.ContainsFunc(columns, func(name string) bool { return strings.Contains(strings.ReplaceAll(name, "\r\n", ""), "\r") }):
 		return 0, errLoneCR
 	case column < 0 && slices.Contains(columns, `"`+field+`"`):
-		return 0, fmt.Errorf("column %q is quoted in its first line; read quotes with --quotes double", field)
+		return 0, fmt.Errorf("column %q is quoted in the first line; read quotes with --quotes double", field)
 	case column < 0 && len(columns) == 1 && strings.ContainsAny(columns[0], ";\t|"):
 		return 0, fmt.Errorf("%w%s", errSeparator, among(columns))
 	case column < 0:
-		return 0, fmt.Errorf("no column %q in its first line; name the column of the text with --field%s, or read the file as one text with --format text", field, among(columns))
+		return 0, fmt.Errorf("no column %q in the first line; name the text column with --field%s, or read the file as one text with --format text", field, among(columns))
 	}
 	return column, nil
 }
@@ -159,7 +159,7 @@ func (p *plainRecords) Read() ([]string, error) {
 			p.columns = len(p.values)
 		}
 		if len(p.values) != p.columns {
-			return nil, fmt.Errorf("line %d has %d values, the first line names %d columns; if values are quoted, give --quotes double", p.lines.line, len(p.values), p.columns)
+			return nil, fmt.Errorf("line %d has %d values, but the first line names %d columns; if values are quoted, use --quotes double", p.lines.line, len(p.values), p.columns)
 		}
 		return p.values, nil
 	}

@@ -62,32 +62,32 @@ func TestOtherEncodings(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 	zip := "PK\x03\x04" + strings.Repeat("\x00", 40)
 	for _, test := range []struct{ name, content, want string }{
-		{"a.csv", utf16LE(csv), "without a byte order mark: it is UTF-16; convert it"},
-		{"a.tsv", utf16BE(csv), "without a byte order mark: it is UTF-16; convert it"},
-		{"a.jsonl", utf16LE(lines), "without a byte order mark: it is UTF-16; convert it"},
-		{"a.json", utf16BE("[" + lines + "]"), "without a byte order mark: it is UTF-16; convert it"},
-		{"a.txt", utf16LE(text), "without a byte order mark: it is UTF-16; convert it"},
-		{"a.txt", utf16BE("\ufeff"+text) + "x", "its UTF-16 is damaged"},
-		{"a.csv", "\xff\xfe\x00\x00t\x00\x00\x00", "it is UTF-32; convert it"},
-		{"a.txt", "\xff\xfe\x00\x00t\x00\x00\x00", "it is UTF-32; convert it"},
-		{"a.txt", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.md", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.jsonl", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.json", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.csv", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.parquet", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.arrow", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.feather", pointer, "a pointer of Git LFS in place of the file"},
-		{"a.jsonl", packGzip(t, lines), "it is packed with gzip (.gz): unpack it"},
-		{"a.jsonl.gzip", packGzip(t, lines), "it is packed with gzip (.gz): unpack it"},
-		{"a.csv", zip, "it is packed with zip (.zip, .xlsx): unpack it"},
-		{"a.xlsx", zip, "it is packed with zip (.zip, .xlsx): unpack it"},
-		{"a.jsonl.zip", zip, "it is packed with zip (.zip, .xlsx): unpack it"},
-		{"a.txt.xz", "\xfd7zXZ\x00\x00\x04", "it is packed with xz (.xz): unpack it"},
-		{"a.csv", "text,label\ralpha,1\rbeta,2\r", "its lines end in CR alone"},
-		{"a.tsv", "text\tlabel\ralpha\t1\r", "its lines end in CR alone"},
-		{"a.csv", "\"text\",\"label\"\r\"alpha\",1\r", "its lines end in CR alone"},
-		{"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r", "its lines end in CR alone"},
+		{"a.csv", utf16LE(csv), "without a byte order mark: file is UTF-16; convert it"},
+		{"a.tsv", utf16BE(csv), "without a byte order mark: file is UTF-16; convert it"},
+		{"a.jsonl", utf16LE(lines), "without a byte order mark: file is UTF-16; convert it"},
+		{"a.json", utf16BE("[" + lines + "]"), "without a byte order mark: file is UTF-16; convert it"},
+		{"a.txt", utf16LE(text), "without a byte order mark: file is UTF-16; convert it"},
+		{"a.txt", utf16BE("\ufeff"+text) + "x", "UTF-16 is damaged"},
+		{"a.csv", "\xff\xfe\x00\x00t\x00\x00\x00", "file is UTF-32; convert it"},
+		{"a.txt", "\xff\xfe\x00\x00t\x00\x00\x00", "file is UTF-32; convert it"},
+		{"a.txt", pointer, "Git LFS pointer instead of the file"},
+		{"a.md", pointer, "Git LFS pointer instead of the file"},
+		{"a.jsonl", pointer, "Git LFS pointer instead of the file"},
+		{"a.json", pointer, "Git LFS pointer instead of the file"},
+		{"a.csv", pointer, "Git LFS pointer instead of the file"},
+		{"a.parquet", pointer, "Git LFS pointer instead of the file"},
+		{"a.arrow", pointer, "Git LFS pointer instead of the file"},
+		{"a.feather", pointer, "Git LFS pointer instead of the file"},
+		{"a.jsonl", packGzip(t, lines), "file is compressed with gzip (.gz): unpack it"},
+		{"a.jsonl.gzip", packGzip(t, lines), "file is compressed with gzip (.gz): unpack it"},
+		{"a.csv", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
+		{"a.xlsx", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
+		{"a.jsonl.zip", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
+		{"a.txt.xz", "\xfd7zXZ\x00\x00\x04", "file is compressed with xz (.xz): unpack it"},
+		{"a.csv", "text,label\ralpha,1\rbeta,2\r", "lines end in CR alone"},
+		{"a.tsv", "text\tlabel\ralpha\t1\r", "lines end in CR alone"},
+		{"a.csv", "\"text\",\"label\"\r\"alpha\",1\r", "lines end in CR alone"},
+		{"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r", "lines end in CR alone"},
 		{"a.csv", "\ufefftext\na\n", "a|"},
 		{"a.tsv", "\ufefftext\na\n", "a|"},
 		{"a.jsonl", "\ufeff" + lines, "alpha|"},
@@ -102,7 +102,7 @@ func TestOtherEncodings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	try(t, "a.csv", string(provided), "its lines end in CR alone", func(*Options) {})
+	try(t, "a.csv", string(provided), "lines end in CR alone", func(*Options) {})
 }
 
 // TestSkippedFilesAreNamed: the first file of a folder that is not text is named with its reason.

@@ -49,7 +49,7 @@ func parseField(field string) ([]step, error) {
 	for part := range strings.SplitSeq(field, ".") {
 		key, places, _ := strings.Cut(part, "[")
 		if key == "" {
-			return nil, fmt.Errorf("field %q: a name is missing; write it as messages[0].content", field)
+			return nil, fmt.Errorf("field %q: a name is missing; write the field as messages[0].content", field)
 		}
 		steps = append(steps, step{key: key})
 		for places != "" {
@@ -79,14 +79,14 @@ type gather struct {
 // add adds a text; several are lines.
 func (g *gather) add(text []byte) error {
 	if len(g.ids) > 0 {
-		return errors.New("holds both texts and token ids")
+		return errors.New("has both texts and token ids")
 	}
 	if g.texts > 0 {
 		g.text = append(g.text, '\n')
 	}
 	g.texts++
 	if len(text) > maxDocument-len(g.text) {
-		return fmt.Errorf("has more than the %d bytes that are read; split it", maxDocument)
+		return fmt.Errorf("has more than %d bytes; split it", maxDocument)
 	}
 	if !utf8.Valid(text) {
 		return fmt.Errorf("is %w", errEncoding)
@@ -99,11 +99,11 @@ func (g *gather) add(text []byte) error {
 func (g *gather) addID(id int64) error {
 	switch {
 	case g.texts > 0:
-		return errors.New("holds both texts and token ids")
+		return errors.New("has both texts and token ids")
 	case id < 0 || id > math.MaxInt32:
-		return fmt.Errorf("holds %d, which is no token id", id)
+		return fmt.Errorf("has the invalid token id %d", id)
 	case len(g.ids) >= maxDocument/4:
-		return fmt.Errorf("has more than the %d token ids that are read; split it", maxDocument/4)
+		return fmt.Errorf("has more than %d token ids; split the list", maxDocument/4)
 	}
 	g.ids = append(g.ids, int32(id))
 	return nil
@@ -166,7 +166,7 @@ func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err er
 	}
 	raw, found := object[steps[0].key]
 	if !found {
-		return nil, nil, fmt.Errorf("no key %q; name the key of the text with --field%s", field, among(slices.Sorted(maps.Keys(object))))
+		return nil, nil, fmt.Errorf("no key %q; name the text's key with --field%s", field, among(slices.Sorted(maps.Keys(object))))
 	}
 	return raw, steps[1:], nil
 }
@@ -190,19 +190,19 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 		}
 		return g.fromJSON(inner, steps[1:], false)
 	case raw[0] == '{' && len(steps) == 0:
-		return errors.New("is not a string but an object; name a key of it as well, as in --field messages.content")
+		return errors.New("is an object, want a string; name a key of the object, as in --field messages.content")
 	case len(steps) > 0:
-		return fmt.Errorf("ends at a value that is not what %s asks for", steps[0])
+		return fmt.Errorf("ends at a value that does not contain %s", steps[0])
 	case listed && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
 		id, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil {
-			return fmt.Errorf("holds %.20s, which is no token id", raw)
+			return fmt.Errorf("has the invalid token id %.20s", raw)
 		}
 		return g.addID(id)
 	}
 	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
 	if err := strictjson.CheckEscapes(raw); err != nil {
-		return fmt.Errorf("has text that is damaged: %w; remove it, or repair it", err)
+		return fmt.Errorf("has damaged text: %w; remove or repair it", err)
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -214,7 +214,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 func (g *gather) fromArray(raw json.RawMessage, steps []step) error {
 	// Each list around a value is scanned for itself.
 	if g.lists++; g.lists > maxSteps {
-		return fmt.Errorf("has lists in lists, more than %d deep", maxSteps)
+		return fmt.Errorf("has lists nested deeper than %d", maxSteps)
 	}
 	defer func() { g.lists-- }()
 	only := -1

@@ -72,7 +72,7 @@ func TestOnlyHiddenNames(t *testing.T) {
 	tree(t, dir, map[string]string{"texts/.a": "x", "texts/.b/c": "x"})
 	o := options(filepath.Join(dir, "texts"))
 	o.Output = filepath.Join(dir, "out")
-	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "2 hidden names left out; read these names with --include-hidden") {
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "2 hidden names excluded; read hidden names with --include-hidden") {
 		t.Error(err)
 	}
 }

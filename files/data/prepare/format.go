@@ -53,7 +53,7 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	inner := strings.TrimSuffix(name, ending)
 	if why, known := unread[ending]; known {
 		if _, table := tables[path.Ext(inner)]; table {
-			return "", fmt.Errorf("read text %s: %s, or leave it out with --include", file, why)
+			return "", fmt.Errorf("read text %s: %s, or exclude it with --include", file, why)
 		}
 		return FormatText, nil
 	}
@@ -67,7 +67,7 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	case format == "":
 		return formatByContent(file)
 	case (format == FormatParquet || format == FormatArrow) && packed != "":
-		return "", fmt.Errorf("read text %s: Parquet and Arrow files that are packed once more are not read; unpack it, or leave it out with --include", file)
+		return "", fmt.Errorf("read text %s: a compressed Parquet or Arrow file is not supported; unpack it, or exclude it with --include", file)
 	case format != FormatJSON:
 		return format, nil
 	}

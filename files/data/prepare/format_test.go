@@ -118,32 +118,32 @@ func TestOneObjectIsOneText(t *testing.T) {
 
 func TestContainersThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
-		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "it ends before its schema"},
-		"a.feather":                 {"FEA1", "Feather's first version"},
+		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "truncated before the schema"},
+		"a.feather":                 {"FEA1", "Feather version 1"},
 		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not read; unpack"},
 		"a.csv.bz2":                 {"BZh", "bzip2 is not read; unpack"},
-		"a.parquet.gz":              {"", "packed once more"},
+		"a.parquet.gz":              {"", "a compressed Parquet or Arrow file"},
 		"cut.txt.gz":                {packGzip(t, strings.Repeat("a", 9999))[:20], "unexpected EOF"},
 		"broken.txt.lz4":            {"no LZ4 at all", "lz4"},
 		"broken.json.gz":            {"no gzip, and long enough for a header", "gzip: invalid header"},
 		"broken.jsonl.zst":          {"no zstd, and long enough for a header", "magic number mismatch"},
-		"cut.jsonl.gz":              {packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40], "was the file cut off"},
+		"cut.jsonl.gz":              {packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40], "get the file again"},
 		"cut.csv.zst":               {packZstd(t, "text\n"+strings.Repeat("a\nb\n", 99))[:20], "unexpected EOF"},
-		"a.csv":                     {"id,content\n1,a\n", `no column "text" in its first line; name the column of the text with --field`},
+		"a.csv":                     {"id,content\n1,a\n", `no column "text" in the first line; name the text column with --field`},
 		"semicolons.csv":            {"id;text\n1;a\n", `(it has "id;text")`},
 		"tabs.csv":                  {"id\ttext\n1\ta\n", "rename it to .tsv"},
 		"columns.csv":               {" text ,Text\na,b\n", `--field (it has " text ", "Text")`},
 		"keys.jsonl":                {`{"i":1,"h":1,"g":1,"f":1,"e":1,"d":1,"c":1,"b":1,"a":1}`, `(it has "a", "b", "c", "d", "e", "f", "g", "h", 1 more)`},
 		"list.jsonl":                {`[{"text":"a"}]`, "not a JSON object: its type is array"},
 		"kind.jsonl":                {`{"text":true}`, `key "text" is not a string: its type is bool`},
-		"empty.csv":                 {"", "the first line of CSV names the columns"},
+		"empty.csv":                 {"", "the first line of a CSV file must name the columns"},
 		"ragged.csv":                {"id,text\n1,a\n2\n", "after record 1: record on line 3: wrong number of fields"},
 		"quote.csv":                 {"text\n\"a\n", "extraneous or missing"},
 		"latin.csv":                 {"text\n\xe9\n", "record 1 is not UTF-8"},
-		"field.json":                {`[{"a": 1}]`, `object 1: no key "text"; name the key`},
+		"field.json":                {`[{"a": 1}]`, `object 1: no key "text"; name the text's key`},
 		"number.json":               {`[{"text": "a"}, {"text": 1}]`, `object 2: key "text" is not a string`},
-		"half.json":                 {`[{"text": "a"}, `, "after object 1: the array has no end; was the file cut off?"},
-		"more.json":                 {`[{"text": "a"}] x`, "after object 1: something follows the array"},
+		"half.json":                 {`[{"text": "a"}, `, "after object 1: the array has no end; get the file again if it is truncated"},
+		"more.json":                 {`[{"text": "a"}] x`, "after object 1: unexpected data after the array"},
 		"other.json":                {`[{"text": "a"}, 1]`, "object 2: not a JSON object"},
 		"surrogate.json":            {`[{"text": "\ud83d"}]`, "object 1"},
 		"latin.json":                {"[{\"text\": \"\xe9\"}]", "object 1: not UTF-8"},
@@ -213,7 +213,7 @@ func TestLongTextsAreRefused(t *testing.T) {
 			return
 		}
 		if read > maxDocument>>20+2 {
-			t.Fatal("it reads for ever")
+			t.Fatal("reading does not end")
 		}
 	}
 }

@@ -154,14 +154,14 @@ func TestTextOf(t *testing.T) {
 		`{"a": {}}`:                             "",
 		`{"a": null}`:                           "",
 		`{"a": [{"b": "x"}, {}, {"b": ["y"]}]}`: "x\ny",
-		`{"a": "x"}`:                            `key "a.b" ends at a value that is not what "b" asks for`,
-		`{"a": {"b": {"c": "x"}}}`:              `key "a.b" is not a string but an object; name a key of it as well`,
-		`{"a": {"b": ["x", 1]}}`:                `key "a.b" holds both texts and token ids`,
-		`{"a": {"b": [1, -1]}}`:                 `key "a.b" holds -1, which is no token id`,
-		`{"a": {"b": [1, 1.5]}}`:                `key "a.b" holds 1.5, which is no token id`,
+		`{"a": "x"}`:                            `key "a.b" ends at a value that does not contain "b"`,
+		`{"a": {"b": {"c": "x"}}}`:              `key "a.b" is an object, want a string; name a key of the object`,
+		`{"a": {"b": ["x", 1]}}`:                `key "a.b" has both texts and token ids`,
+		`{"a": {"b": [1, -1]}}`:                 `key "a.b" has the invalid token id -1`,
+		`{"a": {"b": [1, 1.5]}}`:                `key "a.b" has the invalid token id 1.5`,
 		`{"a": {"b": 1}}`:                       `key "a.b" is not a string`,
 		`{"b": 1}`:                              `no key "a.b"`,
-		`{"a": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "more than 32 deep",
+		`{"a": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "nested deeper than 32",
 	} {
 		got, err := textOf([]byte(line), "a.b")
 		if err != nil && !strings.Contains(err.Error(), want) || err == nil && string(got.text) != want || err != nil && want == "" {

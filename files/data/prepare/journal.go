@@ -102,7 +102,7 @@ func openJournal(dir, fingerprint string, force bool) (*journal, entry, error) {
 		}
 	}
 	if err != nil {
-		return nil, entry{}, errors.Join(fmt.Errorf("go on with %s: %w", dir, err), file.Close())
+		return nil, entry{}, errors.Join(fmt.Errorf("resume %s: %w", dir, err), file.Close())
 	}
 	return j, last, nil
 }
@@ -114,7 +114,7 @@ func readJournal(file *os.File, fingerprint string) (last entry, end int64, err 
 		return entry{}, 0, err
 	}
 	if info.Size() > maxJournal {
-		return entry{}, 0, fmt.Errorf("%w: its journal has %d bytes", ErrUnfinished, info.Size())
+		return entry{}, 0, fmt.Errorf("%w: the journal is too large, %d bytes", ErrUnfinished, info.Size())
 	}
 	buffer := bufio.NewReader(file)
 	for {
@@ -127,7 +127,7 @@ func readJournal(file *os.File, fingerprint string) (last entry, end int64, err 
 		if end == 0 {
 			var header journalHeader
 			if err := decoder.Decode(&header); err != nil || header.Version != 1 || header.Fingerprint != fingerprint {
-				return entry{}, 0, fmt.Errorf("%w: it was not finished, and its files, tokenizer or options were others; give the same again, or --force to begin anew", ErrUnfinished)
+				return entry{}, 0, fmt.Errorf("%w: an unfinished run used other files, another tokenizer or other options; repeat the same command, or start again with --force", ErrUnfinished)
 			}
 		} else {
 			var next entry

@@ -93,7 +93,7 @@ func (o object) either(first, second string) (text string, found bool, err error
 	case err != nil:
 		return "", false, err
 	case found && both:
-		return "", false, fmt.Errorf("it has both %s and %s", first, second)
+		return "", false, fmt.Errorf("both %s and %s are set, want one", first, second)
 	case both:
 		return other, true, nil
 	}

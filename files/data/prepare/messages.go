@@ -100,7 +100,7 @@ type talks struct {
 
 func (t talks) note(key string) error {
 	if t.strict {
-		return fmt.Errorf("key %.80q is not read; remove it, or leave out --strict", key)
+		return fmt.Errorf("unknown key %.80q; remove it, or omit --strict", key)
 	}
 	if _, known := t.unread[key]; !known && len(t.unread) >= maxUnread {
 		key = "(other keys)"
@@ -245,7 +245,7 @@ func (o object) mask(messages []chat.Message) error {
 	}
 	var role string
 	if err := json.Unmarshal(raw, &role); err != nil || role == "" {
-		return fmt.Errorf("mask is %.40s, want the name of a role, as in NeMo; in a message, true or false", raw)
+		return fmt.Errorf("mask is %.40s, want a role name (as in NeMo); within a message, true or false", raw)
 	}
 	if other, known := roles[role]; known {
 		role = other

@@ -116,8 +116,8 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		"message 0: weight and train contradict each other":                                                    `{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}`,
 		"system and the first message, of the role system, differ":                                             `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
 		"system is 5, want a text":                                                                             `{"system":5,"messages":[{"role":"assistant","content":"a"}]}`,
-		"mask is true, want the name of a role":                                                                `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
-		"message 0: it has both role and from":                                                                 `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
+		"mask is true, want a role name":                                                                       `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
+		"message 0: both role and from are set":                                                                `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
 		"output is missing, want a text":                                                                       `{"instruction":"do"}`,
 		"history: want a list of pairs of texts":                                                               `{"instruction":"do","output":"x","history":"h"}`,
 		`message 0: name is 5, want a text or null`:                                                            `{"messages":[{"role":"user","content":"a","name":5}]}`,
@@ -130,9 +130,9 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		}
 	}
 	for want, line := range map[string]string{
-		`key "id" is not read; remove it, or leave out --strict`:                        `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
-		`message 0: key "messages.reasoning" is not read`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
-		`message 0: key "conversations.weight of the role user" is not read; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
+		`unknown key "id"; remove it, or omit --strict`:                             `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
+		`message 0: unknown key "messages.reasoning"`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
+		`message 0: unknown key "conversations.weight of the role user"; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
 	} {
 		read := talks{strict: true, unread: Unread{}}
 		if _, err := read.conversation([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {

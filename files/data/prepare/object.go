@@ -33,10 +33,10 @@ func openObject(from io.Reader, file *os.File, field string, position int64) (*o
 		err = o.spread(raw, steps)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; read the file as one text with --format text, or leave it out with --include", err)
+		return nil, fmt.Errorf("%w; read the file as one text with --format text, or exclude it with --include", err)
 	}
 	if position > int64(len(o.values)) {
-		return nil, fmt.Errorf("the file has %[2]d values, and reading stopped after value %[1]d; was it changed?", position, len(o.values))
+		return nil, fmt.Errorf("the file has %[2]d values, but the interrupted run had read %[1]d; restore the unchanged file, or start again with --force", position, len(o.values))
 	}
 	return o, nil
 }
@@ -50,7 +50,7 @@ func (o *oneObject) spread(raw json.RawMessage, steps []step) error {
 		}
 		inner, found := object[steps[0].key]
 		if !found {
-			return fmt.Errorf("no key %q on the way to %q; name the key of the text with --field", steps[0].key, o.field)
+			return fmt.Errorf("no key %q on the path %q; name the text's key with --field", steps[0].key, o.field)
 		}
 		raw, steps = inner, steps[1:]
 	}
@@ -98,5 +98,5 @@ func (o Options) checkField(sources []source) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("--field %s %w: %s is read as one text; leave --field out, or name the format with --format", o.Field, errNoField, sources[0].path)
+	return fmt.Errorf("--field %s %w: %s is read as one text; omit --field, or set the format with --format", o.Field, errNoField, sources[0].path)
 }

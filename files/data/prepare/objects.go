@@ -69,7 +69,7 @@ func (a *objects) begin(position int64) error {
 	return nil
 }
 
-var errNotObjects = errors.New("read it in another --format (jsonl has an object in every line, text is one text)")
+var errNotObjects = errors.New("set another --format (jsonl: one object per line; text: one text per file)")
 
 func (a *objects) position() int64 { return a.read }
 
@@ -86,7 +86,7 @@ func (a *objects) nextObject() (json.RawMessage, error) {
 			return nil, a.cutOff(err)
 		}
 		if _, err := a.decoder.Token(); !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("after object %d: something follows the array", a.read)
+			return nil, fmt.Errorf("after object %d: unexpected data after the array", a.read)
 		}
 		return nil, io.EOF
 	}
@@ -105,7 +105,7 @@ func (a *objects) nextObject() (json.RawMessage, error) {
 // cutOff is the error for an array without end. It is no io.EOF, which ends the texts.
 func (a *objects) cutOff(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("after object %d: the array has no end; was the file cut off?", a.read)
+		return fmt.Errorf("after object %d: the array has no end; get the file again if it is truncated", a.read)
 	}
 	return fmt.Errorf("after object %d: %w", a.read, err)
 }

@@ -47,10 +47,10 @@ const DefaultSplit = "train"
 
 // Errors of Run.
 var (
-	ErrOutputExists = errors.New("output folder holds data already")
+	ErrOutputExists = errors.New("the output folder already has data")
 	ErrNoText       = errors.New("no text found")
-	ErrUnfinished   = errors.New("output folder has the beginnings of something else")
-	ErrBusy         = errors.New("another process writes to the output folder")
+	ErrUnfinished   = errors.New("the output folder has another unfinished run")
+	ErrBusy         = errors.New("another process is writing to the output folder")
 )
 
 // Options says what Run reads and writes.
@@ -121,11 +121,11 @@ type Progress struct {
 func (o Options) check() error {
 	switch {
 	case len(o.Paths) == 0:
-		return errors.New("prepare data: no path of a file or folder to read")
+		return errors.New("prepare data: no input; name a file or folder")
 	case o.Output == "":
-		return errors.New("prepare data: no output folder")
+		return errors.New("prepare data: no output folder; name one")
 	case o.Tokenizer == nil:
-		return errors.New("prepare data: no tokenizer")
+		return errors.New("prepare data: no tokenizer; name one")
 	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
 	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet, FormatArrow}, o.Format):
@@ -135,7 +135,7 @@ func (o Options) check() error {
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)
 	case o.TokenSize == 2 && o.Tokenizer.VocabSize() > math.MaxUint16+1:
-		return fmt.Errorf("prepare data: the tokenizer has %d tokens, which do not fit 2 bytes; use 4", o.Tokenizer.VocabSize())
+		return fmt.Errorf("prepare data: the tokenizer has %d tokens, too many for 2 bytes per token; use 4", o.Tokenizer.VocabSize())
 	case !(o.HeldOutFraction >= 0 && o.HeldOutFraction < 1):
 		return fmt.Errorf("prepare data: held-out fraction %g, want at least 0 and less than 1", o.HeldOutFraction)
 	case o.ShardTokens != 0 && o.ShardTokens < MinShardTokens && !o.smallShards:
@@ -143,7 +143,7 @@ func (o Options) check() error {
 	}
 	for _, id := range slices.Concat(o.Separator, o.Begin) {
 		if id < 0 || int(id) >= o.Tokenizer.VocabSize() {
-			return fmt.Errorf("prepare data: separator %d, the vocabulary has %d tokens", id, o.Tokenizer.VocabSize())
+			return fmt.Errorf("prepare data: separator %d is outside the vocabulary of %d tokens", id, o.Tokenizer.VocabSize())
 		}
 	}
 	for _, pattern := range o.Include {

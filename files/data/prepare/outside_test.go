@@ -44,9 +44,9 @@ func TestQuotes(t *testing.T) {
 		{"a.tsv", "id\ttext\r\n1\t5\" tall\r\n\r\n2\t\"\r\n", QuotesAuto, `5" tall|"|`},
 		{"a.tsv.gz", packGzip(t, "text\tid\n\"a\"\"b\t1"), "", `"a""b|`},
 		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", QuotesDouble, "two\nlines|"},
-		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", "", "line 3 has 1 values, the first line names 2 columns; if values are quoted, give --quotes double"},
-		{"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", "", "is quoted in its first line; read quotes with --quotes double"},
-		{"a.tsv", "id\tbody\n1\ta\n", "", `no column "text" in its first line`},
+		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", "", "line 3 has 1 values, but the first line names 2 columns; if values are quoted, use --quotes double"},
+		{"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", "", "is quoted in the first line; read quotes with --quotes double"},
+		{"a.tsv", "id\tbody\n1\ta\n", "", `no column "text" in the first line`},
 		{"a.csv", "text,id\n5 inch 9\" tall,1\n", "", "if quotes belong to the text, give --quotes none"},
 		{"a.csv", "text,id\n5 inch 9\" tall,1\n", QuotesNone, `5 inch 9" tall|`},
 		{"a.csv", "text,id\n\"a, b\",1\n", "", "a, b|"},
@@ -103,12 +103,12 @@ func TestFieldOfOneObject(t *testing.T) {
 		{"a.json", "ids", `{"ids":[97,98]}`, "ab|"},
 		{"a.json", "ids", `{"ids":[[97,98],[99]]}`, "ab|c|"},
 		{"a.json", "", `{"text":"one"}`, `{"text":"one"}|`},
-		{"a.json", "body", `{"text":"one"}`, `no key "body"; name the key of the text with --field (it has "text"); read the file as one text with --format text`},
-		{"a.json", "data.text", `{"data":{"x":1}}`, `no key "text" on the way to "data.text"`},
+		{"a.json", "body", `{"text":"one"}`, `no key "body"; name the text's key with --field (it has "text"); read the file as one text with --format text`},
+		{"a.json", "data.text", `{"data":{"x":1}}`, `no key "text" on the path "data.text"`},
 		{"a.json", "text", `["a"]`, "not a JSON object"},
 		{"a.json", "text", `"a"`, "want an array of JSON objects, or one object"},
 		{"a.json", "text", `{"text":5}`, `value 1 of key "text" is not a string`},
-		{"a.json", "text", `{"text":["a",{"b":1}]}`, `value 2 of key "text" is not a string but an object`},
+		{"a.json", "text", `{"text":["a",{"b":1}]}`, `value 2 of key "text" is an object, want a string`},
 		{"a.json", "text", `{"text":`, "not a JSON object"},
 		{"a.txt", "text", "plain", "--field text does not apply: "},
 	} {
@@ -158,7 +158,7 @@ func TestNamesOfTables(t *testing.T) {
 		try(t, name, string(stream), want, func(*Options) {})
 	}
 	try(t, "a.txt", "PAR1 is how a Parquet file begins", "PAR1 is how a Parquet file begins|", func(*Options) {})
-	try(t, "a.bin", "\x00\x01", "which is not text; if it is a table, name its format with --format", func(*Options) {})
+	try(t, "a.bin", "\x00\x01", "is not text; if it is a table, set its format with --format", func(*Options) {})
 }
 
 // TestConversationsWithPythonsConstants: keys that are not read may have them.

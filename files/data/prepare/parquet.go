@@ -91,11 +91,11 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 		case at.Leaf() && parquetfile.OnlyNulls(at): // of objects or lists that are all null
 			return leaf{nulls: true}, nil
 		case at.Leaf():
-			return leaf{}, fmt.Errorf("column %q ends at %v, which has nothing that %s asks for", field, at.Name(), steps[0])
+			return leaf{}, fmt.Errorf("column %q ends at %v, which does not contain %s", field, at.Name(), steps[0])
 		default:
 			next := element(at)
 			if next == nil && (len(steps) == 0 || steps[0].key == "") {
-				return leaf{}, fmt.Errorf("column %q has columns of its own (as %q); name one as well, as in --field messages.content", field, at.Columns()[0].Name())
+				return leaf{}, fmt.Errorf("column %q has nested columns (such as %q); name a nested column, as in --field messages.content", field, at.Columns()[0].Name())
 			}
 			if next == nil {
 				next, steps = at.Column(steps[0].key), steps[1:]
@@ -105,7 +105,7 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 				for _, column := range at.Columns() {
 					names = append(names, column.Name())
 				}
-				return leaf{}, fmt.Errorf("no column %q; name the column of the text with --field%s", field, among(names))
+				return leaf{}, fmt.Errorf("no column %q; name the text column with --field%s", field, among(names))
 			}
 			at = next
 		}
@@ -138,7 +138,7 @@ func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
 	case (kind == parquet.Int32 || kind == parquet.Int64) && len(l.places) > 0:
 		l.ids = true
 	default: // pandas gives the type DOUBLE to a column of only NaN
-		l.wrong = fmt.Errorf("column %q is of %v, want strings, or lists of token ids", field, column.Type())
+		l.wrong = fmt.Errorf("column %q has type %v, want strings, or lists of token ids", field, column.Type())
 	}
 	return l, nil
 }

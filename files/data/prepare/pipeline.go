@@ -275,7 +275,7 @@ func (c *collector) flush() (err error) {
 func (o Options) addIDs(to *collector, heldOut bool, s sample) error {
 	for _, id := range s.ids {
 		if int(id) >= o.Tokenizer.VocabSize() {
-			return fmt.Errorf("it holds token id %d, the tokenizer has %d; name the tokenizer that the ids are of with --tokenizer", id, o.Tokenizer.VocabSize())
+			return fmt.Errorf("token id %d, but the tokenizer has %d tokens; name the matching tokenizer with --tokenizer", id, o.Tokenizer.VocabSize())
 		}
 	}
 	switch {

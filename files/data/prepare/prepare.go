@@ -80,7 +80,7 @@ func (o Options) checkOutput() error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or --force to replace it", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or replace the data with --force", o.Output, ErrOutputExists, old[0])
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (r *run) manifest() (manifest.Manifest, error) {
 		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %s", ErrNoText, r.o.whyNothing(progress, r.met))
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
-		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w for the held-out part: a held-out fraction needs at least two texts; name a held-out file instead", ErrNoText)
 	}
 	files, err := r.training.finish()
 	if err != nil {
@@ -255,23 +255,23 @@ func (r *run) manifest() (manifest.Manifest, error) {
 func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	named := ""
 	if o.fieldGiven {
-		named = fmt.Sprintf("; does --field %s name the texts?", o.Field)
+		named = fmt.Sprintf("; check that --field %s names the texts", o.Field)
 	}
 	switch binary := p.SkippedBinary; {
 	case p.Files == 0 && met.Hidden > 0:
-		return fmt.Sprintf("no file was read%s; read these names with --include-hidden", met)
+		return fmt.Sprintf("no file was read%s; read hidden names with --include-hidden", met)
 	case p.Files == 0 && met != (walk.Counts{}):
-		return fmt.Sprintf("no file was read%s; is the include pattern right?", met)
+		return fmt.Sprintf("no file was read%s; check the include pattern", met)
 	case p.Files == 0:
-		return "no file was read; is the include pattern right?"
+		return "no file was read; check the include pattern"
 	case p.Files == 1 && binary == 1:
-		return fmt.Sprintf("1 file was read, which is not text; if it is a table, name its format with --format (%s)", p.FirstSkipped)
+		return fmt.Sprintf("the only file is not text; if it is a table, set its format with --format (%s)", p.FirstSkipped)
 	case p.Files == 1:
-		return "1 file was read, which has no text that is not empty" + named
+		return "the only file has no text, or only empty texts" + named
 	case binary == 0:
-		return fmt.Sprintf("%d files were read, which have no text that is not empty%s", p.Files, named)
+		return fmt.Sprintf("none of the %d files has a text that is not empty%s", p.Files, named)
 	default:
-		return fmt.Sprintf("%d files were read, of which %d are not text and the others have no text that is not empty (the first is %s)", p.Files, binary, p.FirstSkipped)
+		return fmt.Sprintf("none of the %d files has a text that is not empty; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
 }
 

@@ -187,11 +187,11 @@ func TestFailureLeavesNothing(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{"no text", context.Background(), func(*Options) {}, ErrNoText, "1 file was read, which is not text"},
-		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, ErrNoText, "no file was read; is the include pattern right?"},
+		{"no text", context.Background(), func(*Options) {}, ErrNoText, "the only file is not text"},
+		{"nothing included", context.Background(), func(o *Options) { o.Include = []string{"*.go"} }, ErrNoText, "no file was read; check the include pattern"},
 		{"nothing held out", context.Background(), func(o *Options) {
 			o.Paths, o.HeldOutFraction = []string{filepath.Join(dir, "text")}, 1e-9
-		}, ErrNoText, "to hold out"},
+		}, ErrNoText, "for the held-out part"},
 		{"missing path", context.Background(), func(o *Options) { o.Paths = []string{filepath.Join(dir, "nowhere")} }, fs.ErrNotExist, "nowhere"},
 		{"missing held-out file", context.Background(), func(o *Options) { o.HeldOut = []string{filepath.Join(dir, "nowhere")} }, fs.ErrNotExist, "nowhere"},
 		{"bad pattern", context.Background(), func(o *Options) { o.Include = []string{"["} }, nil, `include pattern "["`},
@@ -326,7 +326,7 @@ func TestAShareHoldsOutSomething(t *testing.T) {
 				o.Output, o.HeldOutFraction, o.Workers = filepath.Join(t.TempDir(), "out"), 1e-9, workers
 				m, err := Run(context.Background(), o)
 				if test.held == 0 {
-					if !errors.Is(err, ErrNoText) || !strings.Contains(err.Error(), "to hold out") {
+					if !errors.Is(err, ErrNoText) || !strings.Contains(err.Error(), "for the held-out part") {
 						t.Errorf("got %v", err)
 					}
 					return
@@ -336,7 +336,7 @@ func TestAShareHoldsOutSomething(t *testing.T) {
 				}
 				got := text(t, filepath.Join(o.Output, filepath.FromSlash(heldOutName)))
 				if len(got) != 3*test.held || m.Tokens != uint64(3*(m.Texts-test.held)) {
-					t.Errorf("held out %q, %d tokens are left of %d texts", got, m.Tokens, m.Texts)
+					t.Errorf("held out %q, %d tokens remain of %d texts", got, m.Tokens, m.Texts)
 				}
 				if held != "" && held != got {
 					t.Errorf("held out %q, then %q", held, got)
@@ -369,7 +369,7 @@ func TestTokensAreNoText(t *testing.T) {
 	}
 	o = options(filepath.Join(dir, "out"))
 	o.Output = filepath.Join(dir, "again")
-	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "holds tokens, not text") {
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "has tokens, not text") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func TestProvidedFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
 		}
 	}
-	for name, want := range map[string]string{"a_null.arrow": "no text that is not empty", "p_null.parquet": "no text that is not empty", "inches.csv": "give --quotes none"} {
+	for name, want := range map[string]string{"a_null.arrow": "only empty texts", "p_null.parquet": "only empty texts", "inches.csv": "give --quotes none"} {
 		if _, err := textsOf(t, func(*Options) {}, provided(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
@@ -112,13 +112,13 @@ func TestProvidedLinks(t *testing.T) {
 // TestFieldsThatNameNothing: errors show the flag.
 func TestFieldsThatNameNothing(t *testing.T) {
 	for _, test := range []struct{ name, field, content, want string }{
-		{"a.json", "data.none", `{"data":[{"text":"a"}]}`, "does --field data.none name the texts?"},
-		{"a.json", "data[5].text", `{"data":[{"text":"a"}]}`, "does --field data[5].text name the texts?"},
-		{"a.jsonl", "a.b", `{"a":{"c":"d"}}`, "does --field a.b name the texts?"},
+		{"a.json", "data.none", `{"data":[{"text":"a"}]}`, "check that --field data.none names the texts"},
+		{"a.json", "data[5].text", `{"data":[{"text":"a"}]}`, "check that --field data[5].text names the texts"},
+		{"a.jsonl", "a.b", `{"a":{"c":"d"}}`, "check that --field a.b names the texts"},
 		{"a.csv", "text[0]", "text\na\n", `no column "text[0]"`},
 		{"a.csv", "text.x", "text\na\n", `no column "text.x"`},
 		{"a.md", "text", "a", "--field text does not apply"},
-		{"a.json", "text", `{"text":{"0":"a","1":"b"}}`, "name a key of it as well"},
+		{"a.json", "text", `{"text":{"0":"a","1":"b"}}`, "name a key of the object"},
 		{"a.json", "text", `{"a":{"text":"x"}}`, `no key "text"`},
 	} {
 		try(t, test.name, test.content, test.want, func(o *Options) { o.Field = test.field })

@@ -107,7 +107,7 @@ func (f *textFile) content() ([]byte, error) {
 		defer end()
 		text, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
 		if err == nil && len(text) > maxDocument {
-			err = fmt.Errorf("it unpacks to more than the %d bytes that are read; split it", maxDocument)
+			err = fmt.Errorf("unpacks to more than %d bytes; split it", maxDocument)
 		}
 		return text, err
 	}
@@ -116,11 +116,11 @@ func (f *textFile) content() ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > maxTextSize {
-		return nil, fmt.Errorf("%d bytes, at most %d are read; split it", info.Size(), maxTextSize)
+		return nil, fmt.Errorf("%d bytes, the limit is %d; split it", info.Size(), maxTextSize)
 	}
 	text := make([]byte, info.Size())
 	if _, err := io.ReadFull(f.file, text); err != nil {
-		return nil, fmt.Errorf("%w; was it changed meanwhile?", err)
+		return nil, fmt.Errorf("%w; the file may have changed, run the command again", err)
 	}
 	return text, nil
 }
@@ -145,7 +145,7 @@ func openLines(file *os.File, field string, position int64) (*lines, error) {
 	for l.line < position {
 		if _, err := l.readLine(); err != nil {
 			end()
-			return nil, fmt.Errorf("go on after line %d: %w", position, err)
+			return nil, fmt.Errorf("resume after line %d: %w", position, err)
 		}
 	}
 	return l, nil
@@ -164,7 +164,7 @@ func (l *lines) readLine() ([]byte, error) {
 	for {
 		part, err := l.buffer.ReadSlice('\n')
 		if len(l.long)+len(part) > maxDocument {
-			return nil, fmt.Errorf("the next is longer than the %d bytes that are read; split it", maxDocument)
+			return nil, fmt.Errorf("the next line is longer than %d bytes; split it", maxDocument)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			l.long = append(l.long, part...)
@@ -178,7 +178,7 @@ func (l *lines) readLine() ([]byte, error) {
 			err = nil
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("%w; was the file cut off?", err)
+			err = fmt.Errorf("%w; get the file again if it is truncated", err)
 		}
 		if err == nil {
 			l.line++

@@ -303,18 +303,18 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"number.parquet": `number.parquet: column "text" is of DOUBLE, want strings, or lists of token ids`,
-		"group.parquet":  `group.parquet: column "text" has columns of its own (as "inner"); name one as well, as in --field messages.content`,
-		"rows.parquet":   "no text found: 1 file was read, which has no text that is not empty",
-		"empty.parquet":  "no text found: 1 file was read, which has no text that is not empty",
-		"key.jsonl":      `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
+		"number.parquet": `number.parquet: column "text" has type DOUBLE, want strings, or lists of token ids`,
+		"group.parquet":  `group.parquet: column "text" has nested columns (such as "inner"); name a nested column, as in --field messages.content`,
+		"rows.parquet":   "no text found: the only file has no text, or only empty texts",
+		"empty.parquet":  "no text found: the only file has no text, or only empty texts",
+		"key.jsonl":      `key.jsonl: line 3: no key "text"; name the text's key with --field`,
 		"type.jsonl":     `type.jsonl: line 1: key "text" is not a string`,
 		"json.jsonl":     `json.jsonl: line 2: not a JSON object`,
-		"half.jsonl":     `half.jsonl: line 2: key "text" has text that is damaged: byte 1: half a surrogate pair`,
-		"cut.jsonl.gz":   `cut.jsonl.gz: after line 100: unexpected EOF; was the file cut off?`,
+		"half.jsonl":     `half.jsonl: line 2: key "text" has damaged text: byte 1: half a surrogate pair`,
+		"cut.jsonl.gz":   `cut.jsonl.gz: after line 100: unexpected EOF; get the file again if it is truncated`,
 		"utf8.jsonl":     `utf8.jsonl: line 1: not UTF-8`,
 		"bad.parquet":    `bad.parquet: `,
-		"null.jsonl":     "no text found: 1 file was read, which has no text that is not empty",
+		"null.jsonl":     "no text found: the only file has no text, or only empty texts",
 		"*.nothing":      `no file matches`,
 	} {
 		o := options(filepath.Join(dir, name))

@@ -65,7 +65,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return made, fmt.Errorf("make samples: sequence length %d, want 2 to %d", o.SeqLen, tokens.MaxSeqLen)
 	}
 	if there, err := filepath.Glob(filepath.Join(o.Output, "*.parquet")); err != nil || len(there) > 0 {
-		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would take for more samples; name another folder", o.Output, len(there)), err)
+		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would read as samples; choose another folder", o.Output, len(there)), err)
 	}
 	paths, others, met, err := o.files()
 	if err != nil {
@@ -89,7 +89,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		err = p.finish()
 	}
 	if err == nil && p.made.Samples == 0 {
-		err = fmt.Errorf("none of %d conversations can be learned from: %d are longer than %d tokens, %d have no answer to learn, %d were refused; keys that were not read: %v: %w",
+		err = fmt.Errorf("none of the %d conversations is usable: %d are longer than %d tokens, %d have no answer to learn, %d were refused; unknown keys: %v: %w",
 			p.made.Conversations, p.made.Long, o.SeqLen, p.made.Unlearned, p.made.Refused, p.made.Unread, errors.Join(p.made.Refusal, errNoSamples))
 	}
 	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
@@ -127,7 +127,7 @@ func (o SampleOptions) files() (paths []string, others int, met walk.Counts, err
 			}
 		}
 		if met.Add(found.Counts); len(paths) == before {
-			return nil, others, met, fmt.Errorf("%s has no .jsonl or .ndjson files and no .json files of several objects (%d other files%s); %w", name, others, found.Counts, errTables)
+			return nil, others, met, fmt.Errorf("%s has no .jsonl or .ndjson files, and no .json files with several objects (%d other files%s); %w", name, others, found.Counts, errTables)
 		}
 	}
 	return paths, others, met, nil

@@ -43,7 +43,7 @@ func converseBy(t *testing.T, source string, seqLen int, files map[string]string
 		}
 		return made, nil, err
 	}
-	if _, err := Converse(t.Context(), o); err == nil || !strings.Contains(err.Error(), "name another folder") {
+	if _, err := Converse(t.Context(), o); err == nil || !strings.Contains(err.Error(), "choose another folder") {
 		t.Errorf("once more into the same folder: %v", err)
 	}
 	d, err := preprocessed.Open(o.Output, preprocessed.Options{SeqLen: seqLen, VocabSize: 256})
@@ -145,9 +145,9 @@ func TestConverseSaysWhatIsWrong(t *testing.T) {
 	for text, content := range map[string]string{
 		"a.jsonl, line 2: message 0: content is [{\"type\":\"text\"}], want a text; parts of messages are not read": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
 		"a.jsonl, line 1: want an object with messages":                                                             `{"text":"a"}`,
-		"and not with both":                           `{"messages":[],"conversations":[]}`,
-		"none of 1 conversations can be learned from": `{"messages":[{"role":"user","content":"a"}]}`,
-		"a.jsonl, line 1: cannot tell the assistant's tokens: there are no messages": `{"messages":[]}`,
+		"and not with both":                                                `{"messages":[],"conversations":[]}`,
+		"none of the 1 conversations is usable":                            `{"messages":[{"role":"user","content":"a"}]}`,
+		"a.jsonl, line 1: cannot tell the assistant's tokens: no messages": `{"messages":[]}`,
 	} {
 		if _, _, err := converse(t, 24, map[string]string{"a.jsonl": content}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %s", err, text)

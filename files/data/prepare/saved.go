@@ -43,14 +43,14 @@ func readSaved(folder string) (s saved, err error) {
 		}
 	}
 	if len(dataset.Indices) > 0 {
-		return saved{}, fmt.Errorf("%s: the data set was saved with an order of its own beside it; save it after flatten_indices()", filepath.Join(folder, savedState))
+		return saved{}, fmt.Errorf("%s: the saved data set has a separate order (indices); save it again after flatten_indices()", filepath.Join(folder, savedState))
 	}
 	for _, file := range dataset.Files {
 		if file.Name != filepath.Base(file.Name) {
-			return saved{}, fmt.Errorf("%s names %q, which is no file of the folder", filepath.Join(folder, savedState), file.Name)
+			return saved{}, fmt.Errorf("%s lists %q, which is not a file of the folder", filepath.Join(folder, savedState), file.Name)
 		}
 		if _, err := os.Stat(filepath.Join(folder, file.Name)); err != nil {
-			return saved{}, fmt.Errorf("%s names a file that is not there: %w", filepath.Join(folder, savedState), err)
+			return saved{}, fmt.Errorf("%s lists a missing file: %w", filepath.Join(folder, savedState), err)
 		}
 		s.files = append(s.files, file.Name)
 	}
@@ -83,7 +83,7 @@ func (s saved) split(folder, name string) (string, error) {
 		name = DefaultSplit
 	}
 	if !slices.Contains(s.splits, name) || !filepath.IsLocal(name) {
-		return "", fmt.Errorf("%s has the splits %q, not %q; name one with --split", folder, s.splits, name)
+		return "", fmt.Errorf("%s has splits %q, not %q; select a split with --split", folder, s.splits, name)
 	}
 	return filepath.Join(folder, name), nil
 }

@@ -82,7 +82,7 @@ func (o Options) under(root string, isNamed func(fs.FileInfo) bool) ([]source, w
 		next, err := o.source(root, filepath.Base(root), info, false)
 		return []source{next}, none, err
 	case holdsTokens(root):
-		return nil, none, fmt.Errorf("read text: %s holds tokens, not text (it has a %s); name the folder of the text", root, manifest.Name)
+		return nil, none, fmt.Errorf("read text %s: the folder has tokens, not text (it has a %s); name the folder with the text", root, manifest.Name)
 	}
 	described, err := readSaved(root)
 	if err == nil && len(described.splits) > 0 {

@@ -52,7 +52,7 @@ func (c *capped) reset() { c.left = maxDocument + 1<<20 }
 
 func (c *capped) Read(p []byte) (int, error) {
 	if c.left <= 0 {
-		return 0, fmt.Errorf("the next text is longer than the %d bytes that are read; split it", maxDocument)
+		return 0, fmt.Errorf("the next text is longer than %d bytes; split it", maxDocument)
 	}
 	n, err := c.from.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)

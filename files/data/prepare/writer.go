@@ -39,14 +39,14 @@ func (w *shardWriter) resume(at written) error {
 	for i, count := range w.counts {
 		info, err := os.Stat(w.path(i))
 		if err != nil {
-			return fmt.Errorf("go on writing tokens: %w", err)
+			return fmt.Errorf("resume writing tokens: %w", err)
 		}
 		want := int64(count) * int64(w.tokenSize)
 		if info.Size() < want {
-			return fmt.Errorf("go on writing tokens: %s has %d bytes, want %d; remove %s to begin anew", w.path(i), info.Size(), want, w.dir)
+			return fmt.Errorf("resume writing tokens: %s has %d bytes, want %d; to start again, remove %s", w.path(i), info.Size(), want, w.dir)
 		}
 		if err := os.Truncate(w.path(i), want); err != nil {
-			return fmt.Errorf("go on writing tokens: %w", err)
+			return fmt.Errorf("resume writing tokens: %w", err)
 		}
 	}
 	if len(w.counts) == 0 {
@@ -55,11 +55,11 @@ func (w *shardWriter) resume(at written) error {
 	last := len(w.counts) - 1
 	file, err := os.OpenFile(w.path(last), os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("go on writing tokens: %w", err)
+		return fmt.Errorf("resume writing tokens: %w", err)
 	}
 	w.use(file)
 	if _, err := file.Seek(0, io.SeekEnd); err != nil {
-		return fmt.Errorf("go on writing tokens: %w", err)
+		return fmt.Errorf("resume writing tokens: %w", err)
 	}
 	return nil
 }

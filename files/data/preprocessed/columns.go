@@ -41,11 +41,11 @@ func findLeaves(file *parquet.File) (leaves, error) {
 		}
 		name := column.Name()
 		if *at >= 0 {
-			return leaves{}, fmt.Errorf("%w: column %s is there twice", ErrInvalid, name)
+			return leaves{}, fmt.Errorf("%w: column %s occurs twice", ErrInvalid, name)
 		}
 		for !column.Leaf() {
 			if len(column.Columns()) != 1 {
-				return leaves{}, fmt.Errorf("%w: column %s is no list of integers", ErrInvalid, name)
+				return leaves{}, fmt.Errorf("%w: column %s is not a list of integers", ErrInvalid, name)
 			}
 			column = column.Columns()[0]
 		}
@@ -53,12 +53,12 @@ func findLeaves(file *parquet.File) (leaves, error) {
 			continue
 		}
 		if kind := column.Type().Kind(); kind != parquet.Int32 && kind != parquet.Int64 || column.MaxRepetitionLevel() != 1 {
-			return leaves{}, fmt.Errorf("%w: column %s is no list of integers", ErrInvalid, name)
+			return leaves{}, fmt.Errorf("%w: column %s is not a list of integers", ErrInvalid, name)
 		}
 		*at = column.Index()
 	}
 	if found.inputs < 0 {
-		return leaves{}, fmt.Errorf("%w: there is no column inputs or input_ids", ErrInvalid)
+		return leaves{}, fmt.Errorf("%w: no column inputs or input_ids", ErrInvalid)
 	}
 	return found, nil
 }
@@ -171,13 +171,13 @@ func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []
 func (s Sample) check(o Options) error {
 	n := len(s.Tokens)
 	if n < 2 {
-		return fmt.Errorf("%w: it has %d tokens, want at least 2", ErrInvalid, n)
+		return fmt.Errorf("%w: %d tokens, want at least 2", ErrInvalid, n)
 	}
 	if s.Labels != nil && len(s.Labels) != n {
-		return fmt.Errorf("%w: it has %d labels for %d tokens", ErrInvalid, len(s.Labels), n)
+		return fmt.Errorf("%w: %d labels for %d tokens", ErrInvalid, len(s.Labels), n)
 	}
 	if s.Positions != nil && len(s.Positions) != n {
-		return fmt.Errorf("%w: it has %d position_ids for %d tokens", ErrInvalid, len(s.Positions), n)
+		return fmt.Errorf("%w: %d position_ids for %d tokens", ErrInvalid, len(s.Positions), n)
 	}
 	limit := int32(math.MaxInt32)
 	if o.VocabSize > 0 && o.VocabSize < math.MaxInt32 {
@@ -185,7 +185,7 @@ func (s Sample) check(o Options) error {
 	}
 	for i, token := range s.Tokens {
 		if token < 0 || token >= limit {
-			return fmt.Errorf("%w: token %d is %d, the vocabulary has %d", tokens.ErrTokenRange, i, token, limit)
+			return fmt.Errorf("%w: token %d has id %d, the vocabulary has %d", tokens.ErrTokenRange, i, token, limit)
 		}
 	}
 	for i, label := range s.Labels {
@@ -208,7 +208,7 @@ func (s *Sample) unpack(lengths []int32) error {
 	first := 0
 	for i, length := range lengths {
 		if length < 1 || int(length) > len(s.Tokens)-first {
-			return fmt.Errorf("%w: sequence_lengths %d is %d, with %d of %d tokens before it", ErrInvalid, i, length, first, len(s.Tokens))
+			return fmt.Errorf("%w: sequence_lengths %d is %d, after %d of %d tokens", ErrInvalid, i, length, first, len(s.Tokens))
 		}
 		if err := s.counts(first, first+int(length)); err != nil {
 			return err
@@ -218,7 +218,7 @@ func (s *Sample) unpack(lengths []int32) error {
 	}
 	if rest := len(s.Tokens) - first; rest > 0 {
 		if !s.padding(first, len(s.Tokens)) {
-			return fmt.Errorf("%w: sequence_lengths are of %d tokens, the sample has %d, and not all labels behind are %d", ErrInvalid, first, len(s.Tokens), IgnoreLabel)
+			return fmt.Errorf("%w: sequence_lengths cover %d tokens, the sample has %d, and some labels after them are not %d", ErrInvalid, first, len(s.Tokens), IgnoreLabel)
 		}
 		texts = append(texts, rest)
 	}
@@ -233,7 +233,7 @@ func (s *Sample) counts(first, end int) error {
 	}
 	for i, position := range s.Positions[first:end] {
 		if int(position) != i {
-			return fmt.Errorf("%w: position_ids %d is %d, and sequence_lengths has a text of %d tokens that begins at %d", ErrInvalid, first+i, position, end-first, first)
+			return fmt.Errorf("%w: position_ids %d is %d, but sequence_lengths has a text of %d tokens from position %d", ErrInvalid, first+i, position, end-first, first)
 		}
 	}
 	return nil
@@ -314,7 +314,7 @@ func (c *collector) value(value parquet.Value) error {
 	}
 	switch level := value.DefinitionLevel(); {
 	case value.IsNull() && level >= c.filled:
-		return fmt.Errorf("%w: a list has a null", ErrInvalid)
+		return fmt.Errorf("%w: null in a list", ErrInvalid)
 	case value.IsNull() && level == c.filled-1:
 		c.list = []int32{}
 		return nil
@@ -322,7 +322,7 @@ func (c *collector) value(value parquet.Value) error {
 		return nil
 	}
 	if len(c.list) == c.limit {
-		return fmt.Errorf("%w: it has more than max_seq_len = %d tokens", ErrInvalid, c.limit)
+		return fmt.Errorf("%w: more than max_seq_len = %d tokens", ErrInvalid, c.limit)
 	}
 	number := int64(0)
 	switch value.Kind() {
@@ -331,7 +331,7 @@ func (c *collector) value(value parquet.Value) error {
 	case parquet.Int64:
 		number = value.Int64()
 	default:
-		return fmt.Errorf("%w: a value is no integer", ErrInvalid)
+		return fmt.Errorf("%w: value is not an integer", ErrInvalid)
 	}
 	if number < math.MinInt32 || number > math.MaxInt32 {
 		return fmt.Errorf("%w: %d", tokens.ErrTokenRange, number)
@@ -352,7 +352,7 @@ func (c *collector) complete() {
 func (c *collector) end() error {
 	c.complete()
 	if c.next < len(c.rows) {
-		return fmt.Errorf("%d: %w: the column ends before it", c.rows[c.next], ErrInvalid)
+		return fmt.Errorf("%d: %w: the column ends earlier", c.rows[c.next], ErrInvalid)
 	}
 	return nil
 }

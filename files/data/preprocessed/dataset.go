@@ -91,7 +91,7 @@ func Open(dir string, o Options) (*Dataset, error) {
 func parquetFiles(dir string) ([]string, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open samples: %w: a data set of the Hugging Face Hub must be downloaded first, and its folder named", err)
+		return nil, fmt.Errorf("open samples: %w: a data set of the Hugging Face Hub; download it first, then name its folder", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open samples: %w", err)
@@ -105,10 +105,10 @@ func parquetFiles(dir string) ([]string, error) {
 	}
 	paths = slices.DeleteFunc(paths, func(path string) bool { return walk.Hidden(filepath.Base(path)) })
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("open samples %s: %w: none of its files ends in .parquet", dir, tokens.ErrNoFiles)
+		return nil, fmt.Errorf("open samples %s: %w: no file ends in .parquet", dir, tokens.ErrNoFiles)
 	}
 	if len(paths) > tokens.MaxFiles {
-		return nil, fmt.Errorf("open samples %s: %d files, at most %d are read", dir, len(paths), tokens.MaxFiles)
+		return nil, fmt.Errorf("open samples %s: %d files, the limit is %d", dir, len(paths), tokens.MaxFiles)
 	}
 	slices.SortFunc(paths, tokens.Compare)
 	return paths, nil
@@ -241,7 +241,7 @@ func (f *file) unchanged() error {
 		return err
 	}
 	if info.Size() != f.size || !info.ModTime().Equal(f.changed) {
-		return fmt.Errorf("%w: it had %d bytes and has %d", tokens.ErrChanged, f.size, info.Size())
+		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, f.size, info.Size())
 	}
 	return nil
 }

@@ -147,16 +147,16 @@ func TestBadSamples(t *testing.T) {
 		is     error
 		text   string
 	}{
-		{"too long", func(r *full) { r.Inputs = []int32{1, 2, 3, 4, 5, 6} }, ErrInvalid, "row 1: invalid samples: it has more than max_seq_len = 5"},
-		{"too short", func(r *full) { r.Inputs = []int32{1} }, ErrInvalid, "has 1 tokens"},
-		{"empty", func(r *full) { r.Inputs = nil }, ErrInvalid, "has 0 tokens"},
-		{"outside the vocabulary", func(r *full) { r.Inputs[1] = 10 }, tokens.ErrTokenRange, "token 1 is 10"},
-		{"negative", func(r *full) { r.Inputs[1] = -1 }, tokens.ErrTokenRange, "token 1 is -1"},
+		{"too long", func(r *full) { r.Inputs = []int32{1, 2, 3, 4, 5, 6} }, ErrInvalid, "row 1: invalid samples: more than max_seq_len = 5"},
+		{"too short", func(r *full) { r.Inputs = []int32{1} }, ErrInvalid, "1 tokens, want"},
+		{"empty", func(r *full) { r.Inputs = nil }, ErrInvalid, "0 tokens, want"},
+		{"outside the vocabulary", func(r *full) { r.Inputs[1] = 10 }, tokens.ErrTokenRange, "token 1 has id 10"},
+		{"negative", func(r *full) { r.Inputs[1] = -1 }, tokens.ErrTokenRange, "token 1 has id -1"},
 		{"label outside", func(r *full) { r.Labels[0] = -99 }, tokens.ErrTokenRange, "label 0 is -99"},
 		{"label too large for an id", func(r *full) { r.Labels[0] = 1 << 40 }, tokens.ErrTokenRange, "1099511627776"},
 		{"labels missing", func(r *full) { r.Labels = r.Labels[:1] }, ErrInvalid, "1 labels for 2 tokens"},
 		{"position outside", func(r *full) { r.Positions[1] = 5 }, ErrInvalid, "position 1 is 5"},
-		{"position left out", func(r *full) { r.Positions[1] = 2 }, ErrInvalid, "that of token 1 is 2, want 1"},
+		{"position left out", func(r *full) { r.Positions[1] = 2 }, ErrInvalid, "position of token 1 is 2, want 1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -230,10 +230,10 @@ func TestPackedSamples(t *testing.T) {
 
 func TestPackedSamplesThatContradictThemselves(t *testing.T) {
 	for text, row := range map[string]packedRow{
-		"sequence_lengths are of 2 tokens, the sample has 3": {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2}},
-		"sequence_lengths 1 is 2, with 2 of 3 tokens":        {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 0}, []int64{2, 2}},
-		"sequence_lengths 0 is 0":                            {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{0, 3}},
-		"position_ids 2 is 2, and sequence_lengths has a text of 1 tokens that begins at 2": {
+		"sequence_lengths cover 2 tokens, the sample has 3": {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2}},
+		"sequence_lengths 1 is 2, after 2 of 3 tokens":      {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 0}, []int64{2, 2}},
+		"sequence_lengths 0 is 0":                           {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{0, 3}},
+		"position_ids 2 is 2, but sequence_lengths has a text of 1 tokens from position 2": {
 			[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2, 1}},
 	} {
 		path := filepath.Join(t.TempDir(), "a.parquet")
@@ -272,7 +272,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{SeqLen: 5}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "downloaded") {
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{SeqLen: 5}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "download it first") {
 		t.Errorf("missing: %v", err)
 	}
 	if _, err := Open(t.TempDir(), Options{SeqLen: 5}); !errors.Is(err, tokens.ErrNoFiles) {

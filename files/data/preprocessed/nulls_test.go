@@ -32,13 +32,13 @@ func TestNulls(t *testing.T) {
 // TestNullsThatAreRefused: a sample without tokens, and lists with holes, have no meaning.
 func TestNullsThatAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
-		"null-inputs":   "column inputs is no list of integers",
-		"null-sample":   "row 1: invalid samples: it has 0 tokens",
-		"empty-sample":  "row 1: invalid samples: it has 0 tokens",
-		"null-token":    "row 0: invalid samples: a list has a null",
-		"null-label":    "row 0: invalid samples: a list has a null",
-		"empty-labels":  "row 0: invalid samples: it has 0 labels for 2 tokens",
-		"empty-lengths": "row 0: invalid samples: sequence_lengths are of 0 tokens",
+		"null-inputs":   "column inputs is not a list of integers",
+		"null-sample":   "row 1: invalid samples: 0 tokens",
+		"empty-sample":  "row 1: invalid samples: 0 tokens",
+		"null-token":    "row 0: invalid samples: null in a list",
+		"null-label":    "row 0: invalid samples: null in a list",
+		"empty-labels":  "row 0: invalid samples: 0 labels for 2 tokens",
+		"empty-lengths": "row 0: invalid samples: sequence_lengths cover 0 tokens",
 		"no-rows":       "no rows",
 	} {
 		d, err := Open(filepath.Join("testdata", "nulls", name+".parquet"), Options{SeqLen: 4})

@@ -21,11 +21,11 @@ type receipts struct {
 // tokens for the same sequences, and nothing of it can be trained on.
 func (r *receipts) add(new data.Receipt, logger *slog.Logger) error {
 	if old, known := r.of[new.Batch]; known && new.Contradicts(old) {
-		logger.Error("the data server signed two different receipts for the same batch of the same run: keep this line, it proves that it lied",
+		logger.Error("the data server signed two different receipts for the same batch of the same run; keep this line as proof of its misconduct",
 			"server", new.Server, "run", hex.EncodeToString(new.Run[:]), "batch", new.Batch,
 			"hash", hex.EncodeToString(old.Hash[:]), "signature", hex.EncodeToString(old.Signature[:]),
 			"other_hash", hex.EncodeToString(new.Hash[:]), "other_signature", hex.EncodeToString(new.Signature[:]))
-		return fmt.Errorf("%w: the server %s signed that batch %v has the hash %x, and before that %x", data.ErrOtherData, new.Server, new.Batch, new.Hash, old.Hash)
+		return fmt.Errorf("%w: server %s signed hash %[4]x for batch %[3]v, and before that %[5]x", data.ErrOtherData, new.Server, new.Batch, new.Hash, old.Hash)
 	} else if !known {
 		r.order = append(r.order, new.Batch)
 	}

@@ -131,7 +131,7 @@ func (c *Client) batch(ctx context.Context, id assign.BatchID, enter entering) (
 // Fingerprint returns data.Fingerprint of a sequence that the run has trained on.
 func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, err error) {
 	if index == math.MaxUint64 {
-		return hash, errors.New("there is no such sequence")
+		return hash, errors.New("no such sequence")
 	}
 	err = c.do(ctx, c.options.Timeout, c.line.enter, func(s *session) error {
 		hash, err = s.fingerprint(index)
@@ -241,7 +241,7 @@ func (o Options) check(s message.Sample) error {
 	}
 	for i, token := range s.Tokens {
 		if token < 0 || token > limit {
-			return fmt.Errorf("%w: token %d of sample %d is %d, the vocabulary has %d; was the server's data made with another tokenizer?",
+			return fmt.Errorf("%w: token %d of sample %d is %d, the vocabulary has %d; check that the server's data has the run's tokenizer",
 				tokens.ErrTokenRange, i, s.Index, token, o.VocabSize)
 		}
 	}

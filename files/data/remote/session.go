@@ -28,7 +28,7 @@ const (
 )
 
 // errServerGone says that the connection ended.
-var errServerGone = errors.New("the data server is gone")
+var errServerGone = errors.New("the connection to the data server was lost")
 
 // session is one connection after its handshake.
 type session struct {
@@ -121,11 +121,11 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 		return nil, err
 	}
 	if uint64(s.welcome.SeqLen) != uint64(o.SeqLen) {
-		return nil, fmt.Errorf("%w: the server has sequences of %d tokens, the run of %d; its seq_len has to be the run's max_seq_len",
+		return nil, fmt.Errorf("%w: the server's sequences have %d tokens, the run's have %d; set the server's seq_len to the run's max_seq_len",
 			data.ErrUnusable, s.welcome.SeqLen, o.SeqLen)
 	}
 	if want := o.run(); want != ([32]byte{}) && s.welcome.Run != want {
-		return nil, fmt.Errorf("%w: the server serves another run of the name %q, that of hash %x; this one is %x", data.ErrUnusable, o.RunID, s.welcome.Run, want)
+		return nil, fmt.Errorf("%w: the data server serves another run named %q: hash %x, want %x", data.ErrUnusable, o.RunID, s.welcome.Run, want)
 	}
 	s.limit = message.MaxSample(o.SeqLen + 1)
 	return s, nil
@@ -137,7 +137,7 @@ func (s *session) expect(want frame.Type) ([]byte, error) {
 	kind, payload, err := s.reader.Next(s.limit)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("%w: it sent nothing for %v", errServerGone, frameTimeout)
+		return nil, fmt.Errorf("%w: the server sent no data for %v", errServerGone, frameTimeout)
 	case err != nil && !errors.Is(err, frame.ErrMalformed):
 		return nil, fmt.Errorf("%w: %w", errServerGone, err)
 	case err != nil:
@@ -154,7 +154,7 @@ func (s *session) expect(want frame.Type) ([]byte, error) {
 			return nil, err
 		}
 		if denied.Number != s.number || s.number == 0 {
-			return nil, fmt.Errorf("%w: an answer to another request", message.ErrMalformed)
+			return nil, fmt.Errorf("%w: the answer belongs to another request", message.ErrMalformed)
 		}
 		return nil, (*message.Error)(&denied.Refusal)
 	case kind != want:
@@ -215,7 +215,7 @@ func (s *session) batch(id assign.BatchID, o Options) (data.Batch, error) {
 	}
 	n := len(batch.Sequences)
 	if l, p := len(batch.Labels), len(batch.Positions); l != 0 && l != n || p != 0 && p != n {
-		return data.Batch{}, fmt.Errorf("%w: only some samples of the batch %v have labels or positions", message.ErrMalformed, id)
+		return data.Batch{}, fmt.Errorf("%w: labels or positions are missing in some samples of batch %v", message.ErrMalformed, id)
 	}
 	receipt, err := s.receipt(batch)
 	batch.Receipt = &receipt
@@ -235,11 +235,11 @@ func (s *session) receipt(batch data.Batch) (data.Receipt, error) {
 	receipt := data.Receipt{Server: s.server, Run: s.welcome.Run, Batch: batch.ID, Hash: signed.Hash, Signature: signed.Signature}
 	switch {
 	case signed.Number != s.number:
-		return data.Receipt{}, fmt.Errorf("%w: the receipt for another request", message.ErrMalformed)
+		return data.Receipt{}, fmt.Errorf("%w: the receipt belongs to another request", message.ErrMalformed)
 	case signed.Hash != batch.Hash():
-		return data.Receipt{}, fmt.Errorf("%w: the receipt for the batch %v is of other tokens", message.ErrMalformed, batch.ID)
+		return data.Receipt{}, fmt.Errorf("%w: the receipt for batch %v does not match its tokens", message.ErrMalformed, batch.ID)
 	case !receipt.Verify():
-		return data.Receipt{}, fmt.Errorf("%w: the signature of the receipt for the batch %v does not verify", message.ErrMalformed, batch.ID)
+		return data.Receipt{}, fmt.Errorf("%w: invalid signature of the receipt for batch %v", message.ErrMalformed, batch.ID)
 	}
 	return receipt, nil
 }
@@ -255,7 +255,7 @@ func (s *session) fingerprint(index uint64) ([32]byte, error) {
 	}
 	hash, err := message.DecodeHash(payload)
 	if err == nil && hash.Number != s.number {
-		err = fmt.Errorf("%w: an answer to another request", message.ErrMalformed)
+		err = fmt.Errorf("%w: the answer belongs to another request", message.ErrMalformed)
 	}
 	return hash.Hash, err
 }

@@ -135,9 +135,9 @@ func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data
 		return batch, nil
 	case data.IsPermanent(err):
 		s.logger.Error("the data is wrong", "batch", id, "err", err)
-		return data.Batch{}, refuse(message.BadData, "the server's data is wrong; its operator knows more")
+		return data.Batch{}, refuse(message.BadData, "the server's data is invalid; ask its operator")
 	default:
 		s.logger.Error("cannot read the data", "batch", id, "err", err)
-		return data.Batch{}, refuse(message.Unavailable, "the server cannot read its data now; its operator knows more")
+		return data.Batch{}, refuse(message.Unavailable, "the server cannot read its data now; ask its operator")
 	}
 }

@@ -147,7 +147,7 @@ func TestHostileClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) { act(newPeer(t, server)) })
 	}
 	if _, err := connect(t, options(server, 2)).Batch(t.Context(), owned(t, s, 2)); err != nil {
-		t.Errorf("somebody else: %v", err)
+		t.Errorf("another client: %v", err)
 	}
 }
 

@@ -25,15 +25,15 @@ func newMetrics(live func() int) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(options(name, help)), labels)
 	}
 	return &metrics{
-		connections: vector("connections_total", "Connections: accepted, or why they were not.", "result"),
-		live: prometheus.NewGaugeFunc(prometheus.GaugeOpts(options("connections", "Connections of keys that are part of the run.")),
+		connections: vector("connections_total", "Connections, by result (accepted, or the reason for refusal).", "result"),
+		live: prometheus.NewGaugeFunc(prometheus.GaugeOpts(options("connections", "Connections of keys in the run.")),
 			func() float64 { return float64(live()) }),
-		requests:  vector("requests_total", "Requests: served, or why they were not.", "kind", "result"),
+		requests:  vector("requests_total", "Requests, by kind and result (served, or the reason for refusal).", "kind", "result"),
 		sequences: counter("sequences_total", "Sequences delivered."),
 		bytes:     counter("sent_bytes_total", "Bytes of the sequences delivered, before TLS."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "psyche", Subsystem: "data", Name: "request_seconds",
-			Help: "Time from a request that was served to the end of its answer.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 10),
+			Help: "Time from a served request to the end of its answer.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 10),
 		}),
 	}
 }

@@ -82,13 +82,13 @@ func TestAuditorsGetPastRounds(t *testing.T) {
 		}
 	}
 	if !r.isPart(member(1)) || r.isPart(member(2)) {
-		t.Error("who was dropped may stay to audit, who was ejected may not")
+		t.Error("a dropped member may audit, an ejected member may not")
 	}
 	quiet := stateOf(4, 100, 4, 0)
 	quiet.Progress.Step = 104
 	r.follow(quiet, [32]byte{1})
 	if d := r.grant(member(0), ofRound(101)); code(d) != message.NotAssigned && d.others {
-		t.Error("a run that nobody audits gives batches of others")
+		t.Error("a run without audits serves other members' batches")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestPastIsBounded(t *testing.T) {
 			for start := range running + 24 {
 				d := r.grant(member(shift), samples(assign.BatchID{Start: start, End: start + 1}))
 				if d.others && start >= running {
-					t.Fatalf("sequence %d of another was had, where round %d begins at %d", start, s.Progress.Step, running)
+					t.Fatalf("got sequence %d of another member, but round %d begins at %d", start, s.Progress.Step, running)
 				}
 			}
 		}
@@ -207,11 +207,11 @@ func TestAssigneesGoFirst(t *testing.T) {
 			return time.Since(begun)
 		}
 		if d := took(); d != 0 {
-			t.Errorf("waited %v for nobody", d)
+			t.Errorf("waited %v although no connection remains", d)
 		}
 		leave := p.enter()
 		if d := took(); d != time.Second {
-			t.Errorf("waited %v for one that stays", d)
+			t.Errorf("waited %v, the connection remains", d)
 		}
 		second := p.enter()
 		time.AfterFunc(100*time.Millisecond, leave)

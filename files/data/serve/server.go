@@ -104,7 +104,7 @@ func New(o Options) (*Server, error) {
 	case o.SeqLen < 1 || o.SeqLen > tokens.MaxSeqLen:
 		return nil, fmt.Errorf("data server: sequence length %d, want 1 to %d", o.SeqLen, tokens.MaxSeqLen)
 	case o.Source.Len() == 0:
-		return nil, errors.New("data server: there is no sequence to serve")
+		return nil, errors.New("data server: no sequences to serve")
 	}
 	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
 	o.StateWait = cmp.Or(o.StateWait, DefaultStateWait)
@@ -149,7 +149,7 @@ func (s *Server) Update(state *coordinator.State, run [32]byte) {
 }
 
 // errUnreadable says no more, because anybody may read it.
-var errUnreadable = errors.New("the data cannot be read; the server's log says why")
+var errUnreadable = errors.New("the data cannot be read; see the server's log")
 
 // Check says whether the server can serve, for health checks.
 func (s *Server) Check() error {
@@ -214,7 +214,7 @@ func (s *Server) enter(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.live[c.id]; old != nil {
-		old.hangUp(refuse(message.Replaced, "the key has connected anew; every client needs a key of its own"))
+		old.hangUp(refuse(message.Replaced, "the key connected again; use a separate key for each client"))
 	}
 	s.live[c.id] = c
 }

@@ -120,7 +120,7 @@ func (r *run) admit(id coordinator.ClientID) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, part := r.members[id]; !part && r.past.readers[id] == nil {
-		return r.refuse(true, message.NotMember, "the key is no member of the run's epoch and does not wait for the next; join the run first")
+		return r.refuse(true, message.NotMember, "the key is not a member of the run's epoch and is not waiting for the next epoch; join the run first")
 	}
 	return decision{}
 }
@@ -142,11 +142,11 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 	batch := request.Batch
 	auditor := r.past.readers[id]
 	if !r.members[id] && (auditor == nil || request.Kind == message.Fingerprint) {
-		return r.refuse(true, message.NotMember, "the key is no healthy member of the run's epoch")
+		return r.refuse(true, message.NotMember, "the key is not a healthy member of the run's epoch")
 	}
 	if request.Kind == message.Fingerprint {
 		if batch.End > r.begun {
-			return r.refuse(true, message.NotTrained, "no round had sequence %d yet", batch.Start)
+			return r.refuse(true, message.NotTrained, "sequence %d was not used in any round yet", batch.Start)
 		}
 		return decision{}
 	}
@@ -157,7 +157,7 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 		}
 		d := delivery{id, own}
 		if r.delivered[d]+batch.Len() > maxDeliveries*own.Len() {
-			return r.refuse(false, message.Repeated, "the batch %v was delivered %d times already", own, maxDeliveries)
+			return r.refuse(false, message.Repeated, "batch %v was already delivered %d times", own, maxDeliveries)
 		}
 		r.delivered[d] += batch.Len()
 		return decision{}
@@ -171,9 +171,9 @@ func (r *run) grantPast(auditor *reader, batch assign.BatchID) decision {
 	case auditor == nil || !r.past.has(batch):
 		// The round may be over before the server knows.
 		mayChange := batch.End > r.begun || auditor != nil && batch.End > r.past.over
-		return r.refuse(mayChange, message.NotAssigned, "the batch %v is not assigned to the key, nor one that every member may have to audit it", batch)
+		return r.refuse(mayChange, message.NotAssigned, "batch %v is neither assigned to the key nor open for audits by every member", batch)
 	case batch.Len() > auditor.credit:
-		return r.refuse(false, message.Repeated, "the key has had as much of other members' batches as it may until more rounds are over")
+		return r.refuse(false, message.Repeated, "the key has used its credit for other members' batches; wait for the next rounds")
 	}
 	auditor.credit -= batch.Len()
 	return decision{others: true}

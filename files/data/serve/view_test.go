@@ -125,7 +125,7 @@ func TestNextRoundIsRead(t *testing.T) {
 	s.Epoch.Clients[0].State = coordinator.Dropped // the others share the next round
 	r.follow(s, [32]byte{1})
 	if d := r.grant(member(0), samples(batches[0])); d.refused == nil {
-		t.Error("who was dropped gets what it would have had")
+		t.Error("a dropped member gets its former batch")
 	}
 	again, _ := s.NextRound()
 	for _, a := range again.Assignments(s.Config) {
@@ -137,7 +137,7 @@ func TestNextRoundIsRead(t *testing.T) {
 	s.RunState = coordinator.Cooldown
 	r.follow(s, [32]byte{1})
 	if d := r.grant(member(1), samples(batches[1])); d.refused == nil {
-		t.Error("in Cooldown, before which nobody knows the next round")
+		t.Error("in Cooldown, before the next round is known")
 	}
 }
 

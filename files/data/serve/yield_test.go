@@ -106,7 +106,7 @@ func TestAuditsGiveWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the own batch took %v", took)
+		t.Errorf("the client's batch took %v", took)
 	}
 	if err := <-audited; err != nil {
 		t.Errorf("the other: %v", err)

@@ -55,6 +55,6 @@ func rangeError(name string, position uint64, raw []byte, o Options) error {
 		return fmt.Errorf("token file %s: %w: token %d is %d, more than an id can be; is the token size wrong?",
 			name, ErrTokenRange, position, id)
 	}
-	return fmt.Errorf("token file %s: %w: token %d is %d, the vocabulary has %d; was it made with another tokenizer, or is the token size wrong?",
+	return fmt.Errorf("token file %s: %w: token %d is %d, the vocabulary has %d; check the tokenizer and the token size",
 		name, ErrTokenRange, position, id, o.VocabSize)
 }

@@ -22,7 +22,7 @@ func TextLengths(positions []int32) ([]int, error) {
 		case last < 0:
 			return nil, fmt.Errorf("%w: the first is %d, want 0", ErrPositions, position)
 		default:
-			return nil, fmt.Errorf("%w: that of token %d is %d, want %d of the same text, or 0 of the next", ErrPositions, i, position, lengths[last])
+			return nil, fmt.Errorf("%w: the position of token %d is %d, want %d (same text) or 0 (next text)", ErrPositions, i, position, lengths[last])
 		}
 	}
 	return lengths, nil

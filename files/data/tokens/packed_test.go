@@ -15,11 +15,11 @@ func TestTextLengths(t *testing.T) {
 		}
 	}
 	for text, positions := range map[string][]int32{
-		"the first is 1, want 0":                              {1, 2},
-		"that of token 2 is 3, want 2 of the same text":       {0, 1, 3},
-		"that of token 3 is 2, want 1 of the same text":       {0, 1, 0, 2},
-		"that of token 1 is -1, want 1 of the same text":      {0, -1},
-		"that of token 2 is 1, want 2 of the same text, or 0": {0, 1, 1},
+		"the first is 1, want 0":                            {1, 2},
+		"position of token 2 is 3, want 2 (same text)":      {0, 1, 3},
+		"position of token 3 is 2, want 1 (same text)":      {0, 1, 0, 2},
+		"position of token 1 is -1, want 1 (same text)":     {0, -1},
+		"position of token 2 is 1, want 2 (same text) or 0": {0, 1, 1},
 	} {
 		if _, err := TextLengths(positions); !errors.Is(err, ErrPositions) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v: %v, want %s", positions, err, text)

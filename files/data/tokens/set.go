@@ -24,13 +24,13 @@ const (
 // Errors that say what is wrong with token files.
 var (
 	ErrNoFiles     = errors.New("no token files")
-	ErrNumpyHeader = errors.New("file begins with a numpy header")
+	ErrNumpyHeader = errors.New("the file is in numpy format")
 	ErrOddLength   = errors.New("length of the file is not a whole number of tokens")
 	ErrTooShort    = errors.New("file is shorter than one sequence")
 	ErrTokenRange  = errors.New("token id is out of range")
 
 	// ErrChanged says that a file is not what it was when it was opened.
-	ErrChanged = errors.New("file was changed while in use")
+	ErrChanged = errors.New("the file changed while in use")
 )
 
 // File is the bytes of a token file. Its methods may be called concurrently.
@@ -102,7 +102,7 @@ func New(files []File, o Options) (*Set, error) {
 		return nil, ErrNoFiles
 	}
 	if len(files) > MaxFiles {
-		return nil, fmt.Errorf("%d token files, at most %d are read", len(files), MaxFiles)
+		return nil, fmt.Errorf("%d token files, the limit is %d", len(files), MaxFiles)
 	}
 	s := &Set{options: o, files: files}
 	for _, file := range files {
@@ -124,11 +124,11 @@ func New(files []File, o Options) (*Set, error) {
 func count(file File, o Options) (uint64, error) {
 	size := file.Size()
 	if size < 0 || size%int64(o.TokenSize) != 0 {
-		return 0, fmt.Errorf("%w: %d bytes, tokens have %d; was it cut off, or is the token size wrong?", ErrOddLength, size, o.TokenSize)
+		return 0, fmt.Errorf("%w: %d bytes, tokens have %d; get the file again if it is truncated, or correct the token size", ErrOddLength, size, o.TokenSize)
 	}
 	tokens := uint64(size) / uint64(o.TokenSize)
 	if tokens < uint64(o.SeqLen)+1 {
-		return 0, fmt.Errorf("%w: it has %d tokens, a sequence needs %d; remove it or use shorter sequences", ErrTooShort, tokens, o.SeqLen+1)
+		return 0, fmt.Errorf("%w: %d tokens, but a sequence needs %d; remove the file or use shorter sequences", ErrTooShort, tokens, o.SeqLen+1)
 	}
 	return tokens, nil
 }
@@ -142,10 +142,10 @@ func (s *Set) Tokens() uint64 { return s.tokens }
 // CheckBatch refuses a batch that is empty or too large to hold in memory.
 func CheckBatch(batch assign.BatchID, seqLen int) error {
 	if batch.End <= batch.Start {
-		return fmt.Errorf("read batch %v: it is empty", batch)
+		return fmt.Errorf("read batch %v: the batch is empty", batch)
 	}
 	if most := uint64(maxBatchTokens / (seqLen + 1)); batch.Len() > most {
-		return fmt.Errorf("read batch %v: %d sequences, at most %d are read at once", batch, batch.Len(), most)
+		return fmt.Errorf("read batch %v: %d sequences, the limit is %d", batch, batch.Len(), most)
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ type Stated struct {
 // Check compares a file, which is to be read as tokens of some bytes, with what is said.
 func (s Stated) Check(name string, size int64, tokenSize int) error {
 	if s.TokenSize != tokenSize {
-		return fmt.Errorf("token file %s: %w: %s says %d bytes, they would be read as tokens of %d; give the size with %s (runs have 2 or 4)",
+		return fmt.Errorf("token file %s: %w: %s sets %d bytes per token, the token size in use is %d; set the token size with %s (runs have 2 or 4)",
 			name, ErrWrongSize, s.By, s.TokenSize, tokenSize, remedy)
 	}
 	if s.Bytes >= 0 && s.Bytes != size {
-		return fmt.Errorf("token file %s has %d bytes, %s says %d; was it cut off or replaced? Get it again", name, size, s.By, s.Bytes)
+		return fmt.Errorf("token file %s has %d bytes, but %s states %d; get the file again if it is truncated or replaced", name, size, s.By, s.Bytes)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func readMetadata(ctx context.Context, f File) (Stated, bool, error) {
 		return Stated{}, false, nil
 	}
 	if size != 2 && size != 4 && size != 8 {
-		return Stated{}, false, fmt.Errorf("it says that tokens have %d bytes; 2, 4 and 8 are read", size)
+		return Stated{}, false, fmt.Errorf("unsupported token size of %d bytes, want 2, 4 or 8", size)
 	}
 	s := Stated{TokenSize: size, Bytes: -1}
 	if len(lines) > 1 {
@@ -119,15 +119,15 @@ func readIndex(ctx context.Context, f File) (Stated, bool, error) {
 	}
 	kind, known := indexTypes[rest[8]]
 	if !known {
-		return Stated{}, false, fmt.Errorf("tokens of type %d, which is not known", rest[8])
+		return Stated{}, false, fmt.Errorf("unknown token type %d", rest[8])
 	}
 	if kind.size == 0 {
-		return Stated{}, false, fmt.Errorf("tokens are %s; int16, uint16, int32 and int64 are read", kind.name)
+		return Stated{}, false, fmt.Errorf("unsupported token type %s, want int16, uint16, int32 or int64", kind.name)
 	}
 	s := Stated{TokenSize: kind.size, Bytes: 0}
 	sequences := binary.LittleEndian.Uint64(rest[9:])
 	if most := uint64(f.Size()-int64(indexHeader)) / 12; sequences > most {
-		return Stated{}, false, fmt.Errorf("it names %d sequences, its length has room for %d; was it cut off?", sequences, most)
+		return Stated{}, false, fmt.Errorf("header has %d sequences, the file has room for %d; get the file again if it is truncated", sequences, most)
 	}
 	if sequences == 0 {
 		return s, true, nil
@@ -139,7 +139,7 @@ func readIndex(ctx context.Context, f File) (Stated, bool, error) {
 	err := errors.Join(f.ReadAt(ctx, length[:], places-4), f.ReadAt(ctx, place[:], places+8*int64(sequences-1)))
 	s.Bytes = int64(binary.LittleEndian.Uint64(place[:])) + int64(binary.LittleEndian.Uint32(length[:]))*int64(kind.size)
 	if err == nil && s.Bytes < 0 {
-		err = errors.New("the last sequence has a place that no file has")
+		err = errors.New("the last sequence has an invalid offset")
 	}
 	return s, true, err
 }

@@ -38,9 +38,9 @@ func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, er
 		}
 		count := uint64(binary.LittleEndian.Uint32(start[8:]))
 		if want := headerSize + count*uint64(h.tokenSize); uint64(size) != want {
-			return Stated{}, false, fmt.Errorf("token file %s: its header of llm.c says that it has %d tokens, which are %d bytes with the header, it has %d; was it cut off?", name, count, want, size)
+			return Stated{}, false, fmt.Errorf("token file %s: the llm.c header declares %d tokens (%d bytes with the header), but the file has %d bytes; get the file again if it is truncated", name, count, want, size)
 		}
-		return Stated{By: "its header of llm.c", TokenSize: h.tokenSize, Bytes: size}, true, nil
+		return Stated{By: "its llm.c header", TokenSize: h.tokenSize, Bytes: size}, true, nil
 	}
 	return Stated{}, false, nil
 }
@@ -49,7 +49,7 @@ func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, er
 // llm.c writes. What would be read as other tokens than it has is an error.
 func Begin(f File, start []byte, o Options) (File, error) {
 	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
-		return nil, fmt.Errorf("open token file %s: %w, which would be read as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)
+		return nil, fmt.Errorf("open token file %s: %w, which would be misread as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)
 	}
 	if err := filestart.Pointer(start); err != nil {
 		return nil, fmt.Errorf("open token file %s: %w", f.Name(), err)

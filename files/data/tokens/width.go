@@ -12,8 +12,8 @@ const twoByteTokens = 1 << 16
 
 // Errors about the size of a token.
 var (
-	ErrSizeUnknown = errors.New("nothing says how many bytes a token has")
-	ErrWrongSize   = errors.New("tokens have another size")
+	ErrSizeUnknown = errors.New("unknown token size")
+	ErrWrongSize   = errors.New("wrong token size")
 )
 
 // remedy is what somebody does whose token size is wrong or unknown.
@@ -28,16 +28,16 @@ func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 			possible += fmt.Sprintf("%d, ", width)
 		}
 	}
-	why := "no vocabulary is known"
+	why := "the vocabulary is unknown"
 	switch {
 	case possible == "":
-		return 0, fmt.Errorf("token file %s: %w: %d bytes, tokens have 2, 4 or 8; was it cut off?", name, ErrOddLength, size)
+		return 0, fmt.Errorf("token file %s: %w: %d bytes, tokens have 2, 4 or 8; get the file again if it is truncated", name, ErrOddLength, size)
 	case vocabulary > 0 && vocabulary <= twoByteTokens:
 		return 2, nil
 	case vocabulary > 0:
-		why = fmt.Sprintf("the vocabulary has %d entries, which do not fit 2", vocabulary)
+		why = fmt.Sprintf("the vocabulary has %d entries, too many for 2 bytes", vocabulary)
 	}
-	return 0, fmt.Errorf("token file %s: %w; by its length they may be %s and %s: give the size with %s, or put the data.json or the .metadata that it was made with beside it",
+	return 0, fmt.Errorf("token file %s: %w; the file length allows %s bytes, and %s; set the size with %s, or copy the data.json or .metadata of the file into its folder",
 		name, ErrSizeUnknown, possible[:len(possible)-2], why, remedy)
 }
 
@@ -51,7 +51,7 @@ func CheckPresumed(name string, size int64, vocabulary int) error {
 		_, err := AssumeSize(name, size, vocabulary)
 		return err
 	}
-	return fmt.Errorf("token file %s: %w: nothing beside the file does, and TwoBytes, said or left out, cannot hold the %d ids of the model's vocabulary; give token_size_in_bytes = \"FourBytes\", or, if its tokens are of a smaller vocabulary, put a %s with \"NAME|2\" beside it",
+	return fmt.Errorf("token file %s: %w: no file describes it, and token_size_in_bytes = \"TwoBytes\" (the default) is too small for the %d ids of the model's vocabulary; set token_size_in_bytes = \"FourBytes\", or, for tokens of a smaller vocabulary, add a file %s that contains \"NAME|2\"",
 		name, ErrSizeUnknown, vocabulary, path.Base(name)+metadataEnding)
 }
 
@@ -103,6 +103,6 @@ func checkWidth(name string, start []byte, size int) error {
 	if size == 2 && looksWider(start, 4) {
 		wider = 8
 	}
-	return fmt.Errorf("%w: read as tokens of %d bytes, every second one is next to 0: they look like tokens of %d; give that size with %s; if it is %d, say --token-size %d, or for a run put a %s with \"NAME|%d\" beside it",
+	return fmt.Errorf("%w: with %d bytes per token every second token is 0 or nearly so, so the tokens probably have %d bytes; set that size with %s; if %d is correct, use --token-size %d, or for a run add a file %s that contains \"NAME|%d\"",
 		ErrWrongSize, size, wider, remedy, size, size, path.Base(name)+metadataEnding, size)
 }

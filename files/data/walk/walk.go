@@ -65,7 +65,7 @@ func (c Counts) String() string {
 		number int
 		name   string
 	}{
-		{c.Hidden, "hidden names left out"}, {c.Links, "symbolic links followed"},
+		{c.Hidden, "hidden names excluded"}, {c.Links, "symbolic links followed"},
 		{c.Dead, "links without a target, or to a folder around them, left out"},
 		{c.Other, "pipes, sockets and devices left out"},
 	} {
@@ -119,7 +119,7 @@ type walker struct {
 
 func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
 	if w.folders++; w.folders > maxFolders {
-		return fmt.Errorf("%s: more than %d folders; remove links that lead to the same folder in many ways", dir, maxFolders)
+		return fmt.Errorf("%s: more than %d folders; remove links that form cycles or lead to the same folder repeatedly", dir, maxFolders)
 	}
 	if w.Enter != nil {
 		if enter, err := w.Enter(dir, info); err != nil || !enter {

@@ -134,8 +134,8 @@ func TestFilesRefuses(t *testing.T) {
 func TestCountsString(t *testing.T) {
 	for want, counts := range map[string]Counts{
 		"":                          {},
-		"; 2 hidden names left out": {Hidden: 2},
-		"; 1 hidden names left out; 3 symbolic links followed": {Hidden: 1, Links: 3},
+		"; 2 hidden names excluded": {Hidden: 2},
+		"; 1 hidden names excluded; 3 symbolic links followed": {Hidden: 1, Links: 3},
 	} {
 		if got := counts.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -33,7 +33,7 @@ const (
 // Errors of servers.
 var (
 	// ErrNoRange says that a server sends whole files only.
-	ErrNoRange = errors.New("server does not serve parts of the file (no answer 206 to a Range request)")
+	ErrNoRange = errors.New("the server does not support parts of a file (no answer 206 to a Range request)")
 
 	// ErrStatus says that a server refused a request in a way that asking again will
 	// not change.
@@ -230,7 +230,7 @@ func statusError(response *http.Response) error {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		return fmt.Errorf("server answers %s", text(status))
 	default:
-		return fmt.Errorf("%w: it answers %s", ErrStatus, text(status))
+		return fmt.Errorf("%w: the server answers %s", ErrStatus, text(status))
 	}
 }
 
@@ -279,7 +279,7 @@ func Get(ctx context.Context, address string, limit int64, o Options) ([]byte, e
 		}
 		content, err = io.ReadAll(io.LimitReader(response.Body, limit+1))
 		if err == nil && int64(len(content)) > limit {
-			return fmt.Errorf("%w: the file has more than %d bytes", ErrStatus, limit)
+			return fmt.Errorf("%w: more than %d bytes", ErrStatus, limit)
 		}
 		return err
 	})

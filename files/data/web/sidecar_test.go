@@ -20,8 +20,8 @@ func TestSidecarsOnTheWeb(t *testing.T) {
 	}{
 		"nothing":           {"", nil, ""},
 		"the same size":     {"tokenizer|2\n16\n", nil, ""},
-		"another size":      {"tokenizer|4\n8\n", tokens.ErrWrongSize, "a.ds.metadata says 4 bytes"},
-		"unreadable size":   {"tokenizer|3\n8\n", nil, "tokens have 3 bytes"},
+		"another size":      {"tokenizer|4\n8\n", tokens.ErrWrongSize, "a.ds.metadata sets 4 bytes"},
+		"unreadable size":   {"tokenizer|3\n8\n", nil, "size of 3 bytes"},
 		"a page of its own": {"<html>not here</html>", nil, ""},
 	}
 	for name, test := range tests {
@@ -52,7 +52,7 @@ func TestSidecarsOnTheWeb(t *testing.T) {
 				t.Errorf("got %v, want %v %q", err, test.want, test.text)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error tells a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
@@ -78,8 +78,8 @@ func TestLooksDoNotCountAgainstSidecars(t *testing.T) {
 		if err == nil {
 			err = source.Close()
 		}
-		if !errors.Is(err, want) || beside == "" && !strings.Contains(err.Error(), `.ds.metadata with "NAME|2" beside`) {
-			t.Errorf("beside %q: %v, want %v", beside, err, want)
+		if !errors.Is(err, want) || beside == "" && !strings.Contains(err.Error(), `.ds.metadata that contains "NAME|2"`) {
+			t.Errorf("sidecars of %q: %v, want %v", beside, err, want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func Open(ctx context.Context, addresses []string, o tokens.Options, w Options) 
 		return nil, err
 	}
 	if len(addresses) > tokens.MaxFiles {
-		return nil, fmt.Errorf("%d token files, at most %d are read", len(addresses), tokens.MaxFiles)
+		return nil, fmt.Errorf("%d token files, the limit is %d", len(addresses), tokens.MaxFiles)
 	}
 	s := &Source{client: newClient(w)}
 	files, err := s.client.openAll(ctx, addresses, o)
@@ -107,7 +107,7 @@ func (c *client) open(ctx context.Context, address string, o tokens.Options) (to
 		return nil, fmt.Errorf("open token file %s: %w", f.name, err)
 	}
 	if f.version.etag == "" && f.version.modified == "" {
-		c.options.Logger.Warn("the server sends neither ETag nor Last-Modified: only a change of the file's length would be noticed", "file", f.name)
+		c.options.Logger.Warn("the server sends neither ETag nor Last-Modified; only a changed file length would be detected", "file", f.name)
 	}
 	return tokens.Begin(f, start[:min(int64(len(start)), f.version.size)], o)
 }
@@ -150,17 +150,17 @@ func (c *client) part(ctx context.Context, address string, buffer []byte, offset
 		if want == nil {
 			return got, statusError(response)
 		}
-		return got, fmt.Errorf("%w: the server holds another version", tokens.ErrChanged)
+		return got, fmt.Errorf("%w: the server has another version", tokens.ErrChanged)
 	case http.StatusRequestedRangeNotSatisfiable:
 		if want == nil {
-			return got, fmt.Errorf("%w: the server answers %s to a request for its first bytes; the file is empty", tokens.ErrTooShort, text(response.StatusCode))
+			return got, fmt.Errorf("%w: the server answers %s to a request for the first bytes; the file is empty", tokens.ErrTooShort, text(response.StatusCode))
 		}
-		return got, fmt.Errorf("%w: it ends before byte %d", tokens.ErrChanged, offset)
+		return got, fmt.Errorf("%w: the file ends before byte %d", tokens.ErrChanged, offset)
 	default:
 		return got, statusError(response)
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return got, fmt.Errorf("%w: its answer is compressed, which a part of a file must not be", ErrStatus)
+		return got, fmt.Errorf("%w: the answer is compressed; a part of a file must not be compressed", ErrStatus)
 	}
 	first, last, size, err := contentRange(response.Header.Get("Content-Range"))
 	if err != nil {
@@ -186,7 +186,7 @@ func readBody(response *http.Response, buffer []byte) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if n, err := response.Body.Read(make([]byte, 1)); n > 0 {
-		return fmt.Errorf("server sends more than the %d bytes it was asked for", len(buffer))
+		return fmt.Errorf("the server sends more than the requested %d bytes", len(buffer))
 	} else if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
 	}
@@ -203,9 +203,9 @@ func (v version) changed(other version) bool {
 
 func changed(opened, found version) error {
 	if opened.size != found.size {
-		return fmt.Errorf("%w: it had %d bytes and has %d", tokens.ErrChanged, opened.size, found.size)
+		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, opened.size, found.size)
 	}
-	return fmt.Errorf("%w: the server holds another version of the same length", tokens.ErrChanged)
+	return fmt.Errorf("%w: the server has another version of the same length", tokens.ErrChanged)
 }
 
 // contentRange reads "bytes 0-5/1234".

@@ -145,7 +145,7 @@ func TestHostileServers(t *testing.T) {
 	}{
 		{"slow trickle", trickle, context.DeadlineExceeded, "", false},
 		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "", false},
-		{"endless body", endless(part...), nil, "more than the 10 bytes", false},
+		{"endless body", endless(part...), nil, "more than the requested 10 bytes", false},
 		{"endless body of wrong length", endless(append(part, "Content-Length", "999999999")...), nil, "announces 999999999 bytes", false},
 		{"body ends early", answer(206, append(part, "Content-Length", "0")...), nil, "announces 0 bytes", false},
 		{"body shorter than announced", answer(206, append(part, "Content-Length", "10")...), io.ErrUnexpectedEOF, "", false},
@@ -153,7 +153,7 @@ func TestHostileServers(t *testing.T) {
 		{"no Content-Range", endless(), nil, `Content-Range ""`, false},
 		{"wild Content-Range", endless("Content-Range", "bytes 9-0/"+strings.Repeat("9", 5000)), nil, "…", false},
 		{"size unknown", endless("Content-Range", "bytes 0-9/*"), nil, "Content-Range", false},
-		{"grew", endless("Content-Range", "bytes 0-9/34", "ETag", `"v1"`), tokens.ErrChanged, "had 32 bytes and has 34", true},
+		{"grew", endless("Content-Range", "bytes 0-9/34", "ETag", `"v1"`), tokens.ErrChanged, "size was 32 bytes, now 34", true},
 		{"other version", endless("Content-Range", "bytes 0-9/32", "ETag", `"v2"`), tokens.ErrChanged, "another version", true},
 		{"whole file", endlessly(200, "ETag", `"v1"`), ErrNoRange, "", true},
 		{"whole other file", endlessly(200, "ETag", `"v2"`), tokens.ErrChanged, "", true},

@@ -121,7 +121,7 @@ func (s *Store) version(o objstore.Object) (*storage.ObjectHandle, error) {
 	}
 	generation, err := strconv.ParseInt(o.Generation, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("read gs://%s/%s: %q is no generation", s.name, o.Name, o.Generation)
+		return nil, fmt.Errorf("read gs://%s/%s: %q is not a generation", s.name, o.Name, o.Generation)
 	}
 	return s.bucket.Object(o.Name).Generation(generation), nil
 }
@@ -140,7 +140,7 @@ func (s *Store) open(ctx context.Context, o objstore.Object, offset, length int6
 		return nil, s.wrap("read", o.Name, err)
 	}
 	if r.Attrs.Size != o.Size || r.Attrs.Decompressed {
-		return nil, errors.Join(fmt.Errorf("read gs://%s/%s: generation %s has %d bytes, the service sends %d; is it stored with Content-Encoding gzip?",
+		return nil, errors.Join(fmt.Errorf("read gs://%s/%s: generation %s has %d bytes, but the service sends %d; check for Content-Encoding gzip",
 			s.name, o.Name, o.Generation, o.Size, r.Attrs.Size), r.Close())
 	}
 	return r, nil
@@ -193,7 +193,7 @@ func (s *Store) Put(ctx context.Context, name string, content io.Reader, size in
 	} else if ok {
 		number, err := strconv.ParseInt(generation, 10, 64)
 		if err != nil {
-			return objstore.Object{}, fmt.Errorf("write gs://%s/%s: %q is no generation", s.name, name, generation)
+			return objstore.Object{}, fmt.Errorf("write gs://%s/%s: %q is not a generation", s.name, name, generation)
 		}
 		handle = handle.If(storage.Conditions{GenerationMatch: number})
 	}
@@ -205,7 +205,7 @@ func (s *Store) Put(ctx context.Context, name string, content io.Reader, size in
 	w.ContentType = "application/octet-stream"
 	n, err := io.Copy(w, io.LimitReader(content, size+1))
 	if err == nil && n != size {
-		err = fmt.Errorf("content has %d bytes or more, announced were %d", n, size)
+		err = fmt.Errorf("content has %d bytes or more, want %d", n, size)
 	}
 	if err != nil {
 		cancel()
@@ -227,7 +227,7 @@ func (s *Store) wrap(doing, name string, err error) error {
 		err = objstore.ErrNotFound
 	}
 	if errors.Is(err, storage.ErrBucketNotExist) {
-		err = fmt.Errorf("%w: there is no such bucket", objstore.ErrNotFound)
+		err = fmt.Errorf("%w: no such bucket", objstore.ErrNotFound)
 	}
 	return fmt.Errorf("%s gs://%s/%s: %w", doing, s.name, name, err)
 }

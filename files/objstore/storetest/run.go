@@ -129,7 +129,7 @@ func conditions(t *testing.T, s objstore.Store) {
 	}
 	first := put(t, s, "a", "1", objstore.IfAbsent())
 	if err := try(objstore.IfAbsent()); !errors.Is(err, objstore.ErrPrecondition) {
-		t.Errorf("IfAbsent of what is there: %v", err)
+		t.Errorf("IfAbsent of an existing object: %v", err)
 	}
 	second := put(t, s, "a", "22", objstore.IfStill(first))
 	if err := try(objstore.IfStill(first)); !errors.Is(err, objstore.ErrPrecondition) {
@@ -142,7 +142,7 @@ func conditions(t *testing.T, s objstore.Store) {
 		t.Errorf("a refused Put left something: %+v, %v", all, err)
 	}
 	if _, err := s.Put(t.Context(), "b", strings.NewReader("bad"), 3, objstore.IfStill(second)); !errors.Is(err, objstore.ErrPrecondition) {
-		t.Errorf("IfStill of what is not there: %v", err)
+		t.Errorf("IfStill of a missing object: %v", err)
 	}
 }
 
@@ -172,7 +172,7 @@ func oneWriterWins(t *testing.T, s objstore.Store) {
 func wrongSize(t *testing.T, s objstore.Store) {
 	for _, text := range []string{"", "12", "1234"} {
 		if _, err := s.Put(t.Context(), "a", strings.NewReader(text), 3, objstore.Condition{}); err == nil {
-			t.Errorf("%d bytes were written as 3", len(text))
+			t.Errorf("%d bytes were accepted as 3", len(text))
 		}
 	}
 	if all, err := s.List(t.Context(), "", 10); err != nil || len(all) != 0 {

@@ -16,7 +16,7 @@ var reserved = []string{"true", "false", "none", "True", "False", "None", "not",
 func (p *parser) variable() (string, error) {
 	name, err := p.name()
 	if err == nil && slices.Contains(reserved, name) {
-		return "", p.unsupported("a variable of the name " + name)
+		return "", p.unsupported("a variable named " + name)
 	}
 	p.store(name)
 	return name, err
@@ -177,7 +177,7 @@ func (p *parser) signature(node *macroNode) error {
 			return err
 		}
 		if slices.Contains(node.names, parameter) || parameter == callerName {
-			return p.unsupported("two parameters of one name, or one of the name caller")
+			return p.unsupported("two parameters with the same name, or a parameter named caller")
 		}
 		node.names = append(node.names, parameter)
 		if p.skip(operatorToken, "=") {

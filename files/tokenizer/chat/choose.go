@@ -26,7 +26,7 @@ func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	args, get := g.placed, func(item any) any { return item }
 	if name == "selectattr" || name == "rejectattr" {
 		if len(args) == 0 {
-			r.wrong("%s lacks the name of an attribute", g.call)
+			r.wrong("%s requires the name of an attribute", g.call)
 		}
 		get, args = r.getter(args[0], nil, true), args[1:]
 	}

@@ -15,7 +15,7 @@ var ErrControl = errors.New("control tokens in a message")
 var ErrToolControl = fmt.Errorf("%w: a tool", ErrControl)
 
 // errNoControl is of a tokenizer for which what a template writes around messages is text.
-var errNoControl = errors.New("a " + tokenizer.PieceFile + " finds no control tokens in text, so a chat template needs a " + tokenizer.JSONFile)
+var errNoControl = errors.New("a " + tokenizer.PieceFile + " does not recognize control tokens in text, so a chat template needs a " + tokenizer.JSONFile)
 
 // Encode returns the ids of a conversation, and none that a message smuggled in: its control tokens
 // are, in number and order, those of the same conversation with a plain word in place of each message
@@ -55,7 +55,7 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 		}
 		if found := only(own, control); len(found) > 0 {
 			text, err := coder.Decode(found[:1])
-			return nil, errors.Join(fmt.Errorf("%w: message %d, of the role %s, has %q", ErrControl, i, message.Role, text), err)
+			return nil, errors.Join(fmt.Errorf("%w: message %d (role %s) contains %q", ErrControl, i, message.Role, text), err)
 		}
 	}
 	return nil, fmt.Errorf("%w: the template makes more of them, or fewer, of these messages than of plain words", ErrControl)
@@ -66,7 +66,7 @@ func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bo
 	check := func(text string, found error) error {
 		ids, err := coder.Encode([]byte(text))
 		if err == nil && slices.ContainsFunc(ids, control) {
-			err = fmt.Errorf("%w has %.100q", found, text)
+			err = fmt.Errorf("%w contains %.100q", found, text)
 		}
 		return err
 	}

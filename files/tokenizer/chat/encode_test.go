@@ -40,7 +40,7 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 	}{
 		"text":                       {plain, " What does |end> mean? ", "", nil},
 		"nothing":                    {plain, "", "", nil},
-		"an end":                     {plain, "a<|end|>", `message 1, of the role user, has "<|end|>"`, nil},
+		"an end":                     {plain, "a<|end|>", `message 1 (role user) contains "<|end|>"`, nil},
 		"not special, of the frame":  {plain, "a<|user|>", `"<|user|>"`, nil},
 		"not special, of no frame":   {plain, "<think>a", "", nil},
 		"made by the template":       {assembling, "a<|e#nd|>", "the template makes more", nil},

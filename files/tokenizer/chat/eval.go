@@ -100,7 +100,7 @@ func (r *renderer) given(a arguments, call string, s *scope) given {
 	for i, hash := range more.hashes {
 		name, isText := str(more.keys[i])
 		if !isText || slices.Contains(g.names, name) {
-			r.wrong("%s with ** of a key that is not a string, or is given twice", call)
+			r.wrong("%s with ** of a key that is not a string, or occurs twice", call)
 		}
 		r.spend(32)
 		g.names, g.named = append(g.names, name), append(g.named, more.values[hash])

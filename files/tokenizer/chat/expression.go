@@ -442,7 +442,7 @@ func (p *parser) argument(a *arguments) (err error) {
 	case err != nil:
 		return err
 	case name != "" && slices.Contains(a.names, name):
-		return p.unsupported("an argument that is given twice")
+		return p.unsupported("a duplicate argument")
 	case name != "":
 		a.names, a.named = append(a.names, name), append(a.named, value)
 	case len(a.names) > 0 || a.list != nil:
@@ -486,7 +486,7 @@ func (p *parser) filterAfter(value expression) (expression, error) {
 		return nil, err
 	}
 	if !knownFilter(f.name) && !p.soft {
-		p.unknown = append(p.unknown, fmt.Sprintf("line %d: there is no filter %s", p.now().line, f.name))
+		p.unknown = append(p.unknown, fmt.Sprintf("line %d: unknown filter %s", p.now().line, f.name))
 	}
 	if p.is(operatorToken, "(") {
 		f.args, err = p.arguments()
@@ -502,7 +502,7 @@ func (p *parser) test(of expression) (expression, error) {
 	}
 	t := test{of: of, name: name}
 	if !knownTest(name) && !p.soft {
-		p.unknown = append(p.unknown, fmt.Sprintf("line %d: there is no test %s", p.now().line, name))
+		p.unknown = append(p.unknown, fmt.Sprintf("line %d: unknown test %s", p.now().line, name))
 	}
 	now := p.now()
 	switch {

@@ -34,7 +34,7 @@ func (r *renderer) filter(name string, of any, g given) any {
 	case slices.Contains(unsupportedFilters, name):
 		r.unsupported("the filter %s", name)
 	}
-	r.wrong("there is no filter %s", name)
+	r.wrong("unknown filter %s", name)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func lengthFilter(r *renderer, of any, g given) any {
 	g.bind()
 	n, found := length(of)
 	if !found {
-		r.wrong("a value of the type %s has no length", typeName(of))
+		r.wrong("a value of type %s has no length", typeName(of))
 	}
 	return int64(n)
 }
@@ -148,7 +148,7 @@ func firstFilter(r *renderer, of any, g given) any {
 	if item, found := r.iterate(of)(); found {
 		return item
 	}
-	return undefined{"the first of no items"}
+	return undefined{"the first item of an empty list"}
 }
 
 func lastFilter(r *renderer, of any, g given) any {
@@ -158,7 +158,7 @@ func lastFilter(r *renderer, of any, g given) any {
 	}
 	items := r.each(of)
 	if len(items) == 0 {
-		return undefined{"the last of no items"}
+		return undefined{"the last item of an empty list"}
 	}
 	return items[len(items)-1]
 }

@@ -89,7 +89,7 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 		if d, isDict := value.(*dict); p.hasKey && isDict {
 			var there bool
 			if operand, there = d.values[p.key]; !there {
-				r.wrong("a format has the key %s, which is not there", p.key)
+				r.wrong("a format has the missing key %s", p.key)
 			}
 			used = len(values)
 		} else if used < len(values) && !p.hasKey {
@@ -225,7 +225,7 @@ func (r *renderer) braces(format string, g given) string {
 		}
 		field, rest, found := strings.Cut(format[at+1:], "}")
 		if format[at] == '}' || !found {
-			r.wrong("a brace of a format has no partner")
+			r.wrong("unmatched brace in a format")
 		}
 		b.add(r.text(r.braceField(field, g, &next)))
 		format = rest

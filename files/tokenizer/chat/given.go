@@ -37,7 +37,7 @@ func (g given) bind(names ...string) []any {
 	for i, name := range g.names {
 		at := slices.Index(names, name)
 		if at < len(g.placed) {
-			g.r.wrong("%s does not take the argument %s, or takes it twice", g.call, name)
+			g.r.wrong("%s does not take the argument %s, or takes it only once", g.call, name)
 		}
 		values[at] = g.named[i]
 	}

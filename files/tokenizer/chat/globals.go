@@ -58,7 +58,7 @@ func (r *renderer) call(of any, g given) any {
 func (r *renderer) global(name string, g given) any {
 	switch name {
 	case "raise_exception":
-		r.wrong("it refuses the conversation: %s", r.text(g.need(g.bind("message")[0])))
+		r.wrong("the template rejects the conversation: %s", r.text(g.need(g.bind("message")[0])))
 	case "dict":
 		return r.newFields(g)
 	case "namespace":
@@ -77,7 +77,7 @@ func (r *renderer) global(name string, g given) any {
 		return joiner{g.text(or(g.bind("sep")[0], ", ")), new(bool)}
 	case "cycler":
 		if len(g.placed) == 0 || len(g.names) > 0 {
-			r.wrong("a cycler without items, or with names")
+			r.wrong("a cycler without items, or with named arguments")
 		}
 		return &cycler{items: g.placed}
 	}

@@ -22,7 +22,7 @@ const assistant = "assistant"
 // Encode documents the remaining errors.
 func (t *Template) EncodeForTraining(coder *tokenizer.Tokenizer, in Input) (ids []int32, learned []bool, err error) {
 	if in.AddGenerationPrompt = false; len(in.Messages) == 0 {
-		return nil, nil, fmt.Errorf("%w: there are no messages", ErrTurns)
+		return nil, nil, fmt.Errorf("%w: no messages", ErrTurns)
 	}
 	if ids, err = t.Encode(coder, in, nil); err != nil {
 		return nil, nil, err
@@ -51,7 +51,7 @@ func (t *Template) learnMarked(coder *tokenizer.Tokenizer, in Input, ids []int32
 				return err
 			}
 			if !starts(ids, before) {
-				return fmt.Errorf("%w: a token reaches over the border of what the template marks, at byte %d", ErrTurns, at)
+				return fmt.Errorf("%w: a token crosses the border of a text that the template marks, at byte %d", ErrTurns, at)
 			}
 			ends[i] = len(before)
 		}
@@ -72,7 +72,7 @@ func (t *Template) unmasked(in Input, marked []span) (kept []span, err error) {
 		in.Messages = messages[:i+1]
 		_, part, err := t.render(in)
 		if err != nil {
-			return nil, fmt.Errorf("%w: which text of the conversation message %d adds: %w", ErrTurns, i, err)
+			return nil, fmt.Errorf("%w: cannot find the text that message %d adds: %w", ErrTurns, i, err)
 		}
 		if len(part) < before || len(part) > len(marked) || !slices.Equal(part, marked[:len(part)]) {
 			return nil, fmt.Errorf("%w: the template marks message %d, of the role %s, differently when more messages follow", ErrTurns, i, message.Role)
@@ -102,7 +102,7 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 			}
 		}
 		if end < before {
-			return fmt.Errorf("%w: the template writes message %d, of the role %s, otherwise when others follow; it would have to mark the assistant's by {%% generation %%}", ErrTurns, i, message.Role)
+			return fmt.Errorf("%w: the template writes message %d (role %s) differently if more messages follow; mark the assistant's text with {%% generation %%} in the template", ErrTurns, i, message.Role)
 		}
 		if message.Role == assistant && !message.Masked {
 			mark(learned[before:end])
@@ -137,15 +137,15 @@ func (t *Template) firstAnswer(coder *tokenizer.Tokenizer, in Input, ids []int32
 	in.Messages = []Message{{Role: "user", Content: "word"}}
 	question, err := t.ids(coder, in)
 	if err != nil {
-		return 0, fmt.Errorf("%w: where the first answer begins: %w", ErrTurns, err)
+		return 0, fmt.Errorf("%w: cannot find the start of the first answer: %w", ErrTurns, err)
 	}
 	in.AddGenerationPrompt = true
 	asked, err := t.ids(coder, in)
 	if err != nil {
-		return 0, fmt.Errorf("%w: where the first answer begins: %w", ErrTurns, err)
+		return 0, fmt.Errorf("%w: cannot find the start of the first answer: %w", ErrTurns, err)
 	}
 	if !starts(asked, question) {
-		return 0, fmt.Errorf("%w: where the first answer begins: the template writes a question otherwise when an answer follows", ErrTurns)
+		return 0, fmt.Errorf("%w: cannot find the start of the first answer: the template writes a question differently if an answer follows", ErrTurns)
 	}
 	header := asked[len(question):]
 	for at := range ids {
@@ -153,7 +153,7 @@ func (t *Template) firstAnswer(coder *tokenizer.Tokenizer, in Input, ids []int32
 			return at + len(header), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: the template does not begin the first answer as it begins others", ErrTurns)
+	return 0, fmt.Errorf("%w: the template starts the first answer differently from later answers", ErrTurns)
 }
 
 func starts(all, first []int32) bool {

@@ -13,8 +13,8 @@ import (
 // Errors of templates.
 var (
 	ErrUnsupported = errors.New("not supported in chat templates here")
-	ErrSyntax      = errors.New("the chat template is no valid template")
-	ErrTooMuch     = errors.New("the chat template does too much")
+	ErrSyntax      = errors.New("the chat template is not valid")
+	ErrTooMuch     = errors.New("the chat template exceeds a limit")
 	ErrTemplate    = errors.New("the chat template cannot be computed")
 )
 
@@ -70,10 +70,10 @@ type lexer struct {
 
 func lex(source string) ([]token, error) {
 	if len(source) > maxSource {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrTooMuch, len(source), maxSource)
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooMuch, len(source), maxSource)
 	}
 	if !utf8.ValidString(source) {
-		return nil, fmt.Errorf("%w: it is not UTF-8", ErrSyntax)
+		return nil, fmt.Errorf("%w: not UTF-8", ErrSyntax)
 	}
 	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
 	l := &lexer{rest: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
@@ -359,7 +359,7 @@ func escape(out *strings.Builder, rest string) (int, error) {
 		}
 		value, err := strconv.ParseUint(rest[1:1+n], 16, 32)
 		if err != nil || !utf8.ValidRune(rune(value)) {
-			return 0, fmt.Errorf("%w: the escape \\%s is of no character", ErrSyntax, rest[:1+n])
+			return 0, fmt.Errorf("%w: invalid escape \\%s", ErrSyntax, rest[:1+n])
 		}
 		out.WriteRune(rune(value))
 		return 1 + n, nil

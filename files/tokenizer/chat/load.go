@@ -24,7 +24,7 @@ func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, 
 	config := map[string]json.RawMessage{}
 	if data, found := file("tokenizer_config.json"); found {
 		if len(data) > maxConfig {
-			return nil, nil, fmt.Errorf("tokenizer_config.json: %w: it has %d bytes", ErrTooMuch, len(data))
+			return nil, nil, fmt.Errorf("tokenizer_config.json: %w: %d bytes", ErrTooMuch, len(data))
 		}
 		if err := decode(data, &config); err != nil {
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %w", err)
@@ -112,5 +112,5 @@ func chosen(raw json.RawMessage) (source string, err error) {
 			return one.Template, nil
 		}
 	}
-	return "", fmt.Errorf("%w: chat_template has several templates, none of the name default", ErrUnsupported)
+	return "", fmt.Errorf("%w: chat_template has several templates, but none named default", ErrUnsupported)
 }

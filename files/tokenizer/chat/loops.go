@@ -151,7 +151,7 @@ func (r *renderer) loopField(l *loop, name string) (any, bool) {
 // loopMethod is loop.cycle and loop.changed.
 func (r *renderer) loopMethod(l *loop, name string, g given) any {
 	if len(g.names) > 0 {
-		r.wrong("%s with names", g.call)
+		r.wrong("%s with named arguments", g.call)
 	}
 	if name == "cycle" {
 		if len(g.placed) == 0 {

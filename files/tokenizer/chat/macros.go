@@ -31,7 +31,7 @@ func (r *renderer) macro(m *macro, g given) any {
 		case node.kwargs:
 			r.set(extra, name, g.named[i])
 		default:
-			r.wrong("macro %s does not take the argument %s, or takes it twice", node.name, name)
+			r.wrong("macro %s does not take the argument %s, or takes it only once", node.name, name)
 		}
 	}
 	if len(g.placed) > taken && !node.varargs {
@@ -94,7 +94,7 @@ func (r *renderer) callBlock(node callNode, s *scope) {
 	of := r.eval(node.call.of, s)
 	g := r.given(node.call.args, "a call", s)
 	if slices.Contains(g.names, callerName) {
-		r.wrong("a call block with an argument of the name caller")
+		r.wrong("a call block with an argument named caller")
 	}
 	g.names = append(slices.Clone(g.names), callerName)
 	g.named = append(slices.Clone(g.named), &macro{node.caller, s})

@@ -180,7 +180,7 @@ func (r *renderer) extreme(name string, of any, g given) any {
 	next := r.iterate(of)
 	best, found := next()
 	if !found {
-		return undefined{"the " + name + " of no items"}
+		return undefined{"the " + name + " of an empty list"}
 	}
 	bestKey := key(best)
 	for item, more := next(); more; item, more = next() {

@@ -114,7 +114,7 @@ func (p *parser) expect(k kind, text string) error {
 }
 
 func (p *parser) wrong(want string) error {
-	return fmt.Errorf("%w: line %d: %s where %s should be", ErrSyntax, p.now().line, p.now(), want)
+	return fmt.Errorf("%w: line %d: unexpected %s, want %s", ErrSyntax, p.now().line, p.now(), want)
 }
 
 func (p *parser) unsupported(feature string) error {
@@ -130,7 +130,7 @@ func (p *parser) name() (string, error) {
 
 func (p *parser) deeper() error {
 	if p.depth++; p.depth > maxNesting {
-		return fmt.Errorf("%w: line %d: it is nested deeper than %d", ErrTooMuch, p.now().line, maxNesting)
+		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxNesting)
 	}
 	return nil
 }

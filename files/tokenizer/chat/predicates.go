@@ -25,7 +25,7 @@ func (r *renderer) test(name string, of any, args []any) bool {
 	operator := comparisonTests[name]
 	switch {
 	case !knownTest(name):
-		r.wrong("there is no test %s", name)
+		r.wrong("unknown test %s", name)
 	case slices.Contains(plainTests, name):
 		if len(args) > 0 {
 			r.wrong("the test %s with arguments", name)

@@ -293,7 +293,7 @@ func (r *renderer) found(text, name string, g given) int64 {
 	}
 	switch {
 	case at < 0 && strings.HasSuffix(name, "index"):
-		r.wrong("%s of a text that is not there", name)
+		r.wrong("%s of a missing text", name)
 	case at < 0:
 		return -1
 	}

@@ -49,7 +49,7 @@ func (r *renderer) fromJSON(raw json.RawMessage) (any, error) {
 	decoder.UseNumber()
 	value, err := r.decoded(decoder, 0)
 	if _, after := decoder.Token(); err == nil && !errors.Is(after, io.EOF) {
-		err = errors.New("something follows")
+		err = errors.New("unexpected data after the value")
 	}
 	return value, err
 }
@@ -61,10 +61,10 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 	}
 	value, err := r.fromJSON(raw)
 	if err != nil {
-		r.wrong("%s is no list in JSON: %v", name, err)
+		r.wrong("%s is not a JSON list: %v", name, err)
 	}
 	if _, isList := value.(*list); !isList && value != nil {
-		r.wrong("%s is %.40s, want a list in JSON", name, raw)
+		r.wrong("%s is %.40s, want a JSON list", name, raw)
 	}
 	return value
 }

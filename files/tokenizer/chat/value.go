@@ -326,7 +326,7 @@ func (r *renderer) each(value any) []any {
 			all = append(all, item)
 		}
 	}
-	r.wrong("a value of the type %s has no items", typeName(value))
+	r.wrong("a value of type %s has no items", typeName(value))
 	return nil
 }
 

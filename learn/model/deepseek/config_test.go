@@ -29,7 +29,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	e := c.Experts
 	if c.FirstDense != 3 || c.LayerFreq != 1 || e.Shared != 1 || !e.Normalize || e.Scale != 2.5 || e.BalanceLoss != 0 ||
 		c.QLoraRank != 0 || !c.Rope.Interleaved || c.Rope.Theta != 10000 || c.RMSNormEps != 1e-6 {
-		t.Errorf("defaults are not those of transformers: %+v", c)
+		t.Errorf("defaults differ from transformers: %+v", c)
 	}
 	// Both layers are dense: first_k_dense_replace is 3.
 	layer := 3*16*24 + 2*16 + (8+4)*16 + 8 + 4*8*8 + 16*4*4 + 4*8*16

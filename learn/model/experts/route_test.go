@@ -95,7 +95,7 @@ func TestDispatch(t *testing.T) {
 		}
 		for i, choice := range choices {
 			if owner[d.back[i]] != choice || d.rows[d.back[i]] != int64(i/chosen) {
-				t.Fatalf("choice %d of %v is not where %+v says", i, choices, d)
+				t.Fatalf("choice %d of %v does not match %+v", i, choices, d)
 			}
 		}
 		sum := float32(0)

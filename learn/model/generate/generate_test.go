@@ -48,7 +48,7 @@ func readWith(t *testing.T, e *torch.Engine, folder string, o model.Options, wor
 	}
 	text := strings.NewReplacer(words...).Replace(string(config))
 	if text == string(config) {
-		t.Fatal("the config is another one")
+		t.Fatal("the config differs")
 	}
 	m, err := model.New(t.Context(), e, []byte(text), o, weights)
 	if err != nil {

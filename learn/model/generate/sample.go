@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNotFinite says that a model gives no usable logits.
-var ErrNotFinite = errors.New("the model's logits are not finite: are its weights those of a trained model?")
+var ErrNotFinite = errors.New("the model's logits are not finite; check that the weights are a trained model")
 
 // sampler draws the next token from logits.
 type sampler struct {

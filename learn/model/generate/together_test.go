@@ -113,11 +113,11 @@ func TestTogether(t *testing.T) {
 		}
 	}
 	if !errors.Is(errs[len(prompts)], context.Canceled) {
-		t.Errorf("the one that was cancelled: %v", errs[len(prompts)])
+		t.Errorf("the cancelled text: %v", errs[len(prompts)])
 	}
 	t.Logf("passes of so many texts: %v", m.texts)
 	if m.texts[4] == 0 {
-		t.Error("no pass was of all texts")
+		t.Error("no pass had all texts")
 	}
 }
 

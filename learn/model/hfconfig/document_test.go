@@ -84,7 +84,7 @@ func TestRope(t *testing.T) {
 		{name: "two factors", text: `{"rope_scaling": {"type": "yarn", "factor": 8}, "rope_parameters": {"type": "yarn", "factor": 4}}`,
 			err: `rope_parameters (type yarn, theta 10000) and rope_scaling (type yarn, theta 10000) disagree`},
 		{name: "original context inside and outside", text: `{"original_max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 32}}`,
-			err: `original_max_position_embeddings 64 beside rope_scaling counts for rope_type "yarn", but rope_scaling does not say the same`},
+			err: `original_max_position_embeddings 64 outside rope_scaling applies to rope_type "yarn", but rope_scaling sets another value`},
 		{name: "part of a head, default", text: `{"rope_parameters": {"partial_rotary_factor": 0.5}}`, err: "rope_parameters.partial_rotary_factor 0.5 is not supported"},
 		{name: "part of a head, scaled", text: `{"rope_scaling": {"type": "yarn", "partial_rotary_factor": 0.25}}`, err: "rope_scaling.partial_rotary_factor 0.25 is not supported"},
 		{name: "part of a head, outside", text: `{"partial_rotary_factor": 0.5}`, err: "partial_rotary_factor 0.5 is not supported"},

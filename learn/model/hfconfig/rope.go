@@ -65,7 +65,7 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 	}
 	if outside := d.OriginalMaxPositionEmbeddings; outside != nil && slices.Contains(stretched, r.Type) &&
 		(r.Scaling.Original == nil || *r.Scaling.Original != *outside) {
-		p.Fail("original_max_position_embeddings %v beside %s counts for rope_type %q, but %s does not say the same: write it there", *outside, r.Field, r.Type, r.Field)
+		p.Fail("original_max_position_embeddings %v outside %s applies to rope_type %q, but %s sets another value; set the same value there", *outside, r.Field, r.Type, r.Field)
 	}
 	r.Theta = p.Number("rope_theta", &r.Theta, 0, least, 1e12)
 	if !slices.Contains(types, r.Type) {

@@ -99,7 +99,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	}
 	if c.NumKeyValueHeads != 4 || c.HeadDim != 4 || c.MaxPositionEmbeddings != 2048 || c.RMSNormEps != 1e-6 ||
 		c.InitializerRange != 0.02 || c.TieWordEmbeddings || c.Rope.Theta != 10000 || c.Rope.Type != "default" {
-		t.Errorf("defaults are not those of transformers: %+v", c)
+		t.Errorf("defaults differ from transformers: %+v", c)
 	}
 	if got, want := llama.NumParameters(c), int64(2*32*16+16+2*(4*16*16+3*16*24+2*16)); got != want {
 		t.Errorf("%d parameters, want %d", got, want)
@@ -173,8 +173,8 @@ func TestParseConfig(t *testing.T) {
 		{"gemma2, cap is text", as("Gemma2ForCausalLM", "gemma2", `"num_key_value_heads": 2, "final_logit_softcapping": "no"`), "softcapping: want a number or null"},
 		{"gemma3, both ways", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "use_bidirectional_attention": true`), "use_bidirectional_attention true is not supported"},
 		{"gemma3, scores", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "attn_logit_softcapping": 50`), "attn_logit_softcapping 50 is not supported"},
-		{"gemma3, two ropes", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both there"},
-		{"gemma3, one rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"rope_theta": 5e5}`), "rope_parameters are those of all layers"},
+		{"gemma3, two ropes", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both set"},
+		{"gemma3, one rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"rope_theta": 5e5}`), "rope_parameters apply to all layers"},
 		{"two kinds of ropes", minimal + `, "rope_parameters": {"full_attention": {"rope_theta": 5e5}}}`, "rope_parameters for each kind of layers"},
 		{"gemma3, local rope", as("Gemma3ForCausalLM", "gemma3_text", `"num_key_value_heads": 2, "rope_parameters": {"sliding_attention": {"rope_type": "longrope"}}`), `rope_type "longrope" is not supported`},
 		{"smollm3", as("SmolLM3ForCausalLM", "smollm3", `"num_key_value_heads": 2, "no_rope_layers": [1, 0]`), ""},
@@ -234,7 +234,7 @@ func TestParseConfig(t *testing.T) {
 		{"olmo3, theta without windows", as("Olmo3ForCausalLM", "olmo3", `"rope_theta": 1e6, "layer_types": ["full_attention", "full_attention"]`), ""},
 		{"olmo3, no window", as("Olmo3ForCausalLM", "olmo3", `"sliding_window": null`), "there is no sliding_window"},
 		{"olmo3, one rope", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {"rope_theta": 5e5}`), "rope_parameters are those of all layers"},
-		{"olmo3, two ropes", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both there"},
+		{"olmo3, two ropes", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both set"},
 		{"olmo3, part", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.5}}`), "rope_parameters.partial_rotary_factor 0.5 is not supported"},
 		{"olmo3, bias", as("Olmo3ForCausalLM", "olmo3", `"mlp_bias": true`), "mlp_bias true is not supported"},
 		{"olmoe, clipped", as("OlmoeForCausalLM", "olmoe", `"clip_qkv": 8.0`), "clip_qkv 8 is not supported"},

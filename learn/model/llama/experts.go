@@ -31,7 +31,7 @@ type expertFields struct {
 func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	switch {
 	case e.RouterLogits:
-		p.Fail("output_router_logits true is not supported: it adds a loss that balances the experts, which is not computed")
+		p.Fail("output_router_logits true is not supported, because the extra loss that balances the experts is not computed")
 	case e.Jitter != 0:
 		p.Refuse("router_jitter_noise", e.Jitter)
 	}

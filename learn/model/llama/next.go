@@ -42,7 +42,7 @@ func (m *Llama) checkNext(t kvcache.Text) {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d", length, m.config.MaxPositionEmbeddings)})
 	}
 	if t.Cache.Crosses(count) {
-		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("a text that grows beyond %d tokens is computed otherwise, from its beginning on", t.Cache.Border)})
+		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("a text with more than %d tokens is recomputed from its start", t.Cache.Border)})
 	}
 }
 

@@ -67,7 +67,7 @@ func (c *Config) layerRopes(p *hfconfig.Checker, d hfconfig.Document, o own, loc
 		c.Layers[i].Local = c.Layers[i].Window > 0
 	}
 	if d.RopeParameters != nil && d.RopeScaling != nil {
-		p.Fail("rope_parameters and rope_scaling are both there: keep the one that the model was trained with")
+		p.Fail("rope_parameters and rope_scaling are both set: keep the one that the model was trained with")
 	}
 	if r := d.RopeParameters; r != nil && (r.RopeType != nil || r.Type != nil || r.RopeTheta != nil || r.Factor != nil) {
 		p.Fail("rope_parameters are those of all layers, want them below full_attention and sliding_attention")

@@ -54,9 +54,9 @@ func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, err
 		return nil, fmt.Errorf("%w: num_key_value_heads %d and intermediate_size %d must be multiples of the %d devices",
 			ErrSplit, c.NumKeyValueHeads, c.IntermediateSize, n)
 	case c.whole() != "":
-		return nil, fmt.Errorf("%w: it has %s", ErrSplit, c.whole())
+		return nil, fmt.Errorf("%w: the model has %s", ErrSplit, c.whole())
 	case m.options.Recompute:
-		return nil, fmt.Errorf("%w: it cannot compute activations twice to save memory", ErrSplit)
+		return nil, fmt.Errorf("%w: recomputing activations to save memory is not possible", ErrSplit)
 	}
 	p := &Split{whole: m}
 	for i, engine := range engines {

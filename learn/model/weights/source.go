@@ -225,7 +225,7 @@ func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Te
 		byName[t.Name] = t
 	}
 	if len(byName) != len(tensors) || len(tensors) != len(parameters) {
-		return fmt.Errorf("%w: %d tensors, %d of them with a name of their own, for %d parameters",
+		return fmt.Errorf("%w: %d tensors, %d with distinct names, for %d parameters",
 			ErrMismatch, len(tensors), len(byName), len(parameters))
 	}
 	for _, p := range parameters {

@@ -40,7 +40,7 @@ type calibrateCommand struct {
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
 	Decay     float64 `default:"0.999" help:"Of the momentum."`
-	Rare      uint32  `help:"Number of first steps with batches of random tokens, most of which do not occur again."`
+	Rare      uint32  `help:"Number of first steps with batches of random tokens; most tokens occur only once."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
 	Count     bool    `help:"Count audits among stacks of one type, and write a row for each pair of them instead of one for each audit."`
 }

@@ -59,7 +59,7 @@ type runCommand struct {
 	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
 	Muon       bool    `json:",omitempty" help:"Of local steps: Muon moves the matrices."`
 	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
-	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the share of the mean by which a round moves the weights."`
+	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the factor of the mean in each round's weight update."`
 	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
 	ErrorDecay float64 `json:",omitempty" help:"Local steps: decay of the residual."`
 

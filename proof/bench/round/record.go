@@ -70,7 +70,7 @@ func readClient(events iter.Seq2[event.Event, error]) (*clientRecord, error) {
 		c.add(e)
 	}
 	if len(c.rounds) == 0 {
-		return nil, fmt.Errorf("read a client's events: it saw no round")
+		return nil, fmt.Errorf("read a client's events: no round")
 	}
 	return c, nil
 }

@@ -57,7 +57,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-var errNoInnerRounds = errors.New("the event logs have no round between two others of its epoch")
+var errNoInnerRounds = errors.New("the event logs have no round between two other rounds of its epoch")
 
 // summarise dissects the inner rounds of all clients. It also returns when the first of
 // them began and the last ended.

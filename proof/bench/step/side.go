@@ -44,7 +44,7 @@ func start(ctx context.Context, o options, s setup, name string) (*side, error) 
 	}
 	one := &side{name: name, process: c, cpu: o.cpu, device: o.device != "cpu", input: input, output: bufio.NewScanner(output)}
 	if line, err := one.line(); err != nil || !strings.HasPrefix(line, "ready") {
-		return nil, errors.Join(fmt.Errorf("it answers %q instead of ready", line), err, one.kill())
+		return nil, errors.Join(fmt.Errorf("answer %q, want ready", line), err, one.kill())
 	}
 	return one, nil
 }

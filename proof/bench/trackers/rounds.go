@@ -52,7 +52,7 @@ func readRun(dir string) (measured, error) {
 		}
 	}
 	if m.rounds = roundsOf(states); len(m.rounds) == 0 {
-		return m, fmt.Errorf("%s: no round lies between two others", dir)
+		return m, fmt.Errorf("%s: no round lies between two other rounds", dir)
 	}
 	return m, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // errClosed is the answer to whoever asks for an opening.
-var errClosed = errors.New("it does not open")
+var errClosed = errors.New("did not open")
 
 // Closed returns the network of a client that opens its results to nobody, neither to members that audit it nor
 // to jurors.

@@ -92,7 +92,7 @@ func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error
 	h := Hello{ID: identity.ID(body[:identity.IDSize]), RunID: string(body[identity.IDSize:])}
 	signature := [identity.SignatureSize]byte(payload[len(body):])
 	if !identity.Verify(h.ID, helloDomain, signedHello(nonce, server, body), signature) {
-		return Hello{}, fmt.Errorf("%w: the signature of the hello does not verify", ErrMalformed)
+		return Hello{}, fmt.Errorf("%w: invalid signature of the hello message", ErrMalformed)
 	}
 	return h, nil
 }
@@ -158,7 +158,7 @@ func DecodeRequest(payload []byte) (Request, error) {
 	r.Batch.Start, r.Batch.End = binary.LittleEndian.Uint64(payload[5:]), binary.LittleEndian.Uint64(payload[13:])
 	switch {
 	case r.Kind != Samples && r.Kind != Fingerprint:
-		return Request{}, fmt.Errorf("%w: a request of the unknown kind %d", ErrMalformed, r.Kind)
+		return Request{}, fmt.Errorf("%w: unknown request kind %d", ErrMalformed, r.Kind)
 	case r.Batch.Start >= r.Batch.End || r.Kind == Fingerprint && r.Batch.Len() != 1:
 		return Request{}, fmt.Errorf("%w: a request for the batch %v", ErrMalformed, r.Batch)
 	}
@@ -291,11 +291,11 @@ func DecodeSample(payload []byte) (Sample, error) {
 			s.Tokens[i] = int32(binary.LittleEndian.Uint32(rest[4*i:]))
 		}
 		if s.Tokens[i] < 0 {
-			return Sample{}, fmt.Errorf("%w: token %d of sample %d is no id", ErrMalformed, i, s.Index)
+			return Sample{}, fmt.Errorf("%w: token %d of sample %d is not a valid id", ErrMalformed, i, s.Index)
 		}
 	}
 	if width == 4 && !needsFour(s.Tokens) {
-		return Sample{}, fmt.Errorf("%w: sample %d has wide tokens that need not be", ErrMalformed, s.Index)
+		return Sample{}, fmt.Errorf("%w: sample %d uses 4 bytes per token, but 2 are enough", ErrMalformed, s.Index)
 	}
 	rest = rest[width*n:]
 	if form&formLabels != 0 {
@@ -391,7 +391,7 @@ type Error Refusal
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("the data server says no (%s): %s", e.Code, e.Reason)
+	return fmt.Sprintf("the data server refused the request (%s): %s", e.Code, e.Reason)
 }
 
 // Is reports whether an error is a refusal for one of the reasons.
