@@ -51,5 +51,5 @@ func Example() {
 	// join by 8EYKVyNCsDFHkxos7V4kr8bMouYU2nPJ1QXk2ET8FBc7 <nil>
 	// tick at 1970-01-01T00:16:40.000Z <nil>
 	// WaitingForMembers after 3 records
-	// true record 3: record does not follow from those before it: join of 8EYKVyNCsDFHkxos7V4kr8bMouYU2nPJ1QXk2ET8FBc7 is refused: nonce is not above the last one
+	// true record 3: record does not follow from the previous records: join of 8EYKVyNCsDFHkxos7V4kr8bMouYU2nPJ1QXk2ET8FBc7 is refused: nonce is not above the last one
 }

@@ -104,7 +104,7 @@ func TestRepairKeepsOff(t *testing.T) {
 	}
 	other := found
 	other.Size--
-	if _, err := Repair(path, other); err == nil || !strings.Contains(err.Error(), "has changed") {
+	if _, err := Repair(path, other); err == nil || !strings.Contains(err.Error(), "changed during the check") {
 		t.Errorf("a file that changed: %v", err)
 	}
 	file, err := os.Open(path)

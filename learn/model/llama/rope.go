@@ -70,7 +70,7 @@ func (c *Config) layerRopes(p *hfconfig.Checker, d hfconfig.Document, o own, loc
 		p.Fail("rope_parameters and rope_scaling are both set: keep the one that the model was trained with")
 	}
 	if r := d.RopeParameters; r != nil && (r.RopeType != nil || r.Type != nil || r.RopeTheta != nil || r.Factor != nil) {
-		p.Fail("rope_parameters are those of all layers, want them below full_attention and sliding_attention")
+		p.Fail("rope_parameters apply to all layers, want them below full_attention and sliding_attention")
 	}
 	local := d
 	local.RopeScaling, local.RopeParameters, local.RopeTheta = nil, o.Ropes.Local, localTheta
