@@ -233,7 +233,7 @@ func TestParseConfig(t *testing.T) {
 		{"olmo3, theta of layers", as("Olmo3ForCausalLM", "olmo3", `"rope_theta": 1e6, "rope_parameters": {"sliding_attention": {"rope_theta": 1e4}}`), ""},
 		{"olmo3, theta without windows", as("Olmo3ForCausalLM", "olmo3", `"rope_theta": 1e6, "layer_types": ["full_attention", "full_attention"]`), ""},
 		{"olmo3, no window", as("Olmo3ForCausalLM", "olmo3", `"sliding_window": null`), "there is no sliding_window"},
-		{"olmo3, one rope", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {"rope_theta": 5e5}`), "rope_parameters are those of all layers"},
+		{"olmo3, one rope", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {"rope_theta": 5e5}`), "rope_parameters apply to all layers"},
 		{"olmo3, two ropes", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 8}`), "rope_parameters and rope_scaling are both set"},
 		{"olmo3, part", as("Olmo3ForCausalLM", "olmo3", `"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.5}}`), "rope_parameters.partial_rotary_factor 0.5 is not supported"},
 		{"olmo3, bias", as("Olmo3ForCausalLM", "olmo3", `"mlp_bias": true`), "mlp_bias true is not supported"},
