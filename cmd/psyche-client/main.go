@@ -14,7 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/base/signals"
-	_ "github.com/psyche-go/psyche/cmd/internal/addressspace" // ends the program if its limit is too small
+	_ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace" // ends the program if its limit is too small
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/manual"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"

@@ -139,8 +139,8 @@ func TestLinkRefuses(t *testing.T) {
 		"32 bits":        {[][]byte{makeObject([]section{code(join([]byte{0x0c, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)}, "32 bits"},
 		"an atomic":      {[][]byte{makeObject([]section{code(join([]byte{0xdb, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)}, "atomic"},
 		"a signed load":  {[][]byte{makeObject([]section{code(join([]byte{0x91, 0, 0, 0, 0, 0, 0, 0}, exit)...)}, whole)}, "sign"},
-		"no such symbol": {[][]byte{makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 9, callAddress), 1}}, whole)}, "not there"},
-		"outside":        {[][]byte{makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(1<<63, 1, callAddress), 1}}, whole)}, "not there"},
+		"no such symbol": {[][]byte{makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 9, callAddress), 1}}, whole)}, "has no target"},
+		"outside":        {[][]byte{makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(1<<63, 1, callAddress), 1}}, whole)}, "has no target"},
 		"unknown kind":   {[][]byte{makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 1, 77), 1}}, whole)}, "kind 77"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,7 @@
 //
 // A program imports it for its effect:
 //
-//	import _ "github.com/psyche-go/psyche/cmd/internal/addressspace"
+//	import _ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace"
 //
 // With a small limit of ulimit -v the runtime fails to start a thread, before any code in Go runs, and prints a trace. On
 // Linux with cgo, a C constructor runs earlier: it compares the limit with Need and exits with status 1 and a sentence.
