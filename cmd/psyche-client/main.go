@@ -14,13 +14,13 @@ import (
 
 	"github.com/psyche-go/psyche/base/plain"
 	"github.com/psyche-go/psyche/base/signals"
-	_ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace" // ends the program if its limit is too small
 	"github.com/psyche-go/psyche/cmd/internal/buildinfo"
 	"github.com/psyche-go/psyche/cmd/internal/manual"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/paths"
 	"github.com/psyche-go/psyche/cmd/internal/published"
+	_ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace" // ends the program if its limit is too small
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/node/client"
