@@ -24,7 +24,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	link := testLink().String()
 	fail(t, exitUsage, `expected "<link>"`, "join")
 	fail(t, exitUsage, "a shell cuts it", "join", strings.Split(link, "&")[0])
-	fail(t, exitUsage, "it names no run", "join", strings.Replace(link, "/a%20run", "/", 1))
+	fail(t, exitUsage, "run id is missing", "join", strings.Replace(link, "/a%20run", "/", 1))
 	fail(t, exitUsage, "--micro-batch-size is 0", "join", link, "--micro-batch-size", "0")
 	fail(t, exitUsage, "--member-name \"a\\u202eb\": character U+202E is invisible", "join", link, "--member-name", "a\u202eb")
 	fail(t, exitUsage, "33 bytes, at most 32 are allowed", "join", link, "--member-name", strings.Repeat("n", 33))

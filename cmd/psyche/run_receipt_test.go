@@ -60,7 +60,7 @@ func TestReceiptsAddUp(t *testing.T) {
 		tokens += r.Tokens
 		m := h.Members[dashtest.Key(i).ID().String()]
 		if r.Rounds != m.Counted || r.Witnessed != m.Witnessed || r.Voted != m.Voted || r.AllTokens != h.Tokens {
-			t.Errorf("member %d: receipt %+v, the page says %+v", i, r, m)
+			t.Errorf("member %d: receipt %+v, the page shows %+v", i, r, m)
 		}
 		head := log.Head().Hash
 		if r.Head != hex.EncodeToString(head[:]) || summary.Last != head || r.Entries != uint64(summary.Entries) {
@@ -89,12 +89,12 @@ func TestRunReceipt(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d and %q:\n%s", args, code, want, text, output)
 		}
 	}
-	does(exitOK, "anybody verifies it", path, "--member", member, "--output", file)
+	does(exitOK, "to verify it: psyche run receipt", path, "--member", member, "--output", file)
 	does(exitFailed, "not overwritten", path, "--member", member, "--output", file)
-	does(exitOK, "right, up to entry", path, "--verify", file)
-	does(exitOK, "member          "+dashtest.Key(0).ID().String()+", calls itself \"Ada\"\nuntil", path, "--member", dashtest.Key(0).ID().String())
+	does(exitOK, "valid, up to entry", path, "--verify", file)
+	does(exitOK, "member          "+dashtest.Key(0).ID().String()+", display name \"Ada\"\nuntil", path, "--member", dashtest.Key(0).ID().String())
 	does(exitOK, "member          "+member+"\nuntil", path, "--member", member)
-	does(exitFailed, "is this its key?", path, "--member", dashtest.Key(99).ID().String())
+	does(exitFailed, "check the member's key", path, "--member", dashtest.Key(99).ID().String())
 	does(exitUsage, "want one of", path)
 	does(exitUsage, "--output", path, "--verify", file, "--output", file+"2")
 	does(exitUsage, "--member", path, "--member", "x")
@@ -122,7 +122,7 @@ func TestRunReceipt(t *testing.T) {
 	if err := os.WriteFile(file, bytes.TrimSpace(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "not in the canonical form", path, "--verify", file)
+	does(exitUnverified, "not written as", path, "--verify", file)
 
 	// Of a log that goes on: that of the same run, cut at an entry.
 	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
@@ -136,12 +136,12 @@ func TestRunReceipt(t *testing.T) {
 	if err != nil || os.WriteFile(early, cut.Encode(), 0o600) != nil {
 		t.Fatal(err)
 	}
-	does(exitOK, fmt.Sprintf("right, up to entry %d of the %d", r.Entries/2-1, r.Entries), path, "--verify", early)
+	does(exitOK, fmt.Sprintf("valid, up to entry %d of %d", r.Entries/2-1, r.Entries), path, "--verify", early)
 	other := filepath.Join(dir, "other.journal")
 	if err := dashtest.Write(other, dashtest.Options{RunID: "other", Members: 4, Rounds: 4, RoundsPerEpoch: 4}); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "run is", other, "--verify", early)
+	does(exitUnverified, "it is of run", other, "--verify", early)
 }
 
 // TestChainReceipt: the archive of a run on a chain has what a receipt and an examination need, and what the receipts of
@@ -175,7 +175,7 @@ func TestChainReceipt(t *testing.T) {
 	for i, book := range books {
 		r, m := book.Receipt(), h.Members[dashtest.Key(i).ID().String()]
 		if tokens += r.Tokens; r.Rounds != m.Counted || r.Witnessed != m.Witnessed || r.AllTokens != h.Tokens || r.Entries != log.last || r.ModelStep != 40 {
-			t.Errorf("member %d: receipt %+v, the page says %+v", i, r, m)
+			t.Errorf("member %d: receipt %+v, the page shows %+v", i, r, m)
 		}
 	}
 	if tokens != h.Tokens || tokens == 0 {
@@ -190,12 +190,12 @@ func TestChainReceipt(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, "mine.json")
-	does(exitOK, "the chain's account "+header.Run.String()+" has the head", "receipt", path, "--member", dashtest.Key(2).ID().String(), "--output", file)
-	does(exitOK, fmt.Sprintf("right, up to entry %d of the %d", log.last, log.entries), "receipt", path, "--verify", file)
+	does(exitOK, "the account "+header.Run.String()+" on the chain has the head", "receipt", path, "--member", dashtest.Key(2).ID().String(), "--output", file)
+	does(exitOK, fmt.Sprintf("valid, up to entry %d of %d", log.last, log.entries), "receipt", path, "--verify", file)
 	does(exitOK, "a jury found it guilty", "examine", path, "--entry", fmt.Sprint(accused))
 	does(exitOK, "accuse by", "examine", path, "--entry", fmt.Sprint(accused))
 	does(exitOK, "genesis by "+dashtest.Key(-1).ID().String()+" in slot 1", "examine", path, "--entry", "1")
-	does(exitUsage, fmt.Sprintf("entries 1 to %d", log.last), "examine", path, "--entry", "0")
+	does(exitUsage, fmt.Sprintf("want 1 to %d", log.last), "examine", path, "--entry", "0")
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -204,13 +204,13 @@ func TestChainReceipt(t *testing.T) {
 	if err := os.WriteFile(more, bytes.Replace(whole, []byte(`"rounds": `), []byte(`"rounds": 1`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "its numbers differ from the log", "receipt", path, "--verify", more)
+	does(exitUnverified, "its numbers differ from the log's", "receipt", path, "--verify", more)
 	other := filepath.Join(dir, "other.archive")
 	o.RunID = "other"
 	if _, err := dashtest.WriteArchive(other, o); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "run is", "receipt", other, "--verify", file)
+	does(exitUnverified, "it is of run", "receipt", other, "--verify", file)
 	changed, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
