@@ -124,5 +124,5 @@ func TestEvaluateRejects(t *testing.T) {
 	if err := os.Remove(filepath.Join(model, tokenizerFile)); err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitFailure, "there is no tokenizer.json and no tokenizer.model", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", evalData)
+	fail(t, exitFailure, "no tokenizer.json and no tokenizer.model", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", evalData)
 }

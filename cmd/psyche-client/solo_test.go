@@ -75,7 +75,7 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 	if err := os.Truncate(filepath.Join(data, "a.ds"), 4000); err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitFailure, "it has 4000 bytes", soloLine(model, data, "--steps", "1")...)
+	fail(t, exitFailure, "the file has 4000 bytes", soloLine(model, data, "--steps", "1")...)
 }
 
 func TestEvaluateSaysHowMuchItRead(t *testing.T) {
@@ -384,5 +384,5 @@ func TestGenerateWithoutTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
-	fail(t, exitFailure, "there is no tokenizer.json and no tokenizer.model, which is needed to convert text to tokens; copy the tokenizer file", "generate", "--model", model, "--prompt", "a")
+	fail(t, exitFailure, "no tokenizer.json and no tokenizer.model, which is needed to convert text to tokens; copy the tokenizer file", "generate", "--model", model, "--prompt", "a")
 }
