@@ -47,7 +47,7 @@ func TestTokenizeFromTheHub(t *testing.T) {
 		{[]string{"hf://datasets/org/set/data/*.jsonl"}, "from 2 texts in 2 text files", exitOK},
 		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of split "odd", only of ["test" "train"]; select a split with --split`, 1},
 		{[]string{"hf://datasets/org"}, "want hf://datasets/OWNER/NAME", 1},
-		{[]string{"--tokenizer", "org/bare", folder}, "there is no tokenizer.json and no tokenizer.model in the repository", 1},
+		{[]string{"--tokenizer", "org/bare", folder}, "no tokenizer.json and no tokenizer.model in the repository", 1},
 		{[]string{"--tokenizer", "org/nowhere", folder}, "no such file or folder on this machine; the Hub reports", 1},
 		{[]string{"--tokenizer", "nowhere", folder}, "no such file or folder, and not OWNER/NAME", 1},
 	} {

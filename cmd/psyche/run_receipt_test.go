@@ -122,7 +122,7 @@ func TestRunReceipt(t *testing.T) {
 	if err := os.WriteFile(file, bytes.TrimSpace(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "not written as", path, "--verify", file)
+	does(exitUnverified, "not in the canonical form", path, "--verify", file)
 
 	// Of a log that goes on: that of the same run, cut at an entry.
 	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
@@ -141,7 +141,7 @@ func TestRunReceipt(t *testing.T) {
 	if err := dashtest.Write(other, dashtest.Options{RunID: "other", Members: 4, Rounds: 4, RoundsPerEpoch: 4}); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "it is of run", other, "--verify", early)
+	does(exitUnverified, "but the log has run", other, "--verify", early)
 }
 
 // TestChainReceipt: the archive of a run on a chain has what a receipt and an examination need, and what the receipts of
@@ -210,7 +210,7 @@ func TestChainReceipt(t *testing.T) {
 	if _, err := dashtest.WriteArchive(other, o); err != nil {
 		t.Fatal(err)
 	}
-	does(exitUnverified, "it is of run", "receipt", other, "--verify", file)
+	does(exitUnverified, "but the log has run", "receipt", other, "--verify", file)
 	changed, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 	for _, account := range view.Owned(program) {
 		if run, err := layout.ReadAccount(account.Data); err == nil && run.RunID != "" {
 			state := run.State
-			return resumedOf(&state, fmt.Sprintf("the chain goes on behind slot %d, from %s", view.Slot, path))
+			return resumedOf(&state, fmt.Sprintf("the chain continues after slot %d, from %s", view.Slot, path))
 		}
 	}
 	return config.Run{}, nil, fmt.Errorf("no run had begun on the chain in %s: begin another", path)

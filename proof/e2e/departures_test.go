@@ -321,7 +321,7 @@ func (i interruption) play(t *testing.T) (lost int) {
 		t.Errorf("it reports that rounds may be lost:\n%s", tail(text, 30))
 	}
 	saved := filepath.Dir(seen[0])
-	again := regexp.MustCompile(`go on with: psyche (testnet start --resume \S+.*)`).FindStringSubmatch(text)
+	again := regexp.MustCompile(`continue with: psyche (testnet start --resume \S+.*)`).FindStringSubmatch(text)
 	if i.step == departureSteps && again == nil { // the run came to its end
 		return lostOf(t, server.JournalPath(saved, "e2e"), departureSteps)
 	}

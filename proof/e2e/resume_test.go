@@ -45,7 +45,7 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")
-	if chain := regexp.MustCompile(`the chain goes on behind slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
+	if chain := regexp.MustCompile(`the chain continues after slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
 		t.Errorf("the resumed testnet does not say where its chain is from:\n%s", text)
 	}
 	completeLog(t, filepath.Join(dir, "server", "run.archive"), text)
@@ -75,7 +75,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 	}
 	text := first.text(t)
 	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
-	again := regexp.MustCompile(`go on with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
+	again := regexp.MustCompile(`continue with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
 	if paused == nil || again == nil {
 		t.Fatalf("no pause, or no way to continue:\n%s", tail(text, 30))
 	}

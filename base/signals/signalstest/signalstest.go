@@ -4,11 +4,25 @@ package signalstest
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// longest is the time after which End kills a process that did not end.
+const longest = 2 * time.Minute
+
+// catchHangups makes processes see SIGHUP under nohup too: nohup has it ignored, and
+// processes inherit this, but not a handler.
+var catchHangups = sync.OnceFunc(func() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+})
 
 // Process is a command in a separate process. Its output goes to a file.
 type Process struct {
@@ -26,6 +40,7 @@ func Start(t *testing.T, command *exec.Cmd) *Process {
 	}
 	defer func() { _ = out.Close() }()
 	command.Stdout, command.Stderr = out, out
+	catchHangups()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +79,17 @@ func (p *Process) Send(t *testing.T, s os.Signal) {
 	}
 }
 
-// End sends a signal, and returns the exit code and the time until the process ended.
+// End sends a signal, and returns the exit code and the time until the process ended. It
+// kills a process that does not end.
 func (p *Process) End(t *testing.T, s os.Signal) (code int, took time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	p.Send(t, s)
+	overdue := time.AfterFunc(longest, func() {
+		t.Errorf("the process did not end within %v after %v: %s", longest, s, p.Text())
+		_ = p.command.Process.Kill()
+	})
+	defer overdue.Stop()
 	_ = p.command.Wait() // the caller checks the exit code instead
 	return p.command.ProcessState.ExitCode(), time.Since(begun)
 }
