@@ -80,7 +80,7 @@ func TestProvidedEmptyGroups(t *testing.T) {
 func TestLinesInOtherEncodings(t *testing.T) {
 	for content, want := range map[string]string{
 		"{\"text\":\"a\"}\r\n\r\n{\"text\":\"a\"}": "", "\ufeff{\"text\":\"a\"}": "", "\xff\xfe{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}\x00": "", "\xfe\xff\x00{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}": "",
-		"{\x00\"\x00": "without a byte order mark", "version https://git-lfs.github.com/spec/v1\n": "git lfs pull", "\x1f\x8b\x08\x00": "packed with gzip", "\xff\xfe\x00\x00{\x00\x00\x00": "UTF-32",
+		"{\x00\"\x00": "without a byte order mark", "version https://git-lfs.github.com/spec/v1\n": "git lfs pull", "\x1f\x8b\x08\x00": "compressed with gzip", "\xff\xfe\x00\x00{\x00\x00\x00": "UTF-32",
 	} {
 		path := filepath.Join(t.TempDir(), "test.jsonl")
 		place(t, path, content)

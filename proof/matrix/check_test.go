@@ -140,7 +140,7 @@ func TestChecks(t *testing.T) {
 			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(1)}
 			u.p.members[1].note(1, absent, "it left")
 		}, "", ""},
-		{"the end is not recorded", func(u *trainedRun) { u.r.final.Model.Checkpoint.Step = 120 }, "lost", "of step 120"},
+		{"the end is not recorded", func(u *trainedRun) { u.r.final.Model.Checkpoint.Step = 120 }, "lost", "checkpoint has step 120"},
 		{"the run goes on", func(u *trainedRun) { u.r.final.RunState = coordinator.Paused }, "unfinished", "Paused"},
 		{"a step is skipped", func(u *trainedRun) { u.r.steps = []uint32{2} }, "data", "has step 2"},
 		{"data is skipped", func(u *trainedRun) {

@@ -124,7 +124,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		"want at least 2":              plan(2),
 		"has no levels":                plan(2, 0),
 		"has 1 choices":                {two.Features, []Combination{{{0, 1}}}},
-		"which is not there":           {two.Features, []Combination{{{0, 1}, {1, 2}}}},
+		"names the unknown":            {two.Features, []Combination{{{0, 1}, {1, 2}}}},
 		"implies a second combination": {two.Features, []Combination{{{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}}},
 	}
 	for want, p := range cases {
