@@ -22,7 +22,7 @@ func processOf(file *os.File) int {
 	if failed != nil || err != nil || unread != nil {
 		return 0
 	}
-	return holderIn(string(locks), fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(stat.Dev)), unix.Minor(uint64(stat.Dev)), stat.Ino))
+	return holderIn(string(locks), fmt.Sprintf("%02x:%02x:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino))
 }
 
 // holderIn finds the process in the text of /proc/locks. The place of a file is MAJOR:MINOR:INODE.

@@ -14,7 +14,7 @@ import (
 
 // Errors of Check and Text. Each names the fix.
 var (
-	ErrPointer = errors.New("Git LFS pointer instead of the file; get the file itself, as with git lfs pull")
+	ErrPointer = errors.New("a Git LFS pointer instead of the file; get the file itself, as with git lfs pull")
 	ErrMark    = errors.New("file starts with a byte order mark; save it as UTF-8 without the mark")
 	ErrUTF16   = errors.New("file is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8")
 	ErrUTF32   = errors.New("file is UTF-32; convert it to UTF-8, as with iconv -f UTF-32 -t UTF-8")

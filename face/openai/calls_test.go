@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +120,7 @@ func TestToolsInChats(t *testing.T) {
 		t.Error(whole.Choices[0].Finish, diff)
 	}
 	back := `{"model":"toy","tools":[` + weather + `],"messages":[{"role":"user","content":"Hi"},` + string(whole.Choices[0].Message) + `,{"role":"tool","tool_call_id":"c","content":"12"}]}`
-	if r := ask(t, "POST", url+chats, back); r.StatusCode != 200 {
+	if r := ask(t, "POST", url+chats, back); r.StatusCode != http.StatusOK {
 		t.Errorf("sent back: %s", text(t, r))
 	}
 

@@ -38,7 +38,7 @@ func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Message }
 
 // Is reports whether target is ErrMemory and libtorch could not allocate memory.
 func (e *Error) Is(target error) bool {
-	return target == ErrMemory && outOfMemory.MatchString(e.Message) //nolint:errorlint // Is compares one error of a chain
+	return target == ErrMemory && outOfMemory.MatchString(e.Message)
 }
 
 // outOfMemory matches the messages of libtorch's allocators and of C++.

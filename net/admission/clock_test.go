@@ -15,7 +15,7 @@ func TestBudgetIgnoresTheWallClock(t *testing.T) {
 	if err := b.TakeFirst(t.Context(), nil, 1); err != nil {
 		t.Fatal(err)
 	}
-	if taken := *b.taken.Load(); taken == taken.Round(0) || !b.membersTake() { //nolint:revive // == also compares the monotonic clock
+	if taken := *b.taken.Load(); taken == taken.Round(0) || !b.membersTake() { //nolint:revive,staticcheck // == also compares the monotonic clock
 		t.Errorf("%v has no monotonic clock", taken)
 	}
 	old := time.Now().Add(-memberPause)

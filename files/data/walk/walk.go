@@ -142,7 +142,7 @@ func (w *walker) folder(dir, inside string, info fs.FileInfo) error {
 
 func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 	link := entry.Type()&fs.ModeSymlink != 0
-	if !w.Options.Hidden && !entry.IsDir() && Hidden(entry.Name()) || entry.IsDir() && w.hidden(entry.Name()) {
+	if !w.Hidden && !entry.IsDir() && Hidden(entry.Name()) || entry.IsDir() && w.hidden(entry.Name()) {
 		w.found.Hidden++
 		return nil
 	}
@@ -173,7 +173,7 @@ func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 	return nil
 }
 
-func (w *walker) hidden(folder string) bool { return !w.Options.Hidden && HiddenFolder(folder) }
+func (w *walker) hidden(folder string) bool { return !w.Hidden && HiddenFolder(folder) }
 
 // within reports whether the current folder lies in a folder.
 func (w *walker) within(folder fs.FileInfo) bool {

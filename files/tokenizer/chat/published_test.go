@@ -50,7 +50,7 @@ func TestPublishedTemplates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	counts := publishedCounts{}
 	for decoder := json.NewDecoder(bufio.NewReader(file)); decoder.More(); counts.templates++ {
 		var one published
