@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/tcp"
 )
@@ -92,6 +93,16 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	return err
 }
 
+// openChain opens the chain for the key that signs, and returns the program that the flags name.
+func (c *runCreate) openChain(to console, key identity.Key) (*admin.Chain, transaction.PublicKey, error) {
+	o, err := c.chain(key, to.err)
+	if err != nil {
+		return nil, transaction.PublicKey{}, err
+	}
+	chain, err := admin.Open(o)
+	return chain, o.Program, err
+}
+
 // createOnChain makes the run's account and, with a genesis, begins the run; without one the account keeps the draft
 // if that is not nil.
 func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, g *coordinator.Genesis, draft *layout.Draft) error {
@@ -102,18 +113,14 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	if err != nil {
 		return err
 	}
-	o, err := c.chain(key, to.err)
-	if err != nil {
-		return err
-	}
-	chain, err := admin.Open(o)
+	chain, program, err := c.openChain(to, key)
 	if err != nil {
 		return err
 	}
 	defer chain.Close()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	plan, err := chain.PlanCreate(ctx, o.Program, runID, g, draft)
+	plan, err := chain.PlanCreate(ctx, program, runID, g, draft)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/base/identity"
-	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/record/config"
 )
@@ -44,18 +43,14 @@ func (c *runCreate) addDraft(ctx context.Context, to console, runID string, key 
 	if err := checkRunID(runID); err != nil {
 		return err
 	}
-	o, err := c.chain(key, to.err)
-	if err != nil {
-		return err
-	}
-	chain, err := admin.Open(o)
+	chain, program, err := c.openChain(to, key)
 	if err != nil {
 		return err
 	}
 	defer chain.Close()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	draft, found, err := chain.Draft(ctx, o.Program, runID)
+	draft, found, err := chain.Draft(ctx, program, runID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("run %s: %w; store it again: psyche run create --run-id %s without --state, with the original flags", runID, err, runID)
