@@ -214,7 +214,7 @@ func TestLoadReadsWhatPythonWrites(t *testing.T) {
 		`{"chat_template":[{"name":"default","template":"NaN"}],"bos_token":"<s>","a":NaN}`: "",
 		"\ufeff{}":                       "tokenizer_config.json: file starts with a byte order mark",
 		"\xff\xfe{\x00}\x00":             "tokenizer_config.json: file is UTF-16",
-		"version https://git-lfs.a/b\n":  "tokenizer_config.json: Git LFS pointer",
+		"version https://git-lfs.a/b\n":  "tokenizer_config.json: a Git LFS pointer instead of the file",
 		`{"chat_template":"a","b":nan}`:  "tokenizer_config.json: ",
 		`{"chat_template":"NaN","b":}`:   "tokenizer_config.json: ",
 		`{"chat_template":Infinity,"a":`: "tokenizer_config.json: ",
