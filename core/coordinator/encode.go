@@ -3,6 +3,7 @@ package coordinator
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strconv"
 
 	"github.com/psyche-go/psyche/core/bloom"
 )
@@ -27,7 +28,7 @@ const (
 	lapseSize    = 4 + 4
 )
 
-// maxModelSize is that of a model with the longest names and the largest definition.
+// maxModelSize is the size of a model with the longest names and the largest definition.
 const maxModelSize = 4 + 4 + 1 + 1 + 1 + MaxRepoLength + 32 + 4 + 1 + 2 + MaxDefinitionSize
 
 // MaxUpdateConfigSize is the largest number of bytes that UpdateConfig.AppendTo appends.
@@ -44,228 +45,260 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every
-// field in the order of declaration, integers little endian and of fixed width, lists
-// and texts behind their lengths. Equal states have equal bytes.
+// field in the order of declaration. Integers are little endian and of fixed width; a
+// length precedes each list and text. Equal states have equal bytes.
 func (s *State) AppendTo(b []byte) []byte {
-	b = append(b, encodingVersion)
-	b = appendText8(b, s.RunID)
-	b = append(b, s.Host[:]...)
-	b = s.Authority.appendTo(b)
-	b = append(b, byte(s.RunState))
-	b = le.AppendUint64(b, s.StateStart)
-	b = s.Config.appendTo(b)
-	b = s.Model.appendTo(b)
-	b = le.AppendUint32(b, s.Progress.Epoch)
-	b = le.AppendUint32(b, s.Progress.Step)
-	b = le.AppendUint64(b, s.Progress.DataIndex)
-	b = s.Epoch.appendTo(b)
-	b = le.AppendUint64(b, s.MinimumSince)
-	b = append(b, s.SeedChain[:]...)
-	b = append(b, s.DrawCommitment[:]...)
-	b = append(b, s.Reveals[:]...)
-	b = le.AppendUint64(b, s.HostNonce)
-	b = appendClients(b, s.Pending)
-	b = appendClients(b, s.Departed)
-	b = appendBool(b, s.PendingPause)
-	b = appendBool(b, s.PendingResume)
-	b = appendBool(b, s.ColdStart)
-	b = appendBool(b, s.Closed)
-	b = s.appendUploads(b)
-	b = appendLength(b, len(s.Trials))
-	for i := range s.Trials {
-		b = s.Trials[i].appendTo(b)
-	}
-	return b
-}
-
-func (s *State) appendUploads(b []byte) []byte {
-	b = le.AppendUint32(b, s.OriginStep)
-	b = appendLength(b, len(s.Earlier))
-	for _, r := range s.Earlier {
-		b = le.AppendUint32(b, r.Step)
-		b = append(b, r.Digest[:]...)
-	}
-	b = appendLength(b, len(s.Uploads))
-	for i := range s.Uploads {
-		u := &s.Uploads[i]
-		b = append(b, u.Reporter[:]...)
-		b = le.AppendUint32(b, u.Step)
-		b = append(b, u.Digest[:]...)
-		b = append(b, byte(u.Place.Kind))
-		b = appendText8(b, u.Place.Repo)
-		b = appendText8(b, u.Place.Revision)
-		b = le.AppendUint32(b, u.Since)
-		b = append(b, u.Tries)
-	}
-	b = appendLength(b, len(s.Lapses))
-	for _, l := range s.Lapses {
-		b = le.AppendUint32(b, l.First)
-		b = le.AppendUint32(b, l.Last)
-	}
-	return b
+	c := coder{bytes: b}
+	c.state(s)
+	return c.bytes
 }
 
 // Hash returns the SHA-256 of the state's canonical bytes.
 func (s *State) Hash() [32]byte { return sha256.Sum256(s.AppendTo(nil)) }
 
-var le = binary.LittleEndian
-
 // AppendTo appends the canonical bytes of configuration and model to b.
-func (u *UpdateConfig) AppendTo(b []byte) []byte { return u.Model.appendTo(u.Config.appendTo(b)) }
+func (u *UpdateConfig) AppendTo(b []byte) []byte {
+	c := coder{bytes: b}
+	c.config(&u.Config)
+	c.model(&u.Model)
+	return c.bytes
+}
 
-func (a *Authority) appendTo(b []byte) []byte {
-	b = append(b, a.Main[:]...)
-	b = append(b, a.Join[:]...)
-	b = le.AppendUint64(b, a.MainNonce)
-	b = le.AppendUint64(b, a.JoinNonce)
-	b = appendBool(b, a.Permissioned)
-	b = le.AppendUint32(b, a.Grants)
-	b = appendLength(b, len(a.Authorizations))
-	for i := range a.Authorizations {
-		x := &a.Authorizations[i]
-		b = append(b, x.Grantee[:]...)
-		b = le.AppendUint32(b, x.Number)
-		b = le.AppendUint64(b, x.Nonce)
-		b = appendIDs(b, x.Delegates)
+// DecodeError tells where the bytes of a state are wrong. It wraps ErrMalformed.
+type DecodeError struct {
+	Field   string
+	Offset  int   // of the first byte after the last field that was read
+	Version uint8 // of the encoding, when it is an earlier one
+}
+
+// Error names the field and the offset. For an earlier encoding it names the remedy.
+func (e *DecodeError) Error() string {
+	if e.Version != 0 {
+		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
+			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
-	b = appendLength(b, len(a.Ejections))
-	for _, e := range a.Ejections {
-		b = append(b, e.Client[:]...)
-		b = le.AppendUint32(b, e.Until)
-		b = append(b, byte(e.Reason))
-	}
-	return b
+	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
 }
 
-func (c *Config) appendTo(b []byte) []byte {
-	b = le.AppendUint64(b, c.WarmupTime)
-	b = le.AppendUint64(b, c.CooldownTime)
-	b = le.AppendUint32(b, c.RoundsPerEpoch)
-	b = le.AppendUint64(b, c.EpochTime)
-	b = le.AppendUint64(b, c.MaxRoundTrainTime)
-	b = le.AppendUint64(b, c.RoundWitnessTime)
-	b = le.AppendUint64(b, c.WaitingForMembersExtraTime)
-	b = le.AppendUint64(b, c.GlobalBatchSizeWarmupTokens)
-	b = le.AppendUint32(b, c.GlobalBatchSizeStart)
-	b = le.AppendUint32(b, c.GlobalBatchSizeEnd)
-	b = le.AppendUint32(b, c.TotalSteps)
-	b = le.AppendUint16(b, c.InitMinClients)
-	b = le.AppendUint16(b, c.MinClients)
-	b = le.AppendUint16(b, c.WitnessNodes)
-	b = append(b, c.VerificationPercent)
-	b = le.AppendUint32(b, c.ProbationSteps)
-	return le.AppendUint16(b, c.EjectionEpochs)
+// Unwrap returns ErrMalformed.
+func (e *DecodeError) Unwrap() error { return ErrMalformed }
+
+// Decode reads a state from its canonical bytes. It returns a *DecodeError for bytes that
+// AppendTo does not write, and for a state that breaks an invariant (see Check). It allocates
+// a list only after it has verified that the bytes of the list are there.
+func Decode(b []byte) (State, error) {
+	var once Decoder
+	return once.Decode(b)
 }
 
-func (m *Model) appendTo(b []byte) []byte {
-	b = le.AppendUint32(b, m.MaxSeqLen)
-	b = le.AppendUint32(b, m.ColdStartWarmupSteps)
-	b = append(b, byte(m.Checkpoint.Kind))
-	b = appendText8(b, m.Checkpoint.Repo)
-	b = appendText8(b, m.Checkpoint.Revision)
-	b = append(b, m.Checkpoint.Digest[:]...)
-	b = le.AppendUint32(b, m.Checkpoint.Step)
-	b = append(b, byte(m.Checkpoint.Origin))
-	b = appendLength(b, len(m.Definition))
-	return append(b, m.Definition...)
+// Decoder decodes successive states of a run. It refuses the same bytes as Decode and costs
+// less: it computes the witnesses of a round once, not at each change of the round. The zero
+// Decoder is ready to use. Its states share no memory.
+type Decoder struct {
+	elections [StoredRounds]election
+	oldest    int // of elections, to be replaced next
 }
 
-func (e *Epoch) appendTo(b []byte) []byte {
-	b = le.AppendUint32(b, e.StartStep)
-	b = le.AppendUint32(b, e.LastStep)
-	b = le.AppendUint64(b, e.StartTime)
-	b = appendBool(b, e.ColdStart)
-	b = appendClients(b, e.Clients)
-	b = appendClients(b, e.Exited)
-	b = append(b, byte(len(e.Rounds)))
-	for i := range e.Rounds {
-		b = e.Rounds[i].appendTo(b)
-	}
-	b = appendIDs(b, e.Ready)
-	b = le.AppendUint32(b, e.Commit.Step)
-	return append(b, e.Commit.Digest[:]...)
+// election holds a result of assign.Witnesses, and all that it depends on.
+type election struct {
+	seed           uint64
+	members, nodes int
+	elected        MemberSet
 }
 
-func (t *Trial) appendTo(b []byte) []byte {
-	b = append(b, t.Slot)
-	b = append(b, t.Accused[:]...)
-	b = append(b, t.Accuser[:]...)
-	b = le.AppendUint32(b, t.Step)
-	b = append(b, byte(t.Fault))
-	b = le.AppendUint32(b, t.Since)
-	b = le.AppendUint64(b, t.SinceTime)
-	return append(b, t.Jurors, t.Guilty, t.Innocent)
-}
-
-func (r *Round) appendTo(b []byte) []byte {
-	b = le.AppendUint32(b, r.Height)
-	b = le.AppendUint32(b, r.Step)
-	b = le.AppendUint64(b, r.Seed)
-	b = le.AppendUint64(b, r.BatchSeed)
-	b = le.AppendUint64(b, r.DataIndex)
-	b = le.AppendUint32(b, r.BatchSize)
-	b = appendIDs(b, r.Members)
-	b = append(b, r.Warming[:]...)
-	b = le.AppendUint16(b, r.WitnessesNeeded)
-	b = le.AppendUint16(b, r.WitnessesElected)
-	b = appendLength(b, len(r.Witnesses))
-	for i := range r.Witnesses {
-		w := &r.Witnesses[i]
-		b = le.AppendUint16(b, w.Member)
-		b = appendFilter(b, &w.Participants)
-		b = appendFilter(b, &w.Commitments)
-		b = append(b, w.CommitmentsRoot[:]...)
-		b = append(b, w.Replica[:]...)
-		b = le.AppendUint16(b, w.Claim.Loss)
-		b = le.AppendUint32(b, w.Claim.Speed)
-	}
-	return append(b, r.Challenge[:]...)
-}
-
-func appendClients(b []byte, clients []Client) []byte {
-	b = appendLength(b, len(clients))
-	for i := range clients {
-		c := &clients[i]
-		b = append(b, c.ID[:]...)
-		b = append(b, byte(c.State))
-		b = le.AppendUint64(b, c.Nonce)
-		b = le.AppendUint32(b, c.ExitedHeight)
-		b = le.AppendUint32(b, c.OptimizerSince)
-		b = append(b, c.Commitment[:]...)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
-		b = le.AppendUint32(b, c.ProbationUntil)
-		b = append(b, c.Juror, c.Voted, c.Complaints)
-		b = le.AppendUint32(b, c.HoldsEarlier)
-		if b = le.AppendUint32(b, c.Report.Step); c.Report.Step != 0 {
-			b = append(b, c.Report.Digest[:]...)
+// elected returns the members that witness a round.
+func (d *Decoder) elected(r *Round, c Config) MemberSet {
+	e := election{seed: r.Seed, members: len(r.Members), nodes: int(c.WitnessNodes)}
+	for i := range d.elections {
+		if known := &d.elections[i]; known.seed == e.seed && known.members == e.members && known.nodes == e.nodes {
+			return known.elected
 		}
 	}
-	return b
+	e.elected = r.electedSet(c)
+	d.elections[d.oldest] = e
+	d.oldest = (d.oldest + 1) % StoredRounds
+	return e.elected
 }
 
-func appendIDs(b []byte, ids []ClientID) []byte {
-	b = appendLength(b, len(ids))
-	for i := range ids {
-		b = append(b, ids[i][:]...)
+// Decode is the function Decode.
+func (d *Decoder) Decode(b []byte) (State, error) {
+	c := coder{bytes: b, reads: true}
+	var s State
+	c.state(&s)
+	if err := c.end(); err != nil {
+		return State{}, err
 	}
-	return b
-}
-
-func appendFilter(b []byte, filter *bloom.Filter) []byte {
-	for _, word := range filter {
-		b = le.AppendUint64(b, word)
+	if broken := s.brokenInvariant(d.elected); broken != "" {
+		return State{}, &DecodeError{Field: broken, Offset: len(b)}
 	}
-	return b
+	return s, nil
 }
 
-func appendLength(b []byte, n int) []byte { return le.AppendUint16(b, uint16(n)) }
-
-func appendText8(b []byte, text string) []byte {
-	b = append(b, byte(len(text)))
-	return append(b, text...)
+// DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a
+// *DecodeError for all other bytes. Apply decides whether the values are valid.
+func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
+	c := coder{bytes: b, reads: true}
+	var u UpdateConfig
+	c.config(&u.Config)
+	c.model(&u.Model)
+	if err := c.end(); err != nil {
+		return UpdateConfig{}, err
+	}
+	return u, nil
 }
 
-func appendBool(b []byte, v bool) []byte { return append(b, flags(v, false)) }
+var le = binary.LittleEndian
+
+// coder writes fields to bytes, or reads them from there, so that one list of fields is both the
+// encoder and the decoder. After its first error, a coder that reads leaves fields unchanged. A coder that
+// writes changes no field.
+type coder struct {
+	bytes []byte
+	at    int // of the next byte to read
+	reads bool
+	err   error
+}
+
+func (c *coder) fail(field string) {
+	if c.err == nil {
+		c.err = &DecodeError{Field: field, Offset: c.at}
+	}
+}
+
+// check fails when a coder that reads finds a field that no coder writes.
+func (c *coder) check(ok bool, field string) {
+	if c.reads && !ok {
+		c.fail(field)
+	}
+}
+
+// end returns the error of a coder that has read all fields.
+func (c *coder) end() error {
+	c.check(c.at == len(c.bytes), "end")
+	return c.err
+}
+
+// take returns the next n bytes, or nil after an error.
+func (c *coder) take(n int, field string) []byte {
+	if c.err != nil {
+		return nil
+	}
+	if n > len(c.bytes)-c.at {
+		c.fail(field)
+		return nil
+	}
+	c.at += n
+	return c.bytes[c.at-n : c.at : c.at]
+}
+
+// raw moves bytes of a fixed number.
+func (c *coder) raw(v []byte, field string) {
+	if c.reads {
+		copy(v, c.take(len(v), field))
+	} else {
+		c.bytes = append(c.bytes, v...)
+	}
+}
+
+func (c *coder) uint8(v *uint8, field string) {
+	if !c.reads {
+		c.bytes = append(c.bytes, *v)
+	} else if b := c.take(1, field); b != nil {
+		*v = b[0]
+	}
+}
+
+func (c *coder) uint16(v *uint16, field string) {
+	if !c.reads {
+		c.bytes = le.AppendUint16(c.bytes, *v)
+	} else if b := c.take(2, field); b != nil {
+		*v = le.Uint16(b)
+	}
+}
+
+func (c *coder) uint32(v *uint32, field string) {
+	if !c.reads {
+		c.bytes = le.AppendUint32(c.bytes, *v)
+	} else if b := c.take(4, field); b != nil {
+		*v = le.Uint32(b)
+	}
+}
+
+func (c *coder) uint64(v *uint64, field string) {
+	if !c.reads {
+		c.bytes = le.AppendUint64(c.bytes, *v)
+	} else if b := c.take(8, field); b != nil {
+		*v = le.Uint64(b)
+	}
+}
+
+func (c *coder) bool(v *bool, field string) {
+	bits := flags(*v, false)
+	c.uint8(&bits, field)
+	c.check(bits <= 1, field)
+	if c.reads {
+		*v = bits == 1
+	}
+}
+
+// text8 moves a text whose length fits one byte.
+func (c *coder) text8(v *string, field string, limit int) {
+	n := uint8(len(*v))
+	c.uint8(&n, field)
+	c.check(int(n) <= limit, field)
+	if c.reads {
+		*v = string(c.take(int(n), field))
+	} else {
+		c.bytes = append(c.bytes, *v...)
+	}
+}
+
+// length moves the length of a list of at most limit elements. When it reads, it verifies that the list's
+// bytes are there, at least elementSize per element.
+func (c *coder) length(n int, field string, limit, elementSize int) int {
+	short := uint16(n)
+	c.uint16(&short, field)
+	c.check(int(short) <= limit && int(short)*elementSize <= len(c.bytes)-c.at, field)
+	if c.err != nil {
+		return 0
+	}
+	return int(short)
+}
+
+// moveList moves the elements of a list. See length for limit and elementSize.
+func moveList[T any](c *coder, v *[]T, field string, limit, elementSize int, element func(*T)) {
+	if n := c.length(len(*v), field, limit, elementSize); c.reads && n > 0 {
+		*v = make([]T, n)
+	}
+	for i := range *v {
+		element(&(*v)[i])
+	}
+}
+
+func (c *coder) ids(v *[]ClientID, field string, limit int) {
+	const size = len(ClientID{})
+	if n := c.length(len(*v), field, limit, size); c.reads && n > 0 {
+		*v = make([]ClientID, n)
+	}
+	for i := range *v {
+		c.raw((*v)[i][:], field)
+	}
+}
+
+func (c *coder) filter(filter *bloom.Filter) {
+	if !c.reads {
+		b := c.bytes
+		for _, word := range filter {
+			b = le.AppendUint64(b, word)
+		}
+		c.bytes = b
+		return
+	}
+	words := c.take(filterSize, "filter")
+	for i := range len(words) / 8 {
+		filter[i] = le.Uint64(words[8*i:])
+	}
+}
 
 func flags(bit0, bit1 bool) byte {
 	var b byte
