@@ -44,7 +44,7 @@ func LoadKeyFile(path string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
 	}
-	key, err := ParseKeyFile(content)
+	key, err := parseKeyFile(content)
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
 	}
@@ -65,8 +65,8 @@ func checkMode(file *os.File) error {
 	return nil
 }
 
-// ParseKeyFile reads the content of a key file (see LoadKeyFile).
-func ParseKeyFile(content []byte) (Key, error) {
+// parseKeyFile reads the content of a key file (see LoadKeyFile).
+func parseKeyFile(content []byte) (Key, error) {
 	if len(content) == SeedSize {
 		return FromSeed([SeedSize]byte(content)), nil
 	}

@@ -84,7 +84,7 @@ func TestParseKeyFileRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ParseKeyFile([]byte(test.content))
+			_, err := parseKeyFile([]byte(test.content))
 			if !errors.Is(err, ErrInvalidKey) || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want ErrInvalidKey with %q", err, test.want)
 			}
@@ -123,7 +123,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 	if _, set, err := KeyFromEnvironment(environment("\n", true)); !set || err == nil {
 		t.Errorf("only a newline: %v, %v", set, err)
 	}
-	if key, err := ParseKeyFile(append([]byte("\ufeff\n"), testKey(t).AppendJSON(nil)...)); err != nil || key.ID() != testKey(t).ID() {
+	if key, err := parseKeyFile(append([]byte("\ufeff\n"), testKey(t).AppendJSON(nil)...)); err != nil || key.ID() != testKey(t).ID() {
 		t.Errorf("JSON with a byte order mark: %v", err)
 	}
 	_, set, err := KeyFromEnvironment(environment("9d61secret", true))
@@ -140,11 +140,11 @@ func FuzzParseKeyFile(f *testing.F) {
 	f.Add(FromSeed([SeedSize]byte{7}).AppendJSON(nil))
 	f.Add([]byte("[1,2"))
 	fuzztest.Run(f, func(t *testing.T, content []byte) {
-		key, err := ParseKeyFile(content)
+		key, err := parseKeyFile(content)
 		if err != nil {
 			return
 		}
-		again, err := ParseKeyFile(key.AppendJSON(nil))
+		again, err := parseKeyFile(key.AppendJSON(nil))
 		if err != nil || again.ID() != key.ID() {
 			t.Fatalf("round trip: %v", err)
 		}

@@ -10,18 +10,18 @@ import (
 	"github.com/psyche-go/psyche/base/secret"
 )
 
-// WalletVariable may hold the key of a wallet, which pays on a chain.
-const WalletVariable = "RAW_WALLET_PRIVATE_KEY"
+// walletVariable may hold the key of a wallet, which pays on a chain.
+const walletVariable = "RAW_WALLET_PRIVATE_KEY"
 
 // walletPaths may name a wallet's key file.
 var walletPaths = [...]string{"WALLET_PRIVATE_KEY_PATH", "WALLET_PATH"}
 
 // WalletVariables are all variables that WalletFromEnvironment reads, in their order.
 func WalletVariables() []string {
-	return append([]string{SecretKeyVariable, WalletVariable}, walletPaths[:]...)
+	return append([]string{SecretKeyVariable, walletVariable}, walletPaths[:]...)
 }
 
-// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in WalletVariable, or else the key file
+// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in walletVariable, or else the key file
 // that another variable names. The second result is false when none of them is set. lookup is os.LookupEnv outside
 // tests.
 func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
@@ -29,9 +29,9 @@ func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error
 	if found || err != nil {
 		return key, found, err
 	}
-	if text, _ := lookup(WalletVariable); text != "" {
-		key, err = ParseKeypair(text)
-		return key, true, ofVariable(WalletVariable, err)
+	if text, _ := lookup(walletVariable); text != "" {
+		key, err = parseKeypair(text)
+		return key, true, ofVariable(walletVariable, err)
 	}
 	for _, name := range walletPaths {
 		if path, _ := lookup(name); path != "" {
@@ -50,13 +50,13 @@ func ofVariable(name string, err error) error {
 	return err
 }
 
-// ParseKeypair reads a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of numbers.
-func ParseKeypair(text string) (Key, error) {
+// parseKeypair reads a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of numbers.
+func parseKeypair(text string) (Key, error) {
 	// The text is a secret: no message repeats any of it.
 	text = secret.Trim(text)
 	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers (found %d characters)", ErrInvalidKey, SeedSize+IDSize, len(text))
 	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // so many bytes of a file would be a seed
-		key, err := ParseKeyFile([]byte(text))
+		key, err := parseKeyFile([]byte(text))
 		if err != nil {
 			return Key{}, wrong
 		}

@@ -13,14 +13,14 @@ func TestParseKeypair(t *testing.T) {
 	key := FromSeed([SeedSize]byte{7})
 	long := base58.Encode(key.Private())
 	for _, text := range []string{long, " " + long + "\n", "\ufeff" + long + "\r\n", string(key.AppendJSON(nil)), "\ufeff " + string(key.AppendJSON(nil)) + "\r\n\r\n"} {
-		if got, err := ParseKeypair(text); err != nil || got.ID() != key.ID() {
+		if got, err := parseKeypair(text); err != nil || got.ID() != key.ID() {
 			t.Errorf("%v", err)
 		}
 	}
 	damaged := append([]byte(nil), key.Private()...)
 	damaged[SeedSize]++
 	for _, text := range []string{"", "0", long[1:], base58.Encode(damaged), key.ID().String(), "[1,2", "[" + strings.Repeat("1", SeedSize-2) + "]", strings.Repeat("1", maxKeyFileSize+1)} {
-		_, err := ParseKeypair(text)
+		_, err := parseKeypair(text)
 		if !errors.Is(err, ErrInvalidKey) || len(text) > 8 && strings.Contains(err.Error(), text[:8]) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -38,14 +38,14 @@ func TestWalletFromEnvironment(t *testing.T) {
 	from := func() (Key, bool, error) {
 		return WalletFromEnvironment(func(name string) (string, bool) { value, set := environment[name]; return value, set })
 	}
-	environment[WalletVariable] = ""
+	environment[walletVariable] = ""
 	if _, found, err := from(); found || err != nil {
 		t.Errorf("nothing is set: %v, %v", found, err)
 	}
 	for _, set := range []struct {
 		name, value string
 		want        Key
-	}{{"WALLET_PATH", path, named}, {WalletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
+	}{{"WALLET_PATH", path, named}, {walletVariable, base58.Encode(wallet.Private()) + "\r\n", wallet}, {SecretKeyVariable, testSecret + "\n", own}} {
 		environment[set.name] = set.value
 		if key, found, err := from(); !found || err != nil || key.ID() != set.want.ID() {
 			t.Errorf("%s: %v, %v", set.name, found, err)

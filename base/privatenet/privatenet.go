@@ -62,9 +62,9 @@ func find(in []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// Refuse is the Control of a net.Dialer: it sees the addresses that a name was resolved to, and
+// refuse is the Control of a net.Dialer: it sees the addresses that a name was resolved to, and
 // refuses all but public ones.
-func Refuse(_, address string, _ syscall.RawConn) error {
+func refuse(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
@@ -85,5 +85,5 @@ func Dialer(inner bool) *net.Dialer {
 	if inner {
 		return &net.Dialer{}
 	}
-	return &net.Dialer{Control: Refuse}
+	return &net.Dialer{Control: refuse}
 }

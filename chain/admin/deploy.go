@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// ProgramSeed names the program among the accounts of the key that deploys it: a key has one.
-const ProgramSeed = "psyche"
+// programSeed names the program among the accounts of the key that deploys it: a key has one.
+const programSeed = "psyche"
 
 // programRoom is how many bytes more than its first image a program's account has, for later ones.
 const programRoom = 8 << 10
@@ -56,7 +56,7 @@ func (d *Deployment) Pieces() int { return len(d.pieces) }
 
 // ProgramOf returns the address at which a key deploys the program.
 func ProgramOf(deployer transaction.PublicKey) (transaction.PublicKey, error) {
-	return transaction.CreateWithSeed(deployer, ProgramSeed, transaction.LoaderProgram)
+	return transaction.CreateWithSeed(deployer, programSeed, transaction.LoaderProgram)
 }
 
 // PlanDeploy looks what of a program's image is on the chain.
@@ -235,7 +235,7 @@ func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error
 		}
 		return c.operator.Send(ctx, "upgrade the program", deployUnits, upgrade)
 	}
-	made, err := transaction.MakeWithSeed(payer, payer, ProgramSeed, d.rent.program, transaction.ProgramSize, transaction.LoaderProgram)
+	made, err := transaction.MakeWithSeed(payer, payer, programSeed, d.rent.program, transaction.ProgramSize, transaction.LoaderProgram)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ func Open(path string, begin localnet.Config) (*File, error) {
 // Close keeps the rest of what happened and closes the file.
 func (f *File) Close() error { return errors.Join(f.Ledger.Sync(), f.log.Close()) }
 
-// ErrNoChain says that a file has no chain.
-var ErrNoChain = errors.New("no chain is in the file")
+// errNoChain says that a file has no chain.
+var errNoChain = errors.New("no chain is in the file")
 
 // Read returns the chain of a file as it stands there; nothing that happens on it is kept.
 func Read(path string) (*localnet.Ledger, error) {
@@ -54,7 +54,7 @@ func Read(path string) (*localnet.Ledger, error) {
 		return nil, fmt.Errorf("chain in %s: %w", path, err)
 	}
 	if replay.Ledger() == nil {
-		return nil, fmt.Errorf("%w %s", ErrNoChain, path)
+		return nil, fmt.Errorf("%w %s", errNoChain, path)
 	}
 	return replay.Ledger(), nil
 }

@@ -92,7 +92,7 @@ func ReadAccount(b []byte) (Account, error) {
 	if summary.RunState == coordinator.Uninitialized {
 		return x, nil
 	}
-	x.State, err = Decode(b[StateOffset : StateOffset+Size])
+	x.State, err = decode(b[StateOffset : StateOffset+Size])
 	if err != nil {
 		return Account{}, err
 	}

@@ -32,9 +32,9 @@ func Append(b []byte, s *coordinator.State) []byte {
 	return b
 }
 
-// Decode reads the state of an account and checks its invariants. It does not read what
+// decode reads the state of an account and checks its invariants. It does not read what
 // follows from the rest.
-func Decode(b []byte) (coordinator.State, error) {
+func decode(b []byte) (coordinator.State, error) {
 	if len(b) < Size {
 		return coordinator.State{}, fmt.Errorf("account of a run: has %d bytes, a state has %d", len(b), Size)
 	}

@@ -131,7 +131,7 @@ func TestDecodeReadsWhatAppendWrites(t *testing.T) {
 	if !bytes.Equal(before, s.AppendTo(nil)) {
 		t.Error("Append changes the state")
 	}
-	read, err := Decode(account[len("before"):])
+	read, err := decode(account[len("before"):])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +146,10 @@ func TestDecodeReadsWhatAppendWrites(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	s := testState(t)
 	good := Append(nil, &s)
-	if _, err := Decode(good[:Size-1]); err == nil {
+	if _, err := decode(good[:Size-1]); err == nil {
 		t.Error("a short account is read")
 	}
-	if _, err := Decode(make([]byte, Size)); err == nil {
+	if _, err := decode(make([]byte, Size)); err == nil {
 		t.Error("an account of zeros is read")
 	}
 	for name, at := range map[string]int{
@@ -158,7 +158,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff
-		if _, err := Decode(bad); err == nil {
+		if _, err := decode(bad); err == nil {
 			t.Errorf("%s of 255 is read", name)
 		}
 	}
@@ -176,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		account := slices.Clone(base)
 		copy(account[at%Size:], changed)
-		s, err := Decode(account)
+		s, err := decode(account)
 		if err != nil {
 			return
 		}

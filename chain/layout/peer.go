@@ -42,7 +42,7 @@ func ReadPeer(b []byte) (Peer, error) {
 	if size > PeerSize-peerAddrs {
 		return Peer{}, fmt.Errorf("account of a peer: %d bytes of addresses, at most %d can be", size, PeerSize-peerAddrs)
 	}
-	addrs, err := ReadAddrs(b[peerAddrs : peerAddrs+int(size)])
+	addrs, err := readAddrs(b[peerAddrs : peerAddrs+int(size)])
 	if err != nil {
 		return Peer{}, fmt.Errorf("account of a peer: %w", err)
 	}
@@ -61,8 +61,8 @@ func AppendAddrs(b []byte, addrs []string) []byte {
 	return b
 }
 
-// ReadAddrs reads what AppendAddrs appends.
-func ReadAddrs(b []byte) ([]string, error) {
+// readAddrs reads what AppendAddrs appends.
+func readAddrs(b []byte) ([]string, error) {
 	if len(b) == 0 || b[0] > MaxAddrs {
 		return nil, fmt.Errorf("addresses: want a number up to %d", MaxAddrs)
 	}

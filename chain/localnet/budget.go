@@ -56,7 +56,7 @@ func budgetOf(m *transaction.Message) (budget, *TransactionError) {
 		case kind == budgetPrice:
 			b.price = value
 		case kind == budgetMaxLoaded && value == 0:
-			return b, ErrInvalidLoadedSize
+			return b, errInvalidLoadedSize
 		case kind == budgetMaxLoaded:
 			b.maxLoaded = min(value, maxLoadedBytes)
 		}

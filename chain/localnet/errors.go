@@ -17,17 +17,17 @@ type TransactionError struct {
 
 // The errors of transactions that name nothing.
 var (
-	ErrAccountNotFound      = &TransactionError{Name: "AccountNotFound"}
-	ErrProgramNotFound      = &TransactionError{Name: "ProgramAccountNotFound"}
-	ErrFunds                = &TransactionError{Name: "InsufficientFundsForFee"}
-	ErrPayer                = &TransactionError{Name: "InvalidAccountForFee"}
-	ErrProcessed            = &TransactionError{Name: "AlreadyProcessed"}
-	ErrBlockhash            = &TransactionError{Name: "BlockhashNotFound"}
-	ErrSignatures           = &TransactionError{Name: "SignatureFailure"}
-	ErrProgram              = &TransactionError{Name: "InvalidProgramForExecution"}
-	ErrLocks                = &TransactionError{Name: "TooManyAccountLocks"}
-	ErrLoadedSize           = &TransactionError{Name: "MaxLoadedAccountsDataSizeExceeded"}
-	ErrInvalidLoadedSize    = &TransactionError{Name: "InvalidLoadedAccountsDataSizeLimit"}
+	errAccountNotFound      = &TransactionError{Name: "AccountNotFound"}
+	errProgramNotFound      = &TransactionError{Name: "ProgramAccountNotFound"}
+	errFunds                = &TransactionError{Name: "InsufficientFundsForFee"}
+	errPayer                = &TransactionError{Name: "InvalidAccountForFee"}
+	errProcessed            = &TransactionError{Name: "AlreadyProcessed"}
+	errBlockhash            = &TransactionError{Name: "BlockhashNotFound"}
+	errSignatures           = &TransactionError{Name: "SignatureFailure"}
+	errProgram              = &TransactionError{Name: "InvalidProgramForExecution"}
+	errLocks                = &TransactionError{Name: "TooManyAccountLocks"}
+	errLoadedSize           = &TransactionError{Name: "MaxLoadedAccountsDataSizeExceeded"}
+	errInvalidLoadedSize    = &TransactionError{Name: "InvalidLoadedAccountsDataSizeLimit"}
 	errDuplicateInstruction = "DuplicateInstruction"
 	errRent                 = "InsufficientFundsForRent"
 	errInstruction          = "InstructionError"

@@ -99,11 +99,11 @@ func (e *execution) pay() *TransactionError {
 	payer := e.accounts[0]
 	switch {
 	case payer.Lamports == 0:
-		return ErrAccountNotFound
+		return errAccountNotFound
 	case payer.Owner != transaction.SystemProgram || len(payer.Data) > 0:
-		return ErrPayer
+		return errPayer
 	case payer.Lamports < e.fee:
-		return ErrFunds
+		return errFunds
 	}
 	left := payer.Lamports - e.fee
 	if left != 0 && left < e.sysvars.Rent.Minimum(0) {
@@ -126,17 +126,17 @@ func (e *execution) checkLoaded() *TransactionError {
 		}
 	}
 	if total > e.budget.maxLoaded {
-		return ErrLoadedSize
+		return errLoadedSize
 	}
 	for _, in := range e.message.Instructions {
 		program := e.accounts[in.Program]
 		switch {
 		case program.Lamports == 0:
-			return ErrProgramNotFound
+			return errProgramNotFound
 		case !program.Executable:
-			return ErrProgram
+			return errProgram
 		case program.Owner != nativeLoader && program.Owner != transaction.LoaderProgram:
-			return ErrProgram
+			return errProgram
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ type Faults struct {
 	Retry     time.Duration // what it says in Retry-After, in whole seconds, if it is throttled
 	Unhealthy bool          // says that it is behind, and takes no transactions
 	Lost      float64       // share of the transactions that it takes and does not pass on
-	Lag       int           // slots that it is behind, at most MaxLag
+	Lag       int           // slots that it is behind, at most maxLag
 	Mute      bool          // confirms subscriptions and then says nothing
 	Delay     time.Duration // before each answer
 
@@ -23,7 +23,7 @@ type Faults struct {
 
 // SetFaults changes what is wrong with an endpoint, from now on.
 func (e *Endpoint) SetFaults(f Faults) {
-	f.Lag = min(max(f.Lag, 0), MaxLag)
+	f.Lag = min(max(f.Lag, 0), maxLag)
 	e.mu.Lock()
 	e.faults = f
 	e.mu.Unlock()

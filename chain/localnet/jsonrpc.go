@@ -80,7 +80,7 @@ func toRPC(err error) *rpcError {
 	if e, ok := errors.AsType[*rpcError](err); ok {
 		return e
 	}
-	if errors.Is(err, ErrSignatures) {
+	if errors.Is(err, errSignatures) {
 		return &rpcError{Code: codeSignature, Message: "Transaction signature verification failure"}
 	}
 	if errors.Is(err, transaction.ErrTooLarge) || errors.Is(err, transaction.ErrMalformed) {

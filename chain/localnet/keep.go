@@ -131,8 +131,8 @@ func (l *Ledger) Err() error {
 	return l.kept.err
 }
 
-// ErrReplay says that entries are not of a chain, or come to another chain than they were written by.
-var ErrReplay = errors.New("the chain that was kept does not come again")
+// errReplay says that entries are not of a chain, or come to another chain than they were written by.
+var errReplay = errors.New("the chain that was kept does not come again")
 
 // Replay makes a chain again of the entries of its log, given in order.
 type Replay struct{ ledger *Ledger }
@@ -143,23 +143,23 @@ func (r *Replay) Ledger() *Ledger { return r.ledger }
 // Entry does what an entry says.
 func (r *Replay) Entry(entry []byte) error {
 	if len(entry) == 0 {
-		return fmt.Errorf("%w: an entry is empty", ErrReplay)
+		return fmt.Errorf("%w: an entry is empty", errReplay)
 	}
 	kind, body := entry[0], entry[1:]
 	if (kind == entryBegin) != (r.ledger == nil) {
-		return fmt.Errorf("%w: the first entry, and only the first, must start the ledger", ErrReplay)
+		return fmt.Errorf("%w: the first entry, and only the first, must start the ledger", errReplay)
 	}
 	if kind == entryBegin {
 		var config Config
 		if err := json.Unmarshal(body, &config); err != nil {
-			return fmt.Errorf("%w: %w", ErrReplay, err)
+			return fmt.Errorf("%w: %w", errReplay, err)
 		}
 		r.ledger = NewLedger(config)
 		r.ledger.replayed = true
 		return nil
 	}
 	if err := r.ledger.redo(kind, body); err != nil {
-		return fmt.Errorf("%w: %w", ErrReplay, err)
+		return fmt.Errorf("%w: %w", errReplay, err)
 	}
 	return nil
 }

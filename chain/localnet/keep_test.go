@@ -95,7 +95,7 @@ func TestKept(t *testing.T) {
 				c.next()
 			}
 			if g.IntN(20) == 0 {
-				if _, err := c.Rollback(1 + g.IntN(3)); err != nil && !errors.Is(err, ErrRollback) {
+				if _, err := c.Rollback(1 + g.IntN(3)); err != nil && !errors.Is(err, errRollback) {
 					t.Fatal(err)
 				}
 			}
@@ -183,7 +183,7 @@ func TestReplayRefuses(t *testing.T) {
 				break
 			}
 		}
-		if !errors.Is(err, ErrReplay) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, errReplay) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}

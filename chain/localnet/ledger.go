@@ -70,8 +70,8 @@ type slot struct {
 	records        []*Record
 }
 
-// FirstSlot is the number of a chain's first slot.
-const FirstSlot = 1
+// firstSlot is the number of a chain's first slot.
+const firstSlot = 1
 
 // NewLedger begins a chain.
 func NewLedger(c Config) *Ledger {
@@ -80,8 +80,8 @@ func NewLedger(c Config) *Ledger {
 	for key, name := range natives {
 		l.state.put(key, 0, 0, &Account{Owner: nativeLoader, Lamports: 1, Data: []byte(name), Executable: true})
 	}
-	first := &slot{number: FirstSlot - 1, time: c.Start.Unix(), hash: l.genesis}
-	l.slots = []*slot{first, {number: FirstSlot, height: 1, time: c.Start.Unix()}}
+	first := &slot{number: firstSlot - 1, time: c.Start.Unix(), hash: l.genesis}
+	l.slots = []*slot{first, {number: firstSlot, height: 1, time: c.Start.Unix()}}
 	return l
 }
 
@@ -166,8 +166,8 @@ func (l *Ledger) index(number uint64) int {
 	return max(i, 0)
 }
 
-// ErrRollback says that slots cannot be rolled back.
-var ErrRollback = errors.New("slots cannot be rolled back")
+// errRollback says that slots cannot be rolled back.
+var errRollback = errors.New("slots cannot be rolled back")
 
 // Rollback takes back the newest n slots, the open one among them, and begins a new one, as when a
 // chain goes on with another fork: accounts and transactions are as they were before, what was
@@ -177,11 +177,11 @@ func (l *Ledger) Rollback(n int) ([][]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n < 1 {
-		return nil, fmt.Errorf("roll back %d slots: %w: want at least 1", n, ErrRollback)
+		return nil, fmt.Errorf("roll back %d slots: %w: want at least 1", n, errRollback)
 	}
 	left := len(l.slots) - n
 	if left < 1 || l.slots[left-1].number < l.root {
-		return nil, fmt.Errorf("roll back %d slots: %w: slot %d is finalized", n, ErrRollback, l.root)
+		return nil, fmt.Errorf("roll back %d slots: %w: slot %d is finalized", n, errRollback, l.root)
 	}
 	l.kept.note(entryRollback, le.AppendUint64(nil, uint64(n)))
 	newest := l.open()

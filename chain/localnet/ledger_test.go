@@ -68,7 +68,7 @@ func TestLocks(t *testing.T) {
 	for i := range maxLocks {
 		m.Keys = append(m.Keys, transaction.PublicKey{8, byte(i)})
 	}
-	if o := c.try(&transaction.Transaction{Message: m, Signatures: make([]transaction.Signature, 1)}, FirstSlot, false); o.Err != ErrLocks {
+	if o := c.try(&transaction.Transaction{Message: m, Signatures: make([]transaction.Signature, 1)}, firstSlot, false); o.Err != errLocks {
 		t.Error(o.Err)
 	}
 }
@@ -169,7 +169,7 @@ func TestHistory(t *testing.T) {
 		t.Error("the account is missing")
 	}
 	v := c.At(Processed, 0)
-	if v.Slot != FirstSlot+5000 || len(c.sysvars(v.Slot).SlotHashes) != 512 {
+	if v.Slot != firstSlot+5000 || len(c.sysvars(v.Slot).SlotHashes) != 512 {
 		t.Errorf("slot %d, %d hashes", v.Slot, len(c.sysvars(v.Slot).SlotHashes))
 	}
 	if now, known := v.Time(); now != began.Unix()+2000 || !known {
@@ -194,16 +194,16 @@ func TestVersions(t *testing.T) {
 		}
 		c.next()
 		for _, commitment := range []Commitment{Processed, Confirmed, Finalized} {
-			for _, lag := range []int{0, 3, MaxLag} {
+			for _, lag := range []int{0, 3, maxLag} {
 				v := c.At(commitment, lag)
 				want := byte(min(v.Slot, uint64(slot+1)))
-				if a := v.Account(account); v.Slot >= FirstSlot && a.Data[0] != want {
+				if a := v.Account(account); v.Slot >= firstSlot && a.Data[0] != want {
 					t.Fatalf("slot %d, %s, %d behind: %d, want %d", slot, commitment, lag, a.Data[0], want)
 				}
 			}
 		}
 	}
-	if kept := len(c.state[account]); kept > MaxLag+8 {
+	if kept := len(c.state[account]); kept > maxLag+8 {
 		t.Errorf("%d versions are kept", kept)
 	}
 }

@@ -90,10 +90,10 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 		return nil, err
 	}
 	simulated, err := v.Simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
-	if err != nil && !errors.Is(err, ErrSignatures) {
+	if err != nil && !errors.Is(err, errSignatures) {
 		return nil, err
 	} else if err != nil {
-		simulated = &Simulated{Record: Record{Err: ErrSignatures}}
+		simulated = &Simulated{Record: Record{Err: errSignatures}}
 	}
 	value, err := simulatedJSON(simulated, s)
 	if err != nil {

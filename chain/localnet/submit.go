@@ -17,7 +17,7 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 		return nil, err
 	}
 	if err := t.Verify(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSignatures, err)
+		return nil, fmt.Errorf("%w: %w", errSignatures, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,7 +26,7 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	if !o.landed {
 		return nil, o.Err
 	}
-	oldest := l.behind(l.config.Finalized + MaxLag).number
+	oldest := l.behind(l.config.Finalized + maxLag).number
 	for key, a := range o.changes {
 		l.state.put(key, open.number, oldest, a)
 	}
@@ -64,7 +64,7 @@ func (v View) Simulate(raw []byte, s Simulation) (*Simulated, error) {
 	}
 	if s.Verify {
 		if err := t.Verify(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrSignatures, err)
+			return nil, fmt.Errorf("%w: %w", errSignatures, err)
 		}
 	}
 	v.l.mu.Lock()
@@ -79,13 +79,13 @@ func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) 
 	m := &t.Message
 	refused := func(err *TransactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
 	if len(m.Keys) > maxLocks {
-		return refused(ErrLocks)
+		return refused(errLocks)
 	}
 	if checkHash && !l.isRecent(m.Blockhash, number) {
-		return refused(ErrBlockhash)
+		return refused(errBlockhash)
 	}
 	if known := l.names[t.Name()]; known != nil && known.Slot <= number {
-		return refused(ErrProcessed)
+		return refused(errProcessed)
 	}
 	b, err := budgetOf(m)
 	if err != nil {
@@ -110,11 +110,11 @@ func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
 	return b.fee(int(m.Signers)+verified(m), l.config.FeeSignable), nil
 }
 
-// ErrFaucet says that the faucet is off.
-var ErrFaucet = errors.New("the faucet is off")
+// errFaucet says that the faucet is off.
+var errFaucet = errors.New("the faucet is off")
 
-// MaxAirdrop is the most lamports that the faucet gives at once: a million SOL.
-const MaxAirdrop = 1_000_000 * 1_000_000_000
+// maxAirdrop is the most lamports that the faucet gives at once: a million SOL.
+const maxAirdrop = 1_000_000 * 1_000_000_000
 
 // Airdrop makes lamports. What it returns is known as a transaction's name.
 func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transaction.Signature, error) {
@@ -127,12 +127,12 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 		next = *old
 	}
 	switch next.Lamports += lamports; {
-	case lamports == 0 || lamports > MaxAirdrop || next.Lamports < lamports:
-		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: want 1 to %d", lamports, ErrFaucet, uint64(MaxAirdrop))
+	case lamports == 0 || lamports > maxAirdrop || next.Lamports < lamports:
+		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: want 1 to %d", lamports, errFaucet, uint64(maxAirdrop))
 	case next.Lamports < l.config.Rent.Minimum(len(next.Data)):
-		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account has to hold %d", lamports, ErrFaucet, l.config.Rent.Minimum(len(next.Data)))
+		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account has to hold %d", lamports, errFaucet, l.config.Rent.Minimum(len(next.Data)))
 	}
-	l.state.put(key, open.number, l.behind(l.config.Finalized+MaxLag).number, &next)
+	l.state.put(key, open.number, l.behind(l.config.Finalized+maxLag).number, &next)
 	var name transaction.Signature
 	first := sha256.Sum256(fmt.Appendf(nil, "psyche/localnet/airdrop %d %d %d %s", l.config.Seed, open.number, len(open.records), key))
 	second := sha256.Sum256(first[:])
@@ -172,8 +172,8 @@ func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 func (l *Ledger) SetAccount(key transaction.PublicKey, a *Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.put(key, l.open().number, l.behind(l.config.Finalized+MaxLag).number, a)
+	l.state.put(key, l.open().number, l.behind(l.config.Finalized+maxLag).number, a)
 }
 
-// MaxLag is how many slots a node may be behind.
-const MaxLag = 64
+// maxLag is how many slots a node may be behind.
+const maxLag = 64

@@ -18,7 +18,7 @@ import (
 
 // Defaults and bounds.
 const (
-	DefaultTimeout = 10 * time.Second
+	defaultTimeout = 10 * time.Second
 	maxRetryAfter  = time.Minute // of what a node asks for
 
 	smallAnswer = 1 << 20  // bytes; most are below a kilobyte

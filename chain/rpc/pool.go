@@ -15,7 +15,7 @@ const maxEndpoints = 16
 // Options of a Pool.
 type Options struct {
 	Endpoints []Address
-	// Timeout bounds every request. Zero: DefaultTimeout.
+	// Timeout bounds every request. Zero: defaultTimeout.
 	Timeout time.Duration
 	// Transport carries the requests. Nil: one of its own with a few connections for each node.
 	Transport http.RoundTripper
@@ -33,7 +33,7 @@ func NewPool(o Options) (*Pool, error) {
 		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	p := &Pool{}
 	if o.Transport == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// MaxSignatures is the most signatures that a node is asked about at once.
-const MaxSignatures = 256
+// maxSignatures is the most signatures that a node is asked about at once.
+const maxSignatures = 256
 
 type sendParameters struct {
 	Encoding      string     `json:"encoding"`
@@ -75,8 +75,8 @@ func (s *Status) Reached(c Commitment) bool {
 // Statuses returns what became of transactions, in their order; those that the node does not
 // know are nil. It forgets after some minutes, unless history is asked for.
 func (e *Endpoint) Statuses(ctx context.Context, signatures []transaction.Signature, history bool) ([]*Status, uint64, error) {
-	if len(signatures) == 0 || len(signatures) > MaxSignatures {
-		return nil, 0, fmt.Errorf("%d signatures at once, want 1 to %d", len(signatures), MaxSignatures)
+	if len(signatures) == 0 || len(signatures) > maxSignatures {
+		return nil, 0, fmt.Errorf("%d signatures at once, want 1 to %d", len(signatures), maxSignatures)
 	}
 	texts := make([]string, len(signatures))
 	for i, s := range signatures {

@@ -25,8 +25,8 @@ const (
 // maxSubscriptions bounds those of one Listen.
 const maxSubscriptions = 16
 
-// ErrSubscription says that a node refused a subscription.
-var ErrSubscription = errors.New("the node refused the subscription")
+// errSubscription says that a node refused a subscription.
+var errSubscription = errors.New("the node refused the subscription")
 
 // Subscription is what a node is to tell; Logs, AccountChanges and Slots make them.
 type Subscription struct {
@@ -49,8 +49,8 @@ type AccountNotice struct {
 	Account *Account
 }
 
-// SlotNotice tells of a new slot.
-type SlotNotice struct {
+// slotNotice tells of a new slot.
+type slotNotice struct {
 	Slot   uint64 `json:"slot"`
 	Parent uint64 `json:"parent"`
 	Root   uint64 `json:"root"`
@@ -90,10 +90,10 @@ func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
 	}
 }
 
-// Slots subscribes to new slots: handle gets SlotNotice values.
+// Slots subscribes to new slots: handle gets slotNotice values.
 func Slots() Subscription {
 	return Subscription{method: "slotSubscribe", decode: func(raw json.RawMessage) (any, error) {
-		var notice SlotNotice
+		var notice slotNotice
 		err := json.Unmarshal(raw, &notice)
 		return notice, err
 	}}
@@ -216,7 +216,7 @@ func (l *listening) take(content []byte) (notice any, complete bool, err error) 
 	switch {
 	case m.Error != nil:
 		m.Error.Message = shorten([]byte(m.Error.Message))
-		return nil, false, fmt.Errorf("%w: %w", ErrSubscription, m.Error)
+		return nil, false, fmt.Errorf("%w: %w", errSubscription, m.Error)
 	case m.ID != nil:
 		var name uint64
 		if *m.ID == 0 || *m.ID > uint64(len(l.subscriptions)) || json.Unmarshal(m.Result, &name) != nil {

@@ -76,7 +76,7 @@ func TestListen(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || readies != 1 {
 		t.Fatalf("error %v, ready %d times", err, readies)
 	}
-	if got := heard[0].(SlotNotice); got != (SlotNotice{5, 4, 3}) {
+	if got := heard[0].(slotNotice); got != (slotNotice{5, 4, 3}) {
 		t.Errorf("slot %+v", got)
 	}
 	if got := heard[1].(LogsNotice); got.Slot != 6 || got.Signature != name || len(got.Logs) != 1 {
@@ -92,7 +92,7 @@ func TestListenEnds(t *testing.T) {
 		talk func(c *websocket.Conn)
 		want error
 	}{
-		"refused":    {func(c *websocket.Conn) { write(c, `{"id":1,"error":{"code":-32601,"message":"no"}}`) }, ErrSubscription},
+		"refused":    {func(c *websocket.Conn) { write(c, `{"id":1,"error":{"code":-32601,"message":"no"}}`) }, errSubscription},
 		"garbage":    {func(c *websocket.Conn) { write(c, `garbage`) }, ErrBadAnswer},
 		"another id": {func(c *websocket.Conn) { write(c, `{"id":9,"result":1}`) }, ErrBadAnswer},
 		"no number":  {func(c *websocket.Conn) { write(c, `{"id":1,"result":"x"}`) }, ErrBadAnswer},

@@ -7,7 +7,7 @@ import (
 
 // The reasons for which a program is stopped.
 var (
-	ErrAccess      = errors.New("access to memory that is not the program's")
+	errAccess      = errors.New("access to memory that is not the program's")
 	ErrUnits       = errors.New("out of compute units")
 	ErrDepth       = errors.New("calls nested too deeply")
 	ErrInstruction = errors.New("instruction that does not exist")
@@ -67,7 +67,7 @@ func (m *Machine) Run(input []byte) (uint64, error) {
 	text := m.program.text
 	for at := m.program.entry; ; at++ {
 		if at < 0 || at >= len(text) {
-			return 0, fmt.Errorf("instruction %d: %w", at, ErrAccess)
+			return 0, fmt.Errorf("instruction %d: %w", at, errAccess)
 		}
 		if m.units++; m.units > m.limit {
 			return 0, fmt.Errorf("instruction %d: %w", at, ErrUnits)
@@ -188,7 +188,7 @@ func (m *Machine) memory(address, n uint64, write bool) []byte {
 	}
 	at := address & 0xffffffff
 	if n > uint64(len(region)) || at > uint64(len(region))-n {
-		m.fault = fmt.Errorf("%w: %d bytes at %#x", ErrAccess, n, address)
+		m.fault = fmt.Errorf("%w: %d bytes at %#x", errAccess, n, address)
 		return nil
 	}
 	return region[at : at+n : at+n]

@@ -46,17 +46,17 @@ func TestRun(t *testing.T) {
 		"big endian":           {text: []instruction{ins(moveImmediate, 0, 0, 0, 0x1234), ins(0xdc, 0, 0, 0, 16), exit}, want: 0x3412},
 		"stack":                {text: []instruction{ins(moveImmediate, 1, 0, 0, 0x1234), ins(storeWord, 10, 1, -8, 0), ins(loadByte, 0, 10, -7, 0), exit}, want: 0x12},
 		"input":                {text: []instruction{ins(loadByte, 0, 1, 1, 0), exit}, want: 9},
-		"behind the input":     {text: []instruction{ins(loadByte, 0, 1, 2, 0), exit}, err: ErrAccess},
-		"before the input":     {text: []instruction{ins(loadByte, 0, 1, -1, 0), exit}, err: ErrAccess},
-		"above the stack":      {text: []instruction{ins(moveRegister, 0, 10, 0, 0), ins(0x07, 0, 0, 0, maxDepth*frameSize), ins(loadByte, 0, 0, 0, 0), exit}, err: ErrAccess},
+		"behind the input":     {text: []instruction{ins(loadByte, 0, 1, 2, 0), exit}, err: errAccess},
+		"before the input":     {text: []instruction{ins(loadByte, 0, 1, -1, 0), exit}, err: errAccess},
+		"above the stack":      {text: []instruction{ins(moveRegister, 0, 10, 0, 0), ins(0x07, 0, 0, 0, maxDepth*frameSize), ins(loadByte, 0, 0, 0, 0), exit}, err: errAccess},
 		"constants are read":   {text: []instruction{ins(moveImmediate, 2, 0, 0, 1), ins(loadByte, 0, 2, 0, 0), exit}, want: 0xcd},
-		"and not written":      {text: []instruction{ins(moveImmediate, 2, 0, 0, 0), ins(0x73, 2, 0, 0, 0), exit}, err: ErrAccess},
+		"and not written":      {text: []instruction{ins(moveImmediate, 2, 0, 0, 0), ins(0x73, 2, 0, 0, 0), exit}, err: errAccess},
 		"jump":                 {text: []instruction{ins(moveImmediate, 0, 0, 0, -1), ins(0x25, 0, 0, 1, 5), ins(moveImmediate, 0, 0, 0, 1), exit}, want: 1<<64 - 1},
 		"jump with sign":       {text: []instruction{ins(moveImmediate, 0, 0, 0, -1), ins(0x65, 0, 0, 1, 5), ins(moveImmediate, 0, 0, 0, 1), exit}, want: 1},
 		"call keeps registers": {text: []instruction{ins(moveImmediate, 6, 0, 0, 3), ins(opCall, 0, 1, 0, 2), ins(moveRegister, 0, 6, 0, 0), exit, ins(moveImmediate, 6, 0, 0, 8), exit}, want: 3},
 		"recursion":            {text: []instruction{ins(opCall, 0, 1, 0, -1), exit}, err: ErrDepth},
 		"endless":              {text: []instruction{ins(0x05, 0, 0, -1, 0), exit}, err: ErrUnits},
-		"no end":               {text: []instruction{ins(moveImmediate, 0, 0, 0, 1)}, err: ErrAccess},
+		"no end":               {text: []instruction{ins(moveImmediate, 0, 0, 0, 1)}, err: errAccess},
 		"division by zero":     {text: []instruction{ins(0x37, 0, 0, 0, 0), exit}, err: ErrDivision},
 		"remainder of 32 bits": {text: []instruction{ins(0x94, 0, 0, 0, 0), exit}, err: ErrDivision},
 		"no instruction":       {text: []instruction{ins(0xff, 0, 0, 0, 0), exit}, err: ErrInstruction},
@@ -100,7 +100,7 @@ func TestSystem(t *testing.T) {
 			m := NewMachine(&Program{text: append(text, ins(opCall, 0, 0, 0, int32(test.id)), exit)}, 10_000)
 			input := []byte{8, 9}
 			_, err := m.Run(input)
-			if errors.Is(err, ErrAccess) != test.access {
+			if errors.Is(err, errAccess) != test.access {
 				t.Fatal(err)
 			}
 			if !test.access && ([2]byte(input) != test.want || m.Units() != test.units+6) {

@@ -89,7 +89,7 @@ func (m *Machine) Each(address, n uint64, do func([]byte)) {
 		return
 	}
 	if n > MaxPieces {
-		m.fault = fmt.Errorf("%w: %d slices", ErrAccess, n)
+		m.fault = fmt.Errorf("%w: %d slices", errAccess, n)
 		return
 	}
 	for array := m.Aligned(address, 16*n, false); len(array) > 0; array = array[16:] {

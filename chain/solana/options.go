@@ -17,8 +17,8 @@ import (
 // MaxEndpoints bounds the endpoints that are compared.
 const MaxEndpoints = 3
 
-// DefaultMaxElapsed is how long Dial tries.
-const DefaultMaxElapsed = 30 * time.Second
+// defaultMaxElapsed is how long Dial tries.
+const defaultMaxElapsed = 30 * time.Second
 
 // Errors of a Client, beside those of package backend.
 var (
@@ -41,11 +41,11 @@ type Options struct {
 	// no ticks.
 	Observe bool
 	// MaxPrice bounds what is offered for a compute unit, in millionths of a lamport. Zero:
-	// DefaultMaxPrice.
+	// defaultMaxPrice.
 	MaxPrice uint64
-	// MaxElapsed bounds Dial. Zero: DefaultMaxElapsed.
+	// MaxElapsed bounds Dial. Zero: defaultMaxElapsed.
 	MaxElapsed time.Duration
-	// Pace says how often things happen. Zero fields: those of DefaultPace.
+	// Pace says how often things happen. Zero fields: those of defaultPace.
 	Pace Pace
 	// Transport carries the requests. Nil: the one of package rpc.
 	Transport http.RoundTripper
@@ -67,8 +67,8 @@ type Pace struct {
 	Late   time.Duration // that those behind the last rank with a turn wait
 }
 
-// DefaultPace returns what public endpoints bear.
-func DefaultPace() Pace {
+// defaultPace returns what public endpoints bear.
+func defaultPace() Pace {
 	return Pace{
 		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Grace: 15 * time.Second, Peers: time.Minute,
 		Resend: normalSlot, Repeat: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 2 * time.Second, Late: 30 * time.Second,
@@ -77,7 +77,7 @@ func DefaultPace() Pace {
 
 // withDefaults fills in what is zero.
 func (p Pace) withDefaults() Pace {
-	defaults := DefaultPace()
+	defaults := defaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
 		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Grace, &defaults.Grace},
 		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Repeat, &defaults.Repeat}, {&p.Status, &defaults.Status},
@@ -93,10 +93,10 @@ func (p Pace) withDefaults() Pace {
 // check fills in what is zero and refuses what cannot be right.
 func (o *Options) check() error {
 	if o.MaxPrice == 0 {
-		o.MaxPrice = DefaultMaxPrice
+		o.MaxPrice = defaultMaxPrice
 	}
 	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
+		o.MaxElapsed = defaultMaxElapsed
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

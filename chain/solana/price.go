@@ -23,8 +23,8 @@ const (
 
 // Prices in millionths of a lamport for a compute unit.
 const (
-	// DefaultMaxPrice bounds what is offered.
-	DefaultMaxPrice = 50_000
+	// defaultMaxPrice bounds what is offered.
+	defaultMaxPrice = 50_000
 	// firstRaise is offered for the second signature where nobody offers anything.
 	firstRaise = 1_000
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// ErrReplay says that transactions do not lead to the state that they should.
-var ErrReplay = errors.New("the transactions do not lead to this state")
+// errReplay says that transactions do not lead to the state that they should.
+var errReplay = errors.New("the transactions do not lead to this state")
 
 var le = binary.LittleEndian
 
@@ -38,7 +38,7 @@ func (p *proof) follow(landed *rpc.Landed) error {
 		return nil
 	}
 	if err := landed.Transaction.Verify(); err != nil {
-		return fmt.Errorf("%w: %w", ErrReplay, err)
+		return fmt.Errorf("%w: %w", errReplay, err)
 	}
 	instructions, err := p.instructions(landed)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *proof) follow(landed *rpc.Landed) error {
 	}
 	for _, d := range instructions {
 		if err := p.do(d); err != nil {
-			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrReplay, landed.Transaction.Name(), d.number, err)
+			return fmt.Errorf("%w: transaction %s, instruction %d: %w", errReplay, landed.Transaction.Name(), d.number, err)
 		}
 	}
 	return nil
@@ -65,7 +65,7 @@ type loggedInstruction struct {
 func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
 	if !complete {
-		return nil, fmt.Errorf("%w: a log was truncated", ErrReplay)
+		return nil, fmt.Errorf("%w: a log was truncated", errReplay)
 	}
 	var instructions []loggedInstruction
 	m := &landed.Transaction.Message
@@ -75,7 +75,7 @@ func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 			continue
 		}
 		if len(calls) == 0 {
-			return nil, fmt.Errorf("%w: transaction %s has no log of instruction %d", ErrReplay, landed.Transaction.Name(), n)
+			return nil, fmt.Errorf("%w: transaction %s has no log of instruction %d", errReplay, landed.Transaction.Name(), n)
 		}
 		logged := calls[0]
 		calls = calls[1:]
@@ -86,7 +86,7 @@ func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 		for _, entry := range logged {
 			e, err := event.Decode(entry)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrReplay, err)
+				return nil, fmt.Errorf("%w: %w", errReplay, err)
 			}
 			d.events = append(d.events, e)
 		}

@@ -251,7 +251,7 @@ func TestReplayRefuses(t *testing.T) {
 			if err == nil && r.shows(&sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}) {
 				t.Fatal("it is proved")
 			}
-			if err != nil && !errors.Is(err, ErrReplay) {
+			if err != nil && !errors.Is(err, errReplay) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestReplaySkips(t *testing.T) {
 		t.Errorf("event %d, %v", r.run.Sequence, err)
 	}
 	h.land(backendtest.Key(1), nil, h.program.Free(h.run, transaction.PublicKey(backendtest.Key(1).ID()), h.run))
-	if _, err := h.follow(&from); !errors.Is(err, ErrReplay) {
+	if _, err := h.follow(&from); !errors.Is(err, errReplay) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -307,7 +307,7 @@ func FuzzReplay(f *testing.F) {
 			return
 		}
 		h.land(backendtest.Key(2), []event.Event{h.event(3+kind%3, [32]byte{}, cause)}, in)
-		if _, err := h.follow(&from); err != nil && !errors.Is(err, ErrReplay) {
+		if _, err := h.follow(&from); err != nil && !errors.Is(err, errReplay) {
 			t.Error(fmt.Errorf("error %w", err))
 		}
 	})

@@ -74,7 +74,7 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 			return err
 		}
 		if landed == nil {
-			return fmt.Errorf("%w: the endpoint does not know transaction %s", ErrReplay, named.Signature)
+			return fmt.Errorf("%w: the endpoint does not know transaction %s", errReplay, named.Signature)
 		}
 		if old, err := p.isOld(landed); err != nil || old {
 			if err != nil {
@@ -86,13 +86,13 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 			return err
 		}
 		if p.now > latest {
-			return fmt.Errorf("%w: an event has a future time", ErrReplay)
+			return fmt.Errorf("%w: an event has a future time", errReplay)
 		}
 		if p.shows(&to) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: they lead to event %d, the state belongs to event %d", ErrReplay, p.run.Sequence, to.sequence)
+	return fmt.Errorf("%w: they lead to event %d, the state belongs to event %d", errReplay, p.run.Sequence, to.sequence)
 }
 
 // isOld reports whether the state has all that a transaction did: it is of the slot of the newest

@@ -66,54 +66,54 @@ func ParseSignature(text string) (Signature, error) {
 	return Signature(raw), nil
 }
 
-// ErrNotBase58 says that a text is not the base58 form of as many bytes as it should be.
-var ErrNotBase58 = errors.New("not in base58")
+// errNotBase58 says that a text is not the base58 form of as many bytes as it should be.
+var errNotBase58 = errors.New("not in base58")
 
 // decodeBase58 decodes no text that is longer than size bytes can be: the work is quadratic.
 func decodeBase58(text string, size int) ([]byte, error) {
 	if most := size*138/100 + 1; len(text) > most {
-		return nil, fmt.Errorf("of %d characters: %w: want at most %d", len(text), ErrNotBase58, most)
+		return nil, fmt.Errorf("of %d characters: %w: want at most %d", len(text), errNotBase58, most)
 	}
 	raw, err := base58.Decode(text)
 	if err != nil || len(raw) != size {
-		return nil, fmt.Errorf("%q: %w: want %d bytes", text, ErrNotBase58, size)
+		return nil, fmt.Errorf("%q: %w: want %d bytes", text, errNotBase58, size)
 	}
 	return raw, nil
 }
 
 // Bounds of seeds.
 const (
-	MaxSeedLength = 32 // bytes of one
-	MaxSeeds      = 16 // of a derived address, its bump included
+	maxSeedLength = 32 // bytes of one
+	maxSeeds      = 16 // of a derived address, its bump included
 )
 
 // derivedMarker ends what is hashed for a derived address, so that no owner of CreateWithSeed
 // may end with it.
 const derivedMarker = "ProgramDerivedAddress"
 
-// ErrSeed says that an address cannot be derived from these seeds.
-var ErrSeed = errors.New("no address can be derived from these seeds")
+// errSeed says that an address cannot be derived from these seeds.
+var errSeed = errors.New("no address can be derived from these seeds")
 
 // CreateWithSeed returns the address that base may create under the name seed for a program.
 func CreateWithSeed(base PublicKey, seed string, owner PublicKey) (PublicKey, error) {
-	if len(seed) > MaxSeedLength {
-		return PublicKey{}, fmt.Errorf("address with seed %q: %w: %d bytes, at most %d", seed, ErrSeed, len(seed), MaxSeedLength)
+	if len(seed) > maxSeedLength {
+		return PublicKey{}, fmt.Errorf("address with seed %q: %w: %d bytes, at most %d", seed, errSeed, len(seed), maxSeedLength)
 	}
 	if string(owner[len(owner)-len(derivedMarker):]) == derivedMarker {
-		return PublicKey{}, fmt.Errorf("address with seed %q: %w: the owner %s is reserved", seed, ErrSeed, owner)
+		return PublicKey{}, fmt.Errorf("address with seed %q: %w: the owner %s is reserved", seed, errSeed, owner)
 	}
 	return PublicKey(sha256.Sum256(slices.Concat(base[:], []byte(seed), owner[:]))), nil
 }
 
-// FindProgramAddress returns the address that a program derives from seeds, and its bump: the
+// findProgramAddress returns the address that a program derives from seeds, and its bump: the
 // greatest that makes it no point of the curve, so that nobody has its key.
-func FindProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, error) {
-	if len(seeds) >= MaxSeeds {
-		return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: %d, at most %d", program, ErrSeed, len(seeds), MaxSeeds-1)
+func findProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, error) {
+	if len(seeds) >= maxSeeds {
+		return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: %d, at most %d", program, errSeed, len(seeds), maxSeeds-1)
 	}
 	for i, seed := range seeds {
-		if len(seed) > MaxSeedLength {
-			return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: seed %d has %d bytes, at most %d", program, ErrSeed, i, len(seed), MaxSeedLength)
+		if len(seed) > maxSeedLength {
+			return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: seed %d has %d bytes, at most %d", program, errSeed, i, len(seed), maxSeedLength)
 		}
 	}
 	joined := slices.Concat(seeds...)
@@ -123,7 +123,7 @@ func FindProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, e
 			return address, uint8(bump), nil
 		}
 	}
-	return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: all are on the curve", program, ErrSeed)
+	return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: all are on the curve", program, errSeed)
 }
 
 // The field's prime 2²⁵⁵ − 19 and the curve's d (RFC 8032, section 5.1).

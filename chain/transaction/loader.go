@@ -27,7 +27,7 @@ func loader(number uint32, accounts ...AccountMeta) Instruction {
 
 // ProgramData returns the account in which the loader keeps the image of a program.
 func ProgramData(program PublicKey) (PublicKey, error) {
-	data, _, err := FindProgramAddress(LoaderProgram, program[:])
+	data, _, err := findProgramAddress(LoaderProgram, program[:])
 	return data, err
 }
 

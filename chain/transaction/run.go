@@ -35,7 +35,7 @@ func (p Program) RunAddress(main PublicKey, runID string) (PublicKey, error) {
 // PeerSeed returns the seed of the accounts in which participants of a run announce themselves.
 func PeerSeed(run PublicKey) string {
 	sum := sha256.Sum256(run[:])
-	return hex.EncodeToString(sum[:])[:MaxSeedLength]
+	return hex.EncodeToString(sum[:])[:maxSeedLength]
 }
 
 // PeerAddress returns the account in which a participant of a run announces itself.

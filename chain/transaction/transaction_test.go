@@ -77,14 +77,14 @@ func TestRoundTrip(t *testing.T) {
 		t.Error("another name")
 	}
 	read.Signatures[1][0] ^= 1
-	if err := read.Verify(); !errors.Is(err, ErrSignature) {
+	if err := read.Verify(); !errors.Is(err, errSignature) {
 		t.Errorf("a false signature: %v", err)
 	}
 }
 
 func TestSignWantsEveryKey(t *testing.T) {
 	m := testTransaction(t).Message
-	if _, err := m.Sign(testKey(1)); !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), testID(2).String()) {
+	if _, err := m.Sign(testKey(1)); !errors.Is(err, errSignature) || !strings.Contains(err.Error(), testID(2).String()) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -149,18 +149,18 @@ func TestUnmarshalRefuses(t *testing.T) {
 }
 
 func TestCreateWithSeedRefuses(t *testing.T) {
-	if _, err := CreateWithSeed(testID(1), strings.Repeat("a", 33), testID(2)); !errors.Is(err, ErrSeed) {
+	if _, err := CreateWithSeed(testID(1), strings.Repeat("a", 33), testID(2)); !errors.Is(err, errSeed) {
 		t.Errorf("a long seed: %v", err)
 	}
 	var owner PublicKey
 	copy(owner[11:], derivedMarker)
-	if _, err := CreateWithSeed(testID(1), "a", owner); !errors.Is(err, ErrSeed) {
+	if _, err := CreateWithSeed(testID(1), "a", owner); !errors.Is(err, errSeed) {
 		t.Errorf("a reserved owner: %v", err)
 	}
-	if _, _, err := FindProgramAddress(testID(1), make([]byte, 33)); !errors.Is(err, ErrSeed) {
+	if _, _, err := findProgramAddress(testID(1), make([]byte, 33)); !errors.Is(err, errSeed) {
 		t.Errorf("a long seed of a derived address: %v", err)
 	}
-	if _, _, err := FindProgramAddress(testID(1), make([][]byte, 16)...); !errors.Is(err, ErrSeed) {
+	if _, _, err := findProgramAddress(testID(1), make([][]byte, 16)...); !errors.Is(err, errSeed) {
 		t.Errorf("too many seeds: %v", err)
 	}
 }
@@ -170,7 +170,7 @@ func TestOnCurve(t *testing.T) {
 		if !testID(n).OnCurve() {
 			t.Errorf("key %d is not on the curve", n)
 		}
-		address, bump, err := FindProgramAddress(testID(n), []byte("seed"))
+		address, bump, err := findProgramAddress(testID(n), []byte("seed"))
 		if err != nil || address.OnCurve() {
 			t.Errorf("derived address %v of bump %d, %v", address, bump, err)
 		}
@@ -192,7 +192,7 @@ func TestKeysInText(t *testing.T) {
 		t.Errorf("hash %v, %v", got, err)
 	}
 	for _, text := range []string{"", "0", "1", strings.Repeat("1", 33), strings.Repeat("z", 44), strings.Repeat("1", 1_000_000)} {
-		if _, err := ParsePublicKey(text); !errors.Is(err, ErrNotBase58) {
+		if _, err := ParsePublicKey(text); !errors.Is(err, errNotBase58) {
 			t.Errorf("%.50q: error %v", text, err)
 		}
 	}

@@ -33,7 +33,7 @@ func TestAddressesAreThoseOfAnotherImplementation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		derived, bump, err := FindProgramAddress(testID(9), []byte{n}, []byte("seed"))
+		derived, bump, err := findProgramAddress(testID(9), []byte{n}, []byte("seed"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ const maxElements = 1 << 40
 // the dimension itself where that is at most edge, else the largest divisor of it that is; of each at most
 // k coefficients are sent.
 func Cut(shape []int64, edge, k int) (Shape, error) {
-	if edge < 1 || edge > MaxEdge || k < 1 {
-		return Shape{}, fmt.Errorf("%w: chunks of %d with %d sent coefficients: want 1 to %d, and at least 1", ErrInvalid, edge, k, MaxEdge)
+	if edge < 1 || edge > maxEdge || k < 1 {
+		return Shape{}, fmt.Errorf("%w: chunks of %d with %d sent coefficients: want 1 to %d, and at least 1", ErrInvalid, edge, k, maxEdge)
 	}
 	elements, cols, height := int64(1), int64(1), int64(1)
 	for i, n := range shape {

@@ -9,8 +9,8 @@ import (
 // compares with margins, it does not need the bits of package distro.
 
 // bases[n] are the n basis vectors of the orthonormal DCT of n points, one after the other.
-var bases = func() (all [MaxEdge + 1]func() []float64) {
-	for n := 1; n <= MaxEdge; n++ {
+var bases = func() (all [maxEdge + 1]func() []float64) {
+	for n := 1; n <= maxEdge; n++ {
 		all[n] = sync.OnceValue(func() []float64 {
 			basis := make([]float64, n*n)
 			for k := range n {

@@ -9,8 +9,8 @@ import (
 // ErrInvalid says that bytes, chunks or shapes do not fit each other or the format.
 var ErrInvalid = errors.New("invalid audit")
 
-// MaxEdge is the longest edge of a chunk.
-const MaxEdge = 128
+// maxEdge is the longest edge of a chunk.
+const maxEdge = 128
 
 // Shape says how a tensor is cut: so many chunks of Rows × Cols, of each of which at most K
 // coefficients are sent.
@@ -28,7 +28,7 @@ type Shapes []Shape
 func (s Shapes) Validate() error {
 	chunks := 0
 	for i, t := range s {
-		if t.Chunks < 1 || t.Rows < 1 || t.Rows > MaxEdge || t.Cols < 1 || t.Cols > MaxEdge || t.K < 1 || t.K > t.size() ||
+		if t.Chunks < 1 || t.Rows < 1 || t.Rows > maxEdge || t.Cols < 1 || t.Cols > maxEdge || t.K < 1 || t.K > t.size() ||
 			t.Chunks > math.MaxInt32-chunks {
 			return fmt.Errorf("%w: tensor %d has %d chunks of %d × %d with %d sent coefficients", ErrInvalid, i, t.Chunks, t.Rows, t.Cols, t.K)
 		}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Version is the format that Encode writes and Decode reads.
-const Version = 3
+// version is the format that Encode writes and Decode reads.
+const version = 3
 
 // HeaderSize is the size of what precedes the tensors, in bytes.
 const HeaderSize = 159
@@ -44,13 +44,13 @@ const maxPrecision = 2
 func (h Header) check() error {
 	switch {
 	case h.BatchStart >= h.BatchEnd:
-		return fmt.Errorf("%w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
+		return fmt.Errorf("%w: empty batch [%d,%d)", errInvalid, h.BatchStart, h.BatchEnd)
 	case h.Previous != 0 && h.Previous >= h.Step:
-		return fmt.Errorf("%w: the momentum of step %d continues from step %d", ErrInvalid, h.Step, h.Previous)
+		return fmt.Errorf("%w: the momentum of step %d continues from step %d", errInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
-		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", ErrInvalid)
+		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", errInvalid)
 	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):
-		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", ErrInvalid, h.Precision, maxPrecision)
+		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", errInvalid, h.Precision, maxPrecision)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 
 func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([]byte, error) {
 	if len(results) != len(layouts) {
-		return nil, fmt.Errorf("encode result: %w: %d tensors for %d layouts", ErrInvalid, len(results), len(layouts))
+		return nil, fmt.Errorf("encode result: %w: %d tensors for %d layouts", errInvalid, len(results), len(layouts))
 	}
 	size := HeaderSize
 	for i, l := range layouts {
@@ -89,7 +89,7 @@ func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([
 	}
 	b := make([]byte, 0, size)
 	b = append(b, magic...)
-	b = append(b, Version, byte(f))
+	b = append(b, version, byte(f))
 	b = append(b, h.RunHash[:]...)
 	b = binary.LittleEndian.AppendUint32(b, h.Step)
 	b = binary.LittleEndian.AppendUint64(b, h.BatchStart)
@@ -108,14 +108,14 @@ func encode(h Header, layouts []TensorLayout, f form, results []TensorResult) ([
 
 func decodeHeader(b []byte) (h Header, f form, err error) {
 	switch {
-	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != Version:
-		return h, 0, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
+	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != version:
+		return h, 0, fmt.Errorf("decode result: %w: version %d, this program reads %d", errInvalid, b[4], version)
 	case len(b) < HeaderSize:
-		return h, 0, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", ErrInvalid, len(b), HeaderSize)
+		return h, 0, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", errInvalid, len(b), HeaderSize)
 	case string(b[:4]) != magic:
-		return h, 0, fmt.Errorf("decode result: %w: not a result: magic %q", ErrInvalid, b[:4])
+		return h, 0, fmt.Errorf("decode result: %w: not a result: magic %q", errInvalid, b[:4])
 	case form(b[5]) > lastForm:
-		return h, 0, fmt.Errorf("decode result: %w: flags %#x", ErrInvalid, b[5])
+		return h, 0, fmt.Errorf("decode result: %w: flags %#x", errInvalid, b[5])
 	}
 	h = Header{
 		RunHash:    [32]byte(b[6:]),
@@ -135,7 +135,7 @@ func decodeHeader(b []byte) (h Header, f form, err error) {
 }
 
 // Decode reads exactly what Encode writes for these layouts; anything else, however
-// little, is an error that wraps ErrInvalid.
+// little, is an error that wraps errInvalid.
 func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorResult, error) {
 	return decode(b, layouts, formOf(quantized))
 }
@@ -147,14 +147,14 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		}
 	}
 	if size := maxSize(layouts, want); len(b) > size {
-		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", ErrInvalid, len(b), size)
+		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", errInvalid, len(b), size)
 	}
 	h, f, err := decodeHeader(b)
 	if err != nil {
 		return Header{}, nil, err
 	}
 	if f != want {
-		return Header{}, nil, fmt.Errorf("decode result: %w: it holds %v, the run's results hold %v", ErrInvalid, f, want)
+		return Header{}, nil, fmt.Errorf("decode result: %w: it holds %v, the run's results hold %v", errInvalid, f, want)
 	}
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]
@@ -166,7 +166,7 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		rest = rest[r.used():]
 	}
 	if len(rest) != 0 {
-		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes after the last tensor", ErrInvalid, len(rest))
+		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes after the last tensor", errInvalid, len(rest))
 	}
 	return h, results, nil
 }
@@ -230,7 +230,7 @@ func (w *bitWriter) flag(set bool) {
 func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 	// The least a tensor takes: all entries, or a bit for each chunk without.
 	if need := min(l.fullSize(f), l.emptySize()); len(r.bytes) < need {
-		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", ErrInvalid, len(r.bytes), need)
+		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", errInvalid, len(r.bytes), need)
 	}
 	result := l.newResult(f)
 	if err := r.counts(l, result.Counts); err != nil {
@@ -254,7 +254,7 @@ func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 			values[i] = f.read(r.read(f.bits()))
 		}
 		if r.overrun {
-			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", ErrInvalid, c)
+			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", errInvalid, c)
 		}
 		if err := l.checkChunk(indices, values, int(count)); err != nil {
 			return TensorResult{}, fmt.Errorf("chunk %d: %w", c, err)
@@ -280,12 +280,12 @@ func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 			count = r.read(l.countBits()) + 1
 		}
 		if count > uint64(l.K) {
-			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
+			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", errInvalid, c, count, l.K)
 		}
 		counts[c] = uint16(count)
 	}
 	if shortest := spell(l, counts); !s.full && (shortest.full || shortest.either != s.either) {
-		return fmt.Errorf("%w: counts of full chunks spelled out", ErrInvalid)
+		return fmt.Errorf("%w: counts of full chunks spelled out", errInvalid)
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 		width -= min(width, 32)
 	}
 	if !table.unrank(rank, l.ChunkSize, indices) {
-		return fmt.Errorf("%w: rank of no set of %d indices", ErrInvalid, len(indices))
+		return fmt.Errorf("%w: rank of no set of %d indices", errInvalid, len(indices))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // anyLayouts draws the tensors of a small model.
 func anyLayouts() *rapid.Generator[[]TensorLayout] {
 	one := rapid.Custom(func(t *rapid.T) TensorLayout {
-		size := rapid.SampledFrom([]int{1, 2, 3, 29, 64, 2500, 4096, MaxChunkSize}).Draw(t, "chunk size")
+		size := rapid.SampledFrom([]int{1, 2, 3, 29, 64, 2500, 4096, maxChunkSize}).Draw(t, "chunk size")
 		return TensorLayout{
 			Chunks:    rapid.IntRange(1, 5).Draw(t, "chunks"),
 			ChunkSize: size,
@@ -136,7 +136,7 @@ func changed(t *rapid.T, b []byte) []byte {
 func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []TensorLayout, f form) {
 	h, results, err := decode(b, layouts, f)
 	if err != nil {
-		if !errors.Is(err, ErrInvalid) || results != nil {
+		if !errors.Is(err, errInvalid) || results != nil {
 			t.Fatalf("results %v with error %v", results, err)
 		}
 		return
@@ -149,7 +149,7 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []T
 
 // fuzzLayouts cover sets that take no bits, one word and two words, and indices written
 // one by one.
-var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, MaxChunkSize, 3}}
+var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, maxChunkSize, 3}}
 
 func FuzzDecode(f *testing.F) {
 	for _, quantized := range []bool{false, true} {
@@ -214,7 +214,7 @@ func TestGoldenBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := Decode(old, fuzzLayouts, quantized); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "version 2") {
+			if _, _, err := Decode(old, fuzzLayouts, quantized); !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), "version 2") {
 				t.Errorf("%s of version 2: error %v", g.name, err)
 			}
 		}
@@ -266,7 +266,7 @@ func tensorBits(fields ...[2]int) []byte {
 
 func TestRefusedBytes(t *testing.T) {
 	ranked := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}}            // counts of 2 bits, sets of 2 of 5
-	listed := []TensorLayout{{Chunks: 1, ChunkSize: MaxChunkSize, K: 3}} // counts of 2 bits, indices of 16
+	listed := []TensorLayout{{Chunks: 1, ChunkSize: maxChunkSize, K: 3}} // counts of 2 bits, indices of 16
 	if !ranked[0].ranked() || listed[0].ranked() {
 		t.Fatal("the layouts are not written as the cases want")
 	}
@@ -315,7 +315,7 @@ func TestRefusedBytes(t *testing.T) {
 		{"empty and spelled out", "spelled out", ranked, tensor(tensorBits([2]int{0b011, 3})...)},
 	} {
 		_, _, err := Decode(c.bytes, c.layouts, true)
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
 		}
 	}
@@ -326,7 +326,7 @@ func TestRefusedValuesAndResults(t *testing.T) {
 	for _, v := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
 		r := l.NewResult()
 		r.Counts[0], r.Values[0] = 1, float32(v)
-		if _, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+		if _, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r}); !errors.Is(err, errInvalid) {
 			t.Errorf("encode %v: error %v", v, err)
 		}
 		r.Values[0] = 1
@@ -341,7 +341,7 @@ func TestRefusedValuesAndResults(t *testing.T) {
 		w.write(0, 2)
 		w.write(uint64(math.Float32bits(float32(v))), 32)
 		w.align()
-		if _, _, err := Decode(w.bytes, []TensorLayout{l}, false); !errors.Is(err, ErrInvalid) {
+		if _, _, err := Decode(w.bytes, []TensorLayout{l}, false); !errors.Is(err, errInvalid) {
 			t.Errorf("decode %v: error %v", v, err)
 		}
 	}
@@ -354,19 +354,19 @@ func TestRefusedValuesAndResults(t *testing.T) {
 		"place not empty": {Counts: []uint16{1}, Indices: []uint16{1, 2}, Values: []float32{1, 0}},
 		"value not empty": {Counts: []uint16{1}, Indices: []uint16{1, 0}, Values: []float32{1, 1}},
 	} {
-		if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+		if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{r}); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, bad := range []TensorLayout{{}, {1, 0, 1}, {1, 4, 5}, {1, MaxChunkSize + 1, 1}, {1, MaxChunkSize, MaxChunkSize}, {math.MaxInt32, 4, 4}} {
-		if _, _, err := Decode(make([]byte, HeaderSize), []TensorLayout{bad}, true); !errors.Is(err, ErrInvalid) {
+	for _, bad := range []TensorLayout{{}, {1, 0, 1}, {1, 4, 5}, {1, maxChunkSize + 1, 1}, {1, maxChunkSize, maxChunkSize}, {math.MaxInt32, 4, 4}} {
+		if _, _, err := Decode(make([]byte, HeaderSize), []TensorLayout{bad}, true); !errors.Is(err, errInvalid) {
 			t.Errorf("layout %v: error %v", bad, err)
 		}
 	}
-	if _, err := Encode(Header{}, nil, true, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := Encode(Header{}, nil, true, nil); !errors.Is(err, errInvalid) {
 		t.Error("an empty batch was encoded")
 	}
-	if _, err := Encode(someHeader, []TensorLayout{l}, true, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := Encode(someHeader, []TensorLayout{l}, true, nil); !errors.Is(err, errInvalid) {
 		t.Error("no result for a layout was encoded")
 	}
 }

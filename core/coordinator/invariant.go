@@ -9,7 +9,7 @@ import (
 
 // Check returns nil for a state that obeys the invariants below, which hold for every
 // state that New, Apply and Tick can reach and that Decode accepts; else a
-// *DecodeError that names the broken one.
+// *decodeError that names the broken one.
 //
 //   - Configuration, model and run id are valid; RunState and every ClientState exist.
 //   - A run is Finished exactly when its last step is done or it was closed.
@@ -40,7 +40,7 @@ import (
 //     earlier checkpoints, and lapses, are in the order of their steps.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
-		return &DecodeError{Field: broken}
+		return &decodeError{Field: broken}
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 func missed(members, verificationPercent, gang int, p float64) float64 {
 	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
 	for honest := range verifiers + 1 {
-		exactly := AtLeast(honest, members, members-gang, verifiers)
-		exactly.Sub(exactly, AtLeast(honest+1, members, members-gang, verifiers))
+		exactly := atLeast(honest, members, members-gang, verifiers)
+		exactly.Sub(exactly, atLeast(honest+1, members, members-gang, verifiers))
 		share, _ := exactly.Float64()
 		sum += share * math.Pow(1-p, float64(honest))
 	}

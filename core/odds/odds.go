@@ -6,9 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// AtLeast returns the probability that at least least of a round's witnesses are liars, where
+// atLeast returns the probability that at least least of a round's witnesses are liars, where
 // liars of its members are and the witnesses are drawn from all members.
-func AtLeast(least, members, liars, witnesses int) *big.Rat {
+func atLeast(least, members, liars, witnesses int) *big.Rat {
 	sum, ways := new(big.Int), new(big.Int)
 	for k := max(least, 0); k <= min(liars, witnesses); k++ {
 		if witnesses-k > members-liars {
@@ -34,8 +34,8 @@ func Of(members, liars, witnesses int) Harm {
 	quorum := assign.Quorum(witnesses)
 	return Harm{
 		members, liars, witnesses, quorum,
-		AtLeast(witnesses-quorum+1, members, liars, witnesses),
-		AtLeast(quorum, members, liars, witnesses),
+		atLeast(witnesses-quorum+1, members, liars, witnesses),
+		atLeast(quorum, members, liars, witnesses),
 	}
 }
 

@@ -26,7 +26,7 @@ func TestAtLeast(t *testing.T) {
 		{2, 4, 3, 3, big.NewRat(1, 1)}, // of 4 only one is honest
 	}
 	for _, test := range tests {
-		if got := AtLeast(test.least, test.members, test.liars, test.witnesses); got.Cmp(test.want) != 0 {
+		if got := atLeast(test.least, test.members, test.liars, test.witnesses); got.Cmp(test.want) != 0 {
 			t.Errorf("at least %d of %d witnesses, %d of %d members lie: %s, want %s", test.least, test.witnesses, test.liars, test.members, got, test.want)
 		}
 	}

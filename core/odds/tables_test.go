@@ -32,9 +32,9 @@ func JuryOf(members, gang int) Jury {
 	absent := (members - 1 - gang + 9) / 10
 	return Jury{
 		members, gang, size, needed,
-		AtLeast(needed, members-2, gang-1, size),
-		AtLeast(size-needed+1, members-2, gang-1, size),
-		AtLeast(size-needed+1, members-2, gang-1+absent, size),
+		atLeast(needed, members-2, gang-1, size),
+		atLeast(size-needed+1, members-2, gang-1, size),
+		atLeast(size-needed+1, members-2, gang-1+absent, size),
 	}
 }
 

@@ -26,8 +26,8 @@ const (
 // stepKey is the metadata key of a tensor file that holds Snapshot.Step in decimal.
 const stepKey = "step"
 
-// ErrOccupied says that a folder holds something other than a checkpoint.
-var ErrOccupied = errors.New("the folder has files that are not part of a checkpoint")
+// errOccupied says that a folder holds something other than a checkpoint.
+var errOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
 // Extra is a file that is put into the folder together with the checkpoint, such as the
 // state of an optimizer. Write creates it under the given path.
@@ -38,7 +38,7 @@ type Extra struct {
 
 // WriteDir writes the snapshot as a Hugging Face folder. The folder appears in one
 // step; an older checkpoint in its place stays whole until then. A folder that holds
-// anything else is refused with ErrOccupied and left alone. What a killed process left of
+// anything else is refused with errOccupied and left alone. What a killed process left of
 // an earlier attempt is removed.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	return WriteDirThrough(dir, s, whole, extras...)
@@ -197,12 +197,12 @@ func CheckTarget(dir string) error {
 	config := false
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() || !known(entry.Name()) {
-			return fmt.Errorf("%w: %s; choose another folder or move it away", ErrOccupied, filepath.Join(dir, entry.Name()))
+			return fmt.Errorf("%w: %s; choose another folder or move it away", errOccupied, filepath.Join(dir, entry.Name()))
 		}
 		config = config || entry.Name() == ConfigFile
 	}
 	if len(entries) > 0 && !config {
-		return fmt.Errorf("%w: %s has files but not %s; choose another folder", ErrOccupied, dir, ConfigFile)
+		return fmt.Errorf("%w: %s has files but not %s; choose another folder", errOccupied, dir, ConfigFile)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultMaxBytes bounds a snapshot where SnapshotOptions do not.
-const DefaultMaxBytes = 4 << 40
+// defaultMaxBytes bounds a snapshot where SnapshotOptions do not.
+const defaultMaxBytes = 4 << 40
 
 // Progress is how far a transfer is. Bytes count what is there already, too.
 type Progress struct {
@@ -35,7 +35,7 @@ type Progress struct {
 type SnapshotOptions struct {
 	Revision string                 // branch, tag or commit; DefaultRevision
 	Match    func(path string) bool // files that are wanted; nil: all
-	MaxBytes int64                  // of all files together; DefaultMaxBytes
+	MaxBytes int64                  // of all files together; defaultMaxBytes
 	Public   bool                   // only what everybody may read, also of what is in the cache
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
@@ -53,7 +53,7 @@ func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	if o.Revision == "" {
 		o.Revision = DefaultRevision
 	}
-	setDefault(&o.MaxBytes, DefaultMaxBytes)
+	setDefault(&o.MaxBytes, defaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
 	if err != nil { // s may be what is not to be used
 		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)

@@ -104,7 +104,7 @@ func (t *Tokenizer) checkPiece(token string, id int64) error {
 		return nil
 	}
 	return fmt.Errorf("%w: token %.80q with id %d is not in %s; write a %s with save_pretrained of a fast tokenizer",
-		ErrUnsupported, token, id, PieceFile, JSONFile)
+		errUnsupported, token, id, PieceFile, JSONFile)
 }
 
 // configure reads what a tokenizer_config.json says of tokens before and after a text.
@@ -124,7 +124,7 @@ func (t *Tokenizer) configure(text []byte) error {
 	for _, number := range slices.Sorted(maps.Keys(config.Added)) {
 		id, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
-			return fmt.Errorf("%w: added_tokens_decoder has the invalid id %.20q", ErrUnsupported, number)
+			return fmt.Errorf("%w: added_tokens_decoder has the invalid id %.20q", errUnsupported, number)
 		}
 		if err := t.checkPiece(config.Added[number].Content, id); err != nil {
 			return fmt.Errorf("added_tokens_decoder: %w", err)
@@ -150,13 +150,13 @@ func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
 			Content string `json:"content"`
 		}
 		if json.Unmarshal(raw, &token) != nil {
-			return nil, fmt.Errorf("%w: %s is %s, want a token", ErrUnsupported, key, shorten(raw))
+			return nil, fmt.Errorf("%w: %s is %s, want a token", errUnsupported, key, shorten(raw))
 		}
 		name = token.Content
 	}
 	id, found := t.ID(name)
 	if !found {
-		return nil, fmt.Errorf("%w: %s is %.80q, which is not in %s", ErrUnsupported, key, name, PieceFile)
+		return nil, fmt.Errorf("%w: %s is %.80q, which is not in %s", errUnsupported, key, name, PieceFile)
 	}
 	return []int32{id}, nil
 }

@@ -145,7 +145,7 @@ func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
 		{"merge of many", smallModel(append(bpe, 1, message(1, strings.Repeat("a", 513)))...), "pieces[7].piece has 513 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := ParseSentencePiece(test.raw); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), test.want) {
+			if _, err := ParseSentencePiece(test.raw); !errors.Is(err, errUnsupported) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})

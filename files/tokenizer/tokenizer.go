@@ -12,8 +12,8 @@ import (
 
 // Errors of Encode.
 var (
-	ErrNotUTF8     = errors.New("text is not UTF-8")
-	ErrTextTooLong = errors.New("text is too long to encode at once")
+	errNotUTF8     = errors.New("text is not UTF-8")
+	errTextTooLong = errors.New("text is too long to encode at once")
 )
 
 // maxText bounds a text, in bytes: places in it are 32-bit numbers.
@@ -126,10 +126,10 @@ type output struct {
 // encode appends the ids of a text that out does not take.
 func (t *Tokenizer) encode(ids []int32, text []byte, out output) ([]int32, error) {
 	if len(text) > maxText {
-		return ids, fmt.Errorf("%w: %d bytes, at most %d", ErrTextTooLong, len(text), maxText)
+		return ids, fmt.Errorf("%w: %d bytes, at most %d", errTextTooLong, len(text), maxText)
 	}
 	if !utf8.Valid(text) {
-		return ids, fmt.Errorf("%w at byte %d", ErrNotUTF8, validPrefix(text))
+		return ids, fmt.Errorf("%w at byte %d", errNotUTF8, validPrefix(text))
 	}
 	e, _ := t.encoders.Get().(*encoder)
 	if e == nil {
@@ -184,7 +184,7 @@ func (e *encoder) encode(text []byte) error {
 			return err
 		}
 		if len(part) > math.MaxInt32 {
-			return fmt.Errorf("%w: %d bytes once normalized", ErrTextTooLong, len(part))
+			return fmt.Errorf("%w: %d bytes once normalized", errTextTooLong, len(part))
 		}
 		whole := piece{part, origin}
 		return e.t.normal.each(part, func(start, end int) error {

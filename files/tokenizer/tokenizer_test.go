@@ -68,7 +68,7 @@ func TestDecodeRefusesForeignIDs(t *testing.T) {
 
 func TestEncodeRefusesWhatIsNoText(t *testing.T) {
 	_, err := family(t, "gpt2").Encode([]byte("ab\xffc"))
-	if !errors.Is(err, ErrNotUTF8) || !strings.Contains(err.Error(), "at byte 2") {
+	if !errors.Is(err, errNotUTF8) || !strings.Contains(err.Error(), "at byte 2") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse([]byte(test.text))
-			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, errUnsupported) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
@@ -392,7 +392,7 @@ func FuzzEncode(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		ids, err := tokenizer.Encode([]byte(text))
 		if !utf8.ValidString(text) {
-			if !errors.Is(err, ErrNotUTF8) {
+			if !errors.Is(err, errNotUTF8) {
 				t.Fatalf("got %v", err)
 			}
 			return

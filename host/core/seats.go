@@ -15,20 +15,20 @@ type Origin struct {
 	Most    int // seats that clients of the network may have; 0: they are not bounded
 }
 
-// SeatsError refuses a client of whose network as many take part as may. It is
+// seatsError refuses a client of whose network as many take part as may. It is
 // coordinator.ErrFull.
-type SeatsError struct {
+type seatsError struct {
 	Network netip.Prefix
 	Taken   int
 }
 
 // Error says how many take part.
-func (e *SeatsError) Error() string {
+func (e *seatsError) Error() string {
 	return fmt.Sprintf("%d clients of the network %s take part, and the server lets no more of one in", e.Taken, e.Network)
 }
 
 // Unwrap returns coordinator.ErrFull.
-func (e *SeatsError) Unwrap() error { return coordinator.ErrFull }
+func (e *seatsError) Unwrap() error { return coordinator.ErrFull }
 
 // seatRefused refuses a Join of a key that the run does not know, from a network whose clients have
 // as many seats as one network may. What the log has does not depend on it: the host leaves out
@@ -45,7 +45,7 @@ func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 		}
 	}
 	if taken >= from.Most && !h.Known()[a.From] {
-		return &SeatsError{from.Network, taken}
+		return &seatsError{from.Network, taken}
 	}
 	h.origins[a.From] = from.Network
 	return nil

@@ -24,8 +24,8 @@ const (
 	moreDraws    = 4       // times as many as its rounds, for an UpdateConfig that adds some
 )
 
-// ErrDraws says that the secret of a run's draws is not the one that the run was begun with.
-var ErrDraws = core.ErrDraws
+// errDraws says that the secret of a run's draws is not the one that the run was begun with.
+var errDraws = core.ErrDraws
 
 // draws are what the rounds of a run begin with: a hash chain, from its end back. Everybody knows
 // its commitment from the beginning, so the host cannot choose a draw.
@@ -85,7 +85,7 @@ func openDraws(path string, r replayer, d *draws) (*draws, error) {
 func loadDraws(path string) (*draws, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is missing; restore the file from the journal's folder: without it no round can begin", ErrDraws, path)
+		return nil, fmt.Errorf("%w: %s is missing; restore the file from the journal's folder: without it no round can begin", errDraws, path)
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func loadDraws(path string) (*draws, error) {
 		err = fmt.Errorf("%d links, want 1 to %d, of a secret of %d bytes, want 32", links, hashchain.MaxLinks, len(secret))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; restore the file from the journal's folder", ErrDraws, path, err)
+		return nil, fmt.Errorf("%w: %s: %w; restore the file from the journal's folder", errDraws, path, err)
 	}
 	return makeDraws([32]byte(secret), links), nil
 }

@@ -106,7 +106,7 @@ func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.serve
 func (h *host) openCerts() {
 	h.certs.run = h.run
 	if h.store.keeps() {
-		h.certs.path = CertificatesPath(h.server.options.SaveStateDir, h.runID)
+		h.certs.path = certificatesPath(h.server.options.SaveStateDir, h.runID)
 		err := h.certs.load(&h.store)
 		if err == nil {
 			return

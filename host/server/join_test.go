@@ -67,7 +67,7 @@ func makeHistory(t *testing.T, dir string, members, rounds int) *history {
 	if h.store, err = openStore(dir, joinRun, &genesis, draws, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	h.certs = certs{run: genesis.Run(), path: CertificatesPath(dir, joinRun)}
+	h.certs = certs{run: genesis.Run(), path: certificatesPath(dir, joinRun)}
 	for _, k := range h.keys {
 		h.act(k, coordinator.Join{})
 	}
@@ -240,7 +240,7 @@ func TestJoiningLate(t *testing.T) {
 	if received > uint64(journal)/2 && *joinRounds > 75 {
 		t.Errorf("%d bytes of a journal of %d: the certificates save nothing", received, journal)
 	}
-	if _, err := os.Stat(CertificatesPath(dir, joinRun)); err != nil {
+	if _, err := os.Stat(certificatesPath(dir, joinRun)); err != nil {
 		t.Error(err)
 	}
 }

@@ -45,7 +45,7 @@ type logLoad struct {
 // serve starts the server, without certificates if bare is true: then clients read the whole log.
 func (l *logLoad) serve(bare bool, withdrawGrace time.Duration) {
 	l.t.Helper()
-	path, kept := CertificatesPath(l.dir, joinRun), l.dir+".certs"
+	path, kept := certificatesPath(l.dir, joinRun), l.dir+".certs"
 	from, to := kept, path
 	if bare {
 		from, to = path, kept
@@ -215,7 +215,7 @@ func TestLoadOfLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(began.Add(DefaultRestartGrace + time.Second)))
+	time.Sleep(time.Until(began.Add(defaultRestartGrace + time.Second)))
 	t.Logf("restart with %d members and %d observers: all have the log after %v, one that lost its log after %v; %d observers came back; %d members were withdrawn",
 		*loadMembers, *loadObservers, slices.Max(times).Round(time.Millisecond), lost.Round(time.Millisecond), l.asked.Load(), l.withdrawn.Load())
 	if n := l.withdrawn.Load(); n > 0 {

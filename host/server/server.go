@@ -29,17 +29,17 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultWithdrawGrace    = core.DefaultGrace
-	DefaultRestartGrace     = core.DefaultGrace
-	DefaultBeat             = time.Second
-	DefaultMaxStrangers     = 512
-	DefaultSeatsPerNetwork  = 16
-	DefaultMaxRuns          = 64
-	DefaultActionsPerSecond = 10
-	DefaultJoinsPerSecond   = 2
-	DefaultJoinsAtOnce      = 640
-	DefaultSnapshotEvery    = 1000
-	DefaultLogBytes         = 8 << 20
+	defaultWithdrawGrace    = core.DefaultGrace
+	defaultRestartGrace     = core.DefaultGrace
+	defaultBeat             = time.Second
+	defaultMaxStrangers     = 512
+	defaultSeatsPerNetwork  = 16
+	defaultMaxRuns          = 64
+	defaultActionsPerSecond = 10
+	defaultJoinsPerSecond   = 2
+	defaultJoinsAtOnce      = 640
+	defaultSnapshotEvery    = 1000
+	defaultLogBytes         = 8 << 20
 )
 
 // secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
@@ -66,49 +66,49 @@ type Options struct {
 	Models map[string]Model
 	// MaxRuns bounds the open runs, those of Runs and SaveStateDir among them, beyond which
 	// nobody can begin one over the network. Closed runs have places of their own. Zero:
-	// DefaultMaxRuns.
+	// defaultMaxRuns.
 	MaxRuns int
 	// SaveStateDir is where the host's key and the runs' journals are kept. Empty: nothing
 	// survives the process.
 	SaveStateDir string
 	// SnapshotEvery is how many records of a journal lie between two snapshots at least.
-	// Zero: DefaultSnapshotEvery.
+	// Zero: defaultSnapshotEvery.
 	SnapshotEvery int
 	// WithdrawGrace is how long a participant's connection may be gone before the host
-	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
+	// withdraws it. Zero: defaultWithdrawGrace. Negative: it never does.
 	WithdrawGrace time.Duration
 	// RestartGrace is the same after a start of the server, when clients first have to notice
 	// that it is back; until it is over or all are back, no round ends. At least WithdrawGrace.
-	// Zero: DefaultRestartGrace.
+	// Zero: defaultRestartGrace.
 	RestartGrace time.Duration
 	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
 	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
-	// they are due, not with the beat. Zero: DefaultBeat.
+	// they are due, not with the beat. Zero: defaultBeat.
 	Beat time.Duration
 	// MaxStrangers bounds the connections of keys that have no part in a run, and besides, by
 	// the same number, those of keys without an office that only watch. Members, those that
 	// left during the epoch, and keys with an office always find a place. When all places are
 	// taken, the oldest connection of the address that has the most gives way to an address
-	// that has fewer. Zero: DefaultMaxStrangers.
+	// that has fewer. Zero: defaultMaxStrangers.
 	MaxStrangers int
 	// MaxSeatsPerNetwork bounds how many clients of one network may take part in a run: /24 of
 	// IPv4, /48 of IPv6. Private networks, and keys that the run knows, are not bounded. Zero:
-	// DefaultSeatsPerNetwork. Negative: nothing is bounded.
+	// defaultSeatsPerNetwork. Negative: nothing is bounded.
 	MaxSeatsPerNetwork int
 	// MaxSeatsPerPrivateNetwork is the same for private networks and for this machine, from which
 	// all clients come where there is a proxy before the server. Zero: they are not bounded.
 	MaxSeatsPerPrivateNetwork int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
-	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
+	// may come at once. What is above has to wait. Zero: defaultActionsPerSecond.
 	ActionsPerSecond float64
 	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
 	// addresses: one that joins and leaves for ever makes the journal longer without any progress.
 	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
-	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
+	// come together. Zero: defaultJoinsPerSecond, defaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
 	// LogBytesPerSecond bounds what leaves of journals for those who audit them, and of Models,
-	// over all connections, which share it by address. Zero: DefaultLogBytes.
+	// over all connections, which share it by address. Zero: defaultLogBytes.
 	LogBytesPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
@@ -164,17 +164,17 @@ func (p CreatePolicy) allows(id, host identity.ID) bool {
 
 // setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
-	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
-	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
-	o.Beat = cmp.Or(o.Beat, DefaultBeat)
-	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
-	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, DefaultSeatsPerNetwork)
-	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
-	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
-	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
-	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
-	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
-	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
+	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, defaultWithdrawGrace)
+	o.RestartGrace = max(cmp.Or(o.RestartGrace, defaultRestartGrace), o.WithdrawGrace)
+	o.Beat = cmp.Or(o.Beat, defaultBeat)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, defaultMaxStrangers)
+	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, defaultSeatsPerNetwork)
+	o.MaxRuns = cmp.Or(o.MaxRuns, defaultMaxRuns)
+	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, defaultActionsPerSecond)
+	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, defaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, defaultJoinsAtOnce)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, defaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, defaultLogBytes)
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}

@@ -51,9 +51,9 @@ type store struct {
 	begunAt      int64    // the same in the journal
 }
 
-// CertificatesPath returns where the certificates of a run's epochs are kept in a save-state
+// certificatesPath returns where the certificates of a run's epochs are kept in a save-state
 // directory.
-func CertificatesPath(dir, runID string) string {
+func certificatesPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".certificates")
 }
 

@@ -27,7 +27,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 		return p, state
 	}
 	bubble(t, func(o *Options) {
-		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(host), dir, DefaultWithdrawGrace
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(host), dir, defaultWithdrawGrace
 	}, func(t *testing.T, connect func() *peer) {
 		for i := range byte(2) {
 			participant := connect().enter(1 + i)
@@ -37,7 +37,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 			authority.submit(coordinator.SetPaused{Paused: i == 0})
 			_ = authority.socket.Close()
 			_ = participant.socket.Close()
-			time.Sleep(DefaultWithdrawGrace + time.Second)
+			time.Sleep(defaultWithdrawGrace + time.Second)
 			watcher, after := observe(connect)
 			_ = watcher.socket.Close()
 			if len(before.Pending) != 1 || after.Authority.MainNonce <= before.Authority.MainNonce {
@@ -62,7 +62,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 func TestRestartWaitsForClients(t *testing.T) {
 	dir := t.TempDir()
 	options := func(o *Options) {
-		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, DefaultWithdrawGrace
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, defaultWithdrawGrace
 	}
 	pending := func() int {
 		log, _, err := Replay(JournalPath(dir, hostileRun), nil)
@@ -89,7 +89,7 @@ func TestRestartWaitsForClients(t *testing.T) {
 			t.Fatalf("%d clients remain, want the returned client", n)
 		}
 		_ = back.socket.Close()
-		time.Sleep(DefaultWithdrawGrace + time.Second)
+		time.Sleep(defaultWithdrawGrace + time.Second)
 		if n := pending(); n != 0 {
 			t.Fatal("later on the client has more than the grace of a running server")
 		}

@@ -24,10 +24,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxElapsed      = 30 * time.Second
-	DefaultInitialInterval = 200 * time.Millisecond
-	// DefaultMaxInterval and the random half on top of it are frame.LongestPause.
-	DefaultMaxInterval = frame.LongestPause * 2 / 3
+	defaultMaxElapsed      = 30 * time.Second
+	defaultInitialInterval = 200 * time.Millisecond
+	// defaultMaxInterval and the random half on top of it are frame.LongestPause.
+	defaultMaxInterval = frame.LongestPause * 2 / 3
 )
 
 // Options of a Client.
@@ -50,7 +50,7 @@ type Options struct {
 
 	// MaxAttempts bounds the attempts of Dial. Zero: no bound.
 	MaxAttempts uint
-	// MaxElapsed bounds the time of Dial's attempts. Zero: DefaultMaxElapsed.
+	// MaxElapsed bounds the time of Dial's attempts. Zero: defaultMaxElapsed.
 	MaxElapsed time.Duration
 	// ReconnectTimeout bounds the time without a connection later on. Zero: no bound.
 	ReconnectTimeout time.Duration
@@ -125,13 +125,13 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 // check fills in what is zero and refuses what cannot be right.
 func (o *Options) check() error {
 	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
+		o.MaxElapsed = defaultMaxElapsed
 	}
 	if o.InitialInterval == 0 {
-		o.InitialInterval = DefaultInitialInterval
+		o.InitialInterval = defaultInitialInterval
 	}
 	if o.MaxInterval == 0 {
-		o.MaxInterval = DefaultMaxInterval
+		o.MaxInterval = defaultMaxInterval
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// ErrExamples says that there are not as many examples as were asked for.
-var ErrExamples = errors.New("too few examples")
+// errExamples says that there are not as many examples as were asked for.
+var errExamples = errors.New("too few examples")
 
-// MaxFewshot bounds the examples before a question.
-const MaxFewshot = 64
+// maxFewshot bounds the examples before a question.
+const maxFewshot = 64
 
 // Options say how a task is put.
 type Options struct {
@@ -73,8 +73,8 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 	if o.Fewshot != nil {
 		e.Fewshot = *o.Fewshot
 	}
-	if e.Fewshot < 0 || e.Fewshot > MaxFewshot || o.MaxDocs < 0 {
-		return nil, fmt.Errorf("task %s: %d examples, %d documents at most: want 0 to %d, and 0 or more", t.Name, e.Fewshot, o.MaxDocs, MaxFewshot)
+	if e.Fewshot < 0 || e.Fewshot > maxFewshot || o.MaxDocs < 0 {
+		return nil, fmt.Errorf("task %s: %d examples, %d documents at most: want 0 to %d, and 0 or more", t.Name, e.Fewshot, o.MaxDocs, maxFewshot)
 	}
 	docs, rows, err := l.documents(ctx, t, t.Split, o.MaxDocs)
 	if err != nil {
@@ -169,7 +169,7 @@ func (e *Exam) takeFirst() error {
 	}
 	for i, d := range e.docs {
 		if e.shots[i] = first[d.subject]; len(e.shots[i]) < e.Fewshot {
-			return fmt.Errorf("%w: split %s has %d of %s, want %d", ErrExamples, e.Task.Examples, len(e.shots[i]), d.subject, e.Fewshot)
+			return fmt.Errorf("%w: split %s has %d of %s, want %d", errExamples, e.Task.Examples, len(e.shots[i]), d.subject, e.Fewshot)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (e *Exam) draw(rows, pool []map[string]any, seed uint64) error {
 		n++
 	}
 	if n > len(pool) {
-		return fmt.Errorf("%w: split %s has %d documents, want %d", ErrExamples, e.Task.Examples, len(pool), n)
+		return fmt.Errorf("%w: split %s has %d documents, want %d", errExamples, e.Task.Examples, len(pool), n)
 	}
 	random := newMersenne(seed)
 	for i := range e.docs {
@@ -196,7 +196,7 @@ func (e *Exam) draw(rows, pool []map[string]any, seed uint64) error {
 				}
 			}
 			if len(others) < e.Fewshot {
-				return fmt.Errorf("%w: split %s has %d documents that differ from question %d, want %d", ErrExamples, e.Task.Examples, len(others), i, e.Fewshot)
+				return fmt.Errorf("%w: split %s has %d documents that differ from question %d, want %d", errExamples, e.Task.Examples, len(others), i, e.Fewshot)
 			}
 			drawn = drawn[:0]
 			for _, at := range random.sample(len(others), e.Fewshot) {

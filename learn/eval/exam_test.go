@@ -86,7 +86,7 @@ func TestQuestionsAreNoExamplesOfTheirOwn(t *testing.T) {
 		}
 	}
 	n := 3
-	if _, err := (Library{Folder: dir}).Open(t.Context(), named(t, "piqa"), Options{Fewshot: &n}); !errors.Is(err, ErrExamples) {
+	if _, err := (Library{Folder: dir}).Open(t.Context(), named(t, "piqa"), Options{Fewshot: &n}); !errors.Is(err, errExamples) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestFindsSplits(t *testing.T) {
 		t.Error("a data set without parts is not found")
 	}
 	_, err := Library{Folder: t.TempDir()}.Open(t.Context(), named(t, "boolq"), Options{})
-	if !errors.Is(err, ErrNoData) || !strings.Contains(err.Error(), "aps/super_glue/boolq/validation.jsonl") {
+	if !errors.Is(err, errNoData) || !strings.Contains(err.Error(), "aps/super_glue/boolq/validation.jsonl") {
 		t.Errorf("error %v", err)
 	}
 }

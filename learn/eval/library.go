@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 )
 
-// ErrNoData says that the documents of a task are not where they were looked for.
-var ErrNoData = errors.New("no documents")
+// errNoData says that the documents of a task are not where they were looked for.
+var errNoData = errors.New("no documents")
 
 // converted is the branch on which the Hub keeps every data set as Parquet.
 const converted = "refs/convert/parquet"
@@ -43,11 +43,11 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 			}
 			met.Add(counts)
 		}
-		return nil, fmt.Errorf("%w: split %s in %s: want files such as %s, with %s%s", ErrNoData, split, l.Folder,
+		return nil, fmt.Errorf("%w: split %s in %s: want files such as %s, with %s%s", errNoData, split, l.Folder,
 			path.Join(t.Repo, t.Config, split+".jsonl"), strings.Join(t.columns, ", "), met)
 	}
 	if l.Fetch == nil {
-		return nil, fmt.Errorf("%w: neither a folder nor the Hub was named", ErrNoData)
+		return nil, fmt.Errorf("%w: neither a folder nor the Hub was named", errNoData)
 	}
 	for _, revision := range []string{"", converted} {
 		dir, err := l.Fetch(ctx, t.Repo, revision, func(path string) bool { return belongs(path, t.Config, split) })
@@ -59,7 +59,7 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("%w: data set %s of the Hub has no files of split %s that are Parquet or JSON lines", ErrNoData, t.Repo, split)
+	return nil, fmt.Errorf("%w: data set %s of the Hub has no files of split %s that are Parquet or JSON lines", errNoData, t.Repo, split)
 }
 
 // listed returns the files of a folder that belong to a split, sorted by their paths.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrUnknownTask says that there is no task of a name.
-var ErrUnknownTask = errors.New("unknown task")
+// errUnknownTask says that there is no task of a name.
+var errUnknownTask = errors.New("unknown task")
 
 // Task is a way to measure a model.
 type Task struct {
@@ -46,8 +46,8 @@ type document struct {
 	subject     string
 }
 
-// Names returns the names of all tasks, as one text.
-func Names() string {
+// names returns the names of all tasks, as one text.
+func names() string {
 	names := make([]string, len(tasks))
 	for i, t := range tasks {
 		names[i] = t.Name
@@ -62,7 +62,7 @@ func Parse(list string) ([]Task, error) {
 		name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_")
 		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%w %q: want some of %s, with commas between them", ErrUnknownTask, name, Names())
+			return nil, fmt.Errorf("%w %q: want some of %s, with commas between them", errUnknownTask, name, names())
 		}
 		if slices.ContainsFunc(out, func(t Task) bool { return t.Name == name }) {
 			return nil, fmt.Errorf("task %s is named twice", name)

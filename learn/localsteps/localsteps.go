@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// ErrInput says that arguments do not fit each other.
-var ErrInput = errors.New("invalid input")
+// errInput says that arguments do not fit each other.
+var errInput = errors.New("invalid input")
 
 // unitsPerOctave is how many units lie between one and twice as much.
 const unitsPerOctave = 4
@@ -49,8 +49,8 @@ func Far(before, after, u []float32, factor float32) {
 	}
 }
 
-// Finite reports whether no value is infinite or not a number.
-func Finite(values []float32) bool {
+// finite reports whether no value is infinite or not a number.
+func finite(values []float32) bool {
 	const exponent = 0xff << 23
 	for _, v := range values {
 		if math.Float32bits(v)&exponent == exponent {
@@ -73,8 +73,8 @@ type EncodeParams struct {
 // sums. What is nearer to zero than to the chunk's unit is not sent. The result is of
 // codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may have changed.
 func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
-	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !Finite([]float32{p.Reach}) {
-		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", ErrInput, p)
+	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
+		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", errInput, p)
 	}
 	largest, err := k.Encode(l, sums, d, distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK})
 	if err != nil {
@@ -104,7 +104,7 @@ func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorRe
 // the sums. One that is too small for single precision is left out.
 func Values(l distro.Layout, r codec.TensorResult, reach, factor float32) (codec.TensorResult, error) {
 	if len(r.Counts) != l.Chunks() || len(r.Units) != l.Chunks() {
-		return codec.TensorResult{}, fmt.Errorf("values: %w: %d counts and %d units for %d chunks", ErrInput, len(r.Counts), len(r.Units), l.Chunks())
+		return codec.TensorResult{}, fmt.Errorf("values: %w: %d counts and %d units for %d chunks", errInput, len(r.Counts), len(r.Units), l.Chunks())
 	}
 	values := newMerged(len(r.Counts), len(r.Indices)/len(r.Counts))
 	of := reachOf(l, reach)
@@ -148,13 +148,13 @@ type ApplyParams struct {
 // w ← w − DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result that is too long (see Shares). Without
 // results nothing moves. Every result is checked before any weight changes.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
-	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !Finite([]float32{p.Reach, p.Rate}) {
-		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", ErrInput, len(weights), l.Elements(), p.Reach, p.Rate)
+	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
+		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
 	}
 	for i, r := range results {
 		to := codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: len(r.Indices) / l.Chunks()}
 		if err := to.CheckLevels(r, p.LevelBits); err != nil {
-			return fmt.Errorf("apply: result %d: %w: %w", i, ErrInput, err)
+			return fmt.Errorf("apply: result %d: %w: %w", i, errInput, err)
 		}
 	}
 	if len(results) == 0 {

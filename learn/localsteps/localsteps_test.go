@@ -260,7 +260,7 @@ func TestRefused(t *testing.T) {
 		"no units":       l.Codec(1).NewResult(),
 		"level":          loud(l, 1, 2),
 	} {
-		if err := Apply(k, l, []codec.TensorResult{loud(l, 1, 1), r}, weights, ApplyParams{Reach: 1, LevelBits: 1, Rate: 1}); !errors.Is(err, ErrInput) {
+		if err := Apply(k, l, []codec.TensorResult{loud(l, 1, 1), r}, weights, ApplyParams{Reach: 1, LevelBits: 1, Rate: 1}); !errors.Is(err, errInput) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrSplit says that a model cannot be computed by so many engines together.
-var ErrSplit = llama.ErrSplit
+// errSplit says that a model cannot be computed by so many engines together.
+var errSplit = llama.ErrSplit
 
 // Twin makes a model on another engine of m's device that shares the memory of m's
 // weights, and has gradients of its own. It must not compute while the weights change.
@@ -74,7 +74,7 @@ func asModel[M Model](m M, err error) (Model, error) {
 func Split(ctx context.Context, engines []*torch.Engine, m Model) (*llama.Split, error) {
 	whole, ok := m.(*llama.Llama)
 	if !ok {
-		return nil, fmt.Errorf("%w: only %s, %s and %s can be computed by several devices together", ErrSplit, llama.Architecture, llama.ArchitectureMistral, llama.ArchitectureQwen3)
+		return nil, fmt.Errorf("%w: only %s, %s and %s can be computed by several devices together", errSplit, llama.Architecture, llama.ArchitectureMistral, llama.ArchitectureQwen3)
 	}
 	return whole.Split(ctx, engines)
 }

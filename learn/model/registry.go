@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOption says that a model cannot compute as it was asked to.
-var ErrOption = errors.New("unsupported option")
+// errOption says that a model cannot compute as it was asked to.
+var errOption = errors.New("unsupported option")
 
 // ErrArchitecture says that a config.json names no architecture we have.
 var ErrArchitecture = errors.New("unsupported architecture")
@@ -50,9 +50,9 @@ func (o Options) check(device torch.Device) error {
 	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
 		return nil
 	case o.Compute == torch.F16:
-		return fmt.Errorf("%w: to compute in f16 on the CPU, which has no arithmetic for it; use f32 or bf16, or a CUDA device", ErrOption)
+		return fmt.Errorf("%w: to compute in f16 on the CPU, which has no arithmetic for it; use f32 or bf16, or a CUDA device", errOption)
 	}
-	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", ErrOption, o.Compute)
+	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", errOption, o.Compute)
 }
 
 // architecture is what a model package offers.

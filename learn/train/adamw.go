@@ -35,7 +35,7 @@ type moments struct {
 // NewAdamW builds the model in memory; see New. RunID and TrainerID are not used.
 func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if o.Optimizer.AdamW == nil {
-		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", ErrUnsupported)
+		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", errUnsupported)
 	}
 	rates, err := schedule.New(o.LRSchedule)
 	if err != nil {
@@ -57,12 +57,12 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 func newAdamW(ctx context.Context, r *replica, c config.AdamW, m *muon) (*AdamW, error) {
 	for _, beta := range c.Betas {
 		if !(beta >= 0 && beta < 1) {
-			return nil, fmt.Errorf("%w: betas %v, want numbers from 0 up to below 1", ErrUnsupported, c.Betas)
+			return nil, fmt.Errorf("%w: betas %v, want numbers from 0 up to below 1", errUnsupported, c.Betas)
 		}
 	}
 	if !(c.Eps >= 0) || !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0) {
 		return nil, fmt.Errorf("%w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
-			ErrUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
+			errUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
 	}
 	a := &AdamW{replica: r, config: c, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}, muon: m}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
@@ -112,7 +112,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 // moves: before each of them a cancelled ctx ends it with errTorn, and some weights have moved then.
 func (a *AdamW) update(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
-		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
+		return fmt.Errorf("%w: gradient norm is %v", errNotFinite, length)
 	}
 	scale := clipScale(length, a.config.ClipGradNorm)
 	a.updates++

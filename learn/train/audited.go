@@ -36,7 +36,7 @@ func (m *member) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 // made, and may be from begun of Train. Where the momentum began afresh since there is nothing to do.
 func (m *member) Settle(step uint32, held bool) error {
 	if m.history == nil {
-		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, errUnsupported)
 	}
 	if held {
 		return nil
@@ -86,17 +86,17 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 func (m *member) checkApplied(x audit.Recomputation) error {
 	if len(x.Applied) == 0 {
 		if m.step != x.Weights {
-			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, m.step, x.Weights)
+			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", errStep, m.step, x.Weights)
 		}
 		return nil
 	}
 	for i, a := range x.Applied {
 		if want := m.step - uint32(i); a.Step != want || a.Step <= x.Weights {
-			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", errStep, a.Step, want, x.Weights)
 		}
 	}
 	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
-		return fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+		return fmt.Errorf("%w: results since step %d are needed, they begin with step %d", errStep, x.Weights, last)
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 		return nil
 	case p.Tensor > 1:
 		return fmt.Errorf("%w: tensor parallelism %d on %s: layers are divided among groups of CPU threads only; use data parallelism",
-			ErrUnsupported, p.Tensor, devices[0])
+			errUnsupported, p.Tensor, devices[0])
 	case n > maxEngines || p.Data > 1 && p.Data != n:
-		return fmt.Errorf("%w: data parallelism %d on %d devices; the numbers must be equal, at most %d", ErrUnsupported, p.Data, n, maxEngines)
+		return fmt.Errorf("%w: data parallelism %d on %d devices; the numbers must be equal, at most %d", errUnsupported, p.Data, n, maxEngines)
 	}
 	return nil
 }

@@ -167,10 +167,10 @@ func TestDevicesAreRefused(t *testing.T) {
 		is     error
 		want   string
 	}{
-		{func(o *Options) { o.Parallel.Tensor = 2 }, ErrUnsupported, "tensor parallelism 2 on cpu"},
-		{func(o *Options) { o.Parallel.Data = 3 }, ErrUnsupported, "data parallelism 3 on 2 devices"},
+		{func(o *Options) { o.Parallel.Tensor = 2 }, errUnsupported, "tensor parallelism 2 on cpu"},
+		{func(o *Options) { o.Parallel.Data = 3 }, errUnsupported, "data parallelism 3 on 2 devices"},
 		{func(o *Options) { o.Devices = []torch.Device{200} }, torch.ErrNoDevice, "cuda:200"},
-		{func(o *Options) { o.Compute.Compute = torch.F16 }, ErrUnsupported, "use bf16"},
+		{func(o *Options) { o.Compute.Compute = torch.F16 }, errUnsupported, "use bf16"},
 	} {
 		o := toyOptions(t)
 		onDevices(2)(&o)

@@ -37,7 +37,7 @@ func (t *Trainer) tookBack(step uint32) {
 // recompute computes the gradient of a step.
 func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) (err error) {
 	if t.optimizer.config.Lookahead {
-		return fmt.Errorf("%w: lookahead", ErrUnsupported)
+		return fmt.Errorf("%w: lookahead", errUnsupported)
 	}
 	back, err := t.lookBack(x)
 	defer func() { err = errors.Join(err, back()) }()
@@ -57,7 +57,7 @@ const faint = 128
 func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error {
 	whole := norm(gradients)
 	if math.IsNaN(whole) || math.IsInf(whole, 0) {
-		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
+		return fmt.Errorf("%w: gradient norm is %v", errNotFinite, whole)
 	}
 	fill(reference, t.optimizer.layouts, gradients, float32(float64(t.lr(reference.Step))*clipScale(whole, t.optimizer.config.ClipGradNorm)))
 	return nil

@@ -226,7 +226,7 @@ func TestAuditOfAnOldStep(t *testing.T) {
 // TestOnlyTheNewestStepIsOpened, and a fresh start goes on from nothing.
 func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
-	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, ErrStep) {
+	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, errStep) {
 		t.Errorf("nothing was trained: error %v", err)
 	}
 	for step := uint32(1); step <= 3; step++ {
@@ -234,7 +234,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 		a.hold(step, true)
 		a.settle()
 	}
-	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, ErrStep) {
+	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, errStep) {
 		t.Errorf("an old step: error %v", err)
 	}
 	if _, err := a.trainer.Open(3, []uint32{1 << 30}); !errors.Is(err, ErrResult) {
@@ -251,7 +251,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	if o, err := a.trainer.Open(4, []uint32{0}); err != nil || o.Previous != 0 {
 		t.Errorf("after a fresh start: previous %d, error %v", o.Previous, err)
 	}
-	if _, err := newTestTrainer(t).Open(1, nil); !errors.Is(err, ErrUnsupported) {
+	if _, err := newTestTrainer(t).Open(1, nil); !errors.Is(err, errUnsupported) {
 		t.Errorf("without audits: error %v", err)
 	}
 }
@@ -296,7 +296,7 @@ func TestRootsAreThereWhenAudited(t *testing.T) {
 		o.Optimizer.Distro.ClipGradNorm = 1
 		o.Audited = true
 		change(&o)
-		if _, err := New(t.Context(), o); !errors.Is(err, ErrUnsupported) {
+		if _, err := New(t.Context(), o); !errors.Is(err, errUnsupported) {
 			t.Errorf("%s with audits: error %v", name, err)
 		}
 	}
@@ -406,7 +406,7 @@ func TestRollback(t *testing.T) {
 				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.optimizer.deltas) {
 					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
-				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, ErrStep) {
+				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, errStep) {
 					t.Errorf("lag %d, step %d: what went before is opened: error %v", lag, step, err)
 				}
 			} else {
@@ -421,7 +421,7 @@ func TestRollback(t *testing.T) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
-		if err := a.trainer.Settle(6, false); !errors.Is(err, ErrStep) {
+		if err := a.trainer.Settle(6, false); !errors.Is(err, errStep) {
 			t.Errorf("lag %d: an older step: error %v", lag, err)
 		}
 	}

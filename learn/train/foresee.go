@@ -54,7 +54,7 @@ func (f *foresight) fulfilled() error {
 	}
 	if !of.confirmed {
 		f.mu.Unlock()
-		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", ErrStep, of.step)
+		return fmt.Errorf("%w: the speculative results of step %d were not confirmed", errStep, of.step)
 	}
 	f.of = nil
 	f.mu.Unlock()

@@ -88,15 +88,15 @@ func (r *replica) LogLikelihoods(ctx context.Context, before []int32, continuati
 
 func (r *replica) checkTokens(before []int32, continuations [][]int32) error {
 	if len(before) == 0 {
-		return fmt.Errorf("%w: there is nothing to follow", ErrTokens)
+		return fmt.Errorf("%w: there is nothing to follow", errTokens)
 	}
 	for i, ids := range slices.Insert(slices.Clone(continuations), 0, before) {
 		if len(ids) == 0 || i > 0 && len(ids) > r.model.MaxTokens() {
-			return fmt.Errorf("%w: continuation %d has %d tokens, want 1 to %d", ErrTokens, i-1, len(ids), r.model.MaxTokens())
+			return fmt.Errorf("%w: continuation %d has %d tokens, want 1 to %d", errTokens, i-1, len(ids), r.model.MaxTokens())
 		}
 		for _, id := range ids {
 			if id < 0 || id >= r.vocabSize {
-				return fmt.Errorf("%w: token %d, the model's vocab_size is %d; is the tokenizer this model's?", ErrTokens, id, r.vocabSize)
+				return fmt.Errorf("%w: token %d, the model's vocab_size is %d; is the tokenizer this model's?", errTokens, id, r.vocabSize)
 			}
 		}
 	}

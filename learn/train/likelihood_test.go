@@ -66,7 +66,7 @@ func TestLikelihoodsOfTokensThatAreWrong(t *testing.T) {
 	}{
 		{nil, []int32{1}}, {[]int32{1}, nil}, {[]int32{128}, []int32{1}}, {[]int32{1}, []int32{-1}}, {[]int32{1}, make([]int32, 65)},
 	} {
-		if _, err := e.LogLikelihoods(t.Context(), c.before, [][]int32{c.after}); !errors.Is(err, ErrTokens) {
+		if _, err := e.LogLikelihoods(t.Context(), c.before, [][]int32{c.after}); !errors.Is(err, errTokens) {
 			t.Errorf("%v, %v: error %v", c.before, c.after, err)
 		}
 	}

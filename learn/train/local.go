@@ -50,15 +50,15 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	c := o.Optimizer.LocalSteps
 	switch {
 	case c == nil:
-		return nil, fmt.Errorf("trainer of local steps: %w: the optimizer must be LocalSteps", ErrUnsupported)
+		return nil, fmt.Errorf("trainer of local steps: %w: the optimizer must be LocalSteps", errUnsupported)
 	case o.Audited && c.OuterMomentum > 0:
-		return nil, fmt.Errorf("trainer of local steps: %w: outer_momentum %v in a run with audits: no other member has that momentum; set it to 0", ErrUnsupported, c.OuterMomentum)
+		return nil, fmt.Errorf("trainer of local steps: %w: outer_momentum %v in a run with audits: no other member has that momentum; set it to 0", errUnsupported, c.OuterMomentum)
 	case o.Audited && c.ErrorDecay >= 1:
-		return nil, fmt.Errorf("trainer of local steps: %w: error_decay %v in a run with audits: one false result would be sent forever; set it below 1, for instance to 0.95", ErrUnsupported, c.ErrorDecay)
+		return nil, fmt.Errorf("trainer of local steps: %w: error_decay %v in a run with audits: one false result would be sent forever; set it below 1, for instance to 0.95", errUnsupported, c.ErrorDecay)
 	case c.InnerSteps < 1 || c.CompressionTopK < 1 || c.CompressionChunk < 1 || c.ValueBits < 1 || c.ValueBits > codec.MaxLevelBits ||
 		!(c.ErrorDecay >= 0 && c.ErrorDecay <= 1) || !(c.OuterLR > 0 && c.OuterLR <= config.MaxOuterLR) ||
 		!(c.OuterMomentum >= 0 && c.OuterMomentum < 1) || c.ApplyLag > config.MaxApplyLag:
-		return nil, fmt.Errorf("trainer of local steps: %w: %+v", ErrUnsupported, *c)
+		return nil, fmt.Errorf("trainer of local steps: %w: %+v", errUnsupported, *c)
 	}
 	rates, err := schedule.New(o.LRSchedule)
 	if err != nil {
@@ -149,14 +149,14 @@ func (t *LocalTrainer) Train(ctx context.Context, step uint32, batch data.Batch,
 
 func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
-		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
+		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", errTokens, len(batch.Sequences), want)
 	}
 	if err := t.lock(ctx); err != nil {
 		return nil, 0, err
 	}
 	defer t.unlock()
 	if t.wasTrained(step) {
-		return nil, 0, fmt.Errorf("%w: already trained", ErrStep)
+		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
 	defer t.keepWeights()()
 	if t.history != nil {
@@ -172,7 +172,7 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 			return nil, 0, err
 		}
 	}
-	defer t.timed(step, PartEncode, time.Now())
+	defer t.timed(step, partEncode, time.Now())
 	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
 	if t.history != nil {
 		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
@@ -284,7 +284,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 		far = max(far, widest(t.canonical[i], w))
 	}
 	if !(far <= maxUpdate) {
-		return nil, fmt.Errorf("%w: a weight has moved by %v", ErrNotFinite, far)
+		return nil, fmt.Errorf("%w: a weight has moved by %v", errNotFinite, far)
 	}
 	defer t.history.lock()()
 	p := localsteps.EncodeParams{

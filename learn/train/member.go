@@ -55,7 +55,7 @@ func newMember(r *replica, rates schedule.Schedule, o Options, shapes audit.Shap
 // checkNext refuses a step that is not after the newest that was applied.
 func (m *member) checkNext(step uint32) error {
 	if m.applied && step <= m.step {
-		return fmt.Errorf("%w: step %d was applied before", ErrStep, m.step)
+		return fmt.Errorf("%w: step %d was applied before", errStep, m.step)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (m *member) apply(ctx context.Context, step uint32, payloads [][]byte, ownC
 	if err != nil {
 		return err
 	}
-	m.timed(step, PartDecode, begun)
+	m.timed(step, partDecode, begun)
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (m *member) settled(step uint32, ownCounted bool) error {
 }
 
 // Load replaces the model by another snapshot of it and forgets what the optimizer has learned. A snapshot
-// of another model is an error that wraps ErrModel, and nothing has changed.
+// of another model is an error that wraps errModel, and nothing has changed.
 func (m *member) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("load model: %w", err)

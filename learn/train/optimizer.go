@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// ErrNotFinite says that a loss or gradient is infinite or not a number.
-	ErrNotFinite = errors.New("loss or gradient is not finite")
+	// errNotFinite says that a loss or gradient is infinite or not a number.
+	errNotFinite = errors.New("loss or gradient is not finite")
 	// ErrResult says that a payload is not a valid result of the batch it stands for.
 	ErrResult = errors.New("invalid training result")
-	// ErrStep says that a step was trained or applied already.
-	ErrStep = errors.New("step is not the next one")
-	// ErrUnsupported says that this trainer cannot do what a run's definition asks for.
-	ErrUnsupported = errors.New("not supported by this trainer")
+	// errStep says that a step was trained or applied already.
+	errStep = errors.New("step is not the next one")
+	// errUnsupported says that this trainer cannot do what a run's definition asks for.
+	errUnsupported = errors.New("not supported by this trainer")
 )
 
 // maxUpdate bounds the L2 norm of a learning rate times a gradient. With it the momentum
@@ -48,14 +48,14 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 	switch {
 	case c.CompressionTopK < 1 || c.CompressionChunk < 1:
 		return nil, fmt.Errorf("distro optimizer: %w: compression_topk %d, compression_chunk %d, want at least 1",
-			ErrUnsupported, c.CompressionTopK, c.CompressionChunk)
+			errUnsupported, c.CompressionTopK, c.CompressionChunk)
 	case !(c.CompressionDecay >= 0 && c.CompressionDecay <= 1):
-		return nil, fmt.Errorf("distro optimizer: %w: compression_decay %v, want 0 to 1", ErrUnsupported, c.CompressionDecay)
+		return nil, fmt.Errorf("distro optimizer: %w: compression_decay %v, want 0 to 1", errUnsupported, c.CompressionDecay)
 	case !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0):
 		return nil, fmt.Errorf("distro optimizer: %w: weight_decay %v, clip_grad_norm %v, want at least 0",
-			ErrUnsupported, c.WeightDecay, c.ClipGradNorm)
+			errUnsupported, c.WeightDecay, c.ClipGradNorm)
 	case c.ApplyLag > config.MaxApplyLag:
-		return nil, fmt.Errorf("distro optimizer: %w: apply_lag %d, want 1 or 2", ErrUnsupported, c.ApplyLag)
+		return nil, fmt.Errorf("distro optimizer: %w: apply_lag %d, want 1 or 2", errUnsupported, c.ApplyLag)
 	}
 	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
 	if err != nil {
@@ -77,10 +77,10 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 // commit makes results commit to the momentum from now on.
 func (o *optimizer) commit() error {
 	if o.config.Lookahead {
-		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off one of them", ErrUnsupported)
+		return fmt.Errorf("%w: lookahead in a run with audits: no other member has the momentum for the look-ahead; turn off one of them", errUnsupported)
 	}
 	if o.config.ClipGradNorm <= 0 {
-		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
+		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", errUnsupported)
 	}
 	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
 	return nil
@@ -110,14 +110,14 @@ func (o *optimizer) forget() {
 // everything as it was.
 func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		return nil, fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, norm)
+		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
 	if _, trained := o.sent[header.Step]; trained {
-		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
+		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, errStep)
 	}
 	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
 	if float64(scaled)*norm > maxUpdate {
-		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
+		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
 	defer o.history.lock()()
 	if o.history == nil {
@@ -283,7 +283,7 @@ func (o *optimizer) applyTensor(tensor int, results [][]codec.TensorResult, weig
 func (o *optimizer) applyParams(lr float32) (distro.ApplyParams, error) {
 	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
 	if !(factor > 0) {
-		return distro.ApplyParams{}, fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
+		return distro.ApplyParams{}, fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", errUnsupported, lr, o.config.WeightDecay)
 	}
 	return distro.ApplyParams{LR: lr, WeightFactor: factor}, nil
 }

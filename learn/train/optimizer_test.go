@@ -134,10 +134,10 @@ func TestFailedEncodeChangesNothing(t *testing.T) {
 		gradients [][]float32
 		want      error
 	}{
-		{"infinite", testDistro(), 2, infinite, ErrNotFinite},
-		{"not a number", testDistro(), 2, noNumber, ErrNotFinite},
-		{"huge", unclipped, 2, randomSlices(3, 1e30), ErrNotFinite},
-		{"trained before", testDistro(), 1, randomSlices(2, 0.01), ErrStep},
+		{"infinite", testDistro(), 2, infinite, errNotFinite},
+		{"not a number", testDistro(), 2, noNumber, errNotFinite},
+		{"huge", unclipped, 2, randomSlices(3, 1e30), errNotFinite},
+		{"trained before", testDistro(), 1, randomSlices(2, 0.01), errStep},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestApplyNothingDecays(t *testing.T) {
 	if !sameBits(weights, want) {
 		t.Error("weights are not decayed")
 	}
-	if err := o.apply(weights, nil, 2); !errors.Is(err, ErrUnsupported) {
+	if err := o.apply(weights, nil, 2); !errors.Is(err, errUnsupported) {
 		t.Errorf("decay of everything: error = %v", err)
 	}
 }
@@ -270,7 +270,7 @@ func TestNewOptimizerRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := testDistro()
 			test.change(&c)
-			if _, err := newOptimizer(c, testShapes, 1); !errors.Is(err, ErrUnsupported) {
+			if _, err := newOptimizer(c, testShapes, 1); !errors.Is(err, errUnsupported) {
 				t.Errorf("error = %v, want ErrUnsupported", err)
 			}
 		})

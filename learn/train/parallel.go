@@ -25,7 +25,7 @@ func (p Parallelism) engines() int { return max(p.Data, 1) * max(p.Tensor, 1) }
 func (p Parallelism) check() error {
 	if p.Data < 0 || p.Tensor < 0 || p.engines() > maxEngines || max(p.Data, p.Tensor) > maxEngines {
 		return fmt.Errorf("%w: data parallelism %d, tensor parallelism %d, want at least 1 each and %d together at most",
-			ErrUnsupported, p.Data, p.Tensor, maxEngines)
+			errUnsupported, p.Data, p.Tensor, maxEngines)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch,
 		total += loss
 	}
 	if math.IsNaN(total) || math.IsInf(total, 0) {
-		return errors.Join(fmt.Errorf("%w: loss is %v", ErrNotFinite, total), p.drop(context.WithoutCancel(ctx)))
+		return errors.Join(fmt.Errorf("%w: loss is %v", errNotFinite, total), p.drop(context.WithoutCancel(ctx)))
 	}
 	if err := p.reduce(ctx); err != nil {
 		return errors.Join(err, p.drop(context.WithoutCancel(ctx)))

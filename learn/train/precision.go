@@ -79,7 +79,7 @@ func (t *Trainer) inType(ctx context.Context, compute torch.DType) (model.Model,
 		}
 	}
 	if t.other.err != nil {
-		return nil, fmt.Errorf("%w: to compute in %s: %w", ErrUnsupported, compute, t.other.err)
+		return nil, fmt.Errorf("%w: to compute in %s: %w", errUnsupported, compute, t.other.err)
 	}
 	return t.other.twin, nil
 }
@@ -103,7 +103,7 @@ func (r *replica) gradientOf(ctx context.Context, w single, batch data.Batch) ([
 		total += loss * share
 	}
 	if err == nil && (math.IsNaN(total) || math.IsInf(total, 0)) {
-		err = fmt.Errorf("%w: loss is %v", ErrNotFinite, total)
+		err = fmt.Errorf("%w: loss is %v", errNotFinite, total)
 	}
 	if err != nil {
 		_ = w.drop(context.WithoutCancel(ctx))

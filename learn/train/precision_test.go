@@ -58,7 +58,7 @@ func TestTypeThatIsNotThere(t *testing.T) {
 	a.step(1, toyBatch(0, 2), true)
 	a.verifier.other = otherwise{asked: true, err: torch.ErrNoType}
 	_, err := a.verifier.Recompute(t.Context(), audit.Recomputation{Step: 1, Chunks: []uint32{0}, Precision: audit.BF16}, toyBatch(0, 2))
-	if !errors.Is(err, ErrUnsupported) || !errors.Is(err, torch.ErrNoType) {
+	if !errors.Is(err, errUnsupported) || !errors.Is(err, torch.ErrNoType) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestCancelledRecomputationsLeaveNothing(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
 	want, err := a.verifier.Recompute(t.Context(), x, toyBatch(0, 4))
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, errUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)

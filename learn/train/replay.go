@@ -65,7 +65,7 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 // round began is worked out again where it is asked for.
 func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
 	if x.Precision != precisionOf(t.computes) {
-		return fmt.Errorf("%w: steps in %v", ErrUnsupported, x.Precision)
+		return fmt.Errorf("%w: steps in %v", errUnsupported, x.Precision)
 	}
 	if err := t.checkApplied(x); err != nil {
 		return err

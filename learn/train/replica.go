@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	// ErrModel says that a snapshot does not fit the model.
-	ErrModel = errors.New("snapshot does not fit the model")
-	// ErrTokens says that sequences cannot be trained on.
-	ErrTokens = errors.New("invalid tokens")
+	// errModel says that a snapshot does not fit the model.
+	errModel = errors.New("snapshot does not fit the model")
+	// errTokens says that sequences cannot be trained on.
+	errTokens = errors.New("invalid tokens")
 	// ErrClosed says that a model was used after its Close.
 	ErrClosed = errors.New("the model is closed")
 )
@@ -90,7 +90,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Options) error {
 	configuration, found := s.File(checkpoint.ConfigFile)
 	if !found {
-		return fmt.Errorf("%w: no %s", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: no %s", errModel, checkpoint.ConfigFile)
 	}
 	if err := r.checkType(ctx, r.engine, o.Compute); err != nil {
 		return err
@@ -242,11 +242,11 @@ func (r *replica) snapshot(ctx context.Context, export func(context.Context, mod
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	mine, _ := named(r.files).File(checkpoint.ConfigFile)
 	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
-		return fmt.Errorf("%w: its %s differs", ErrModel, checkpoint.ConfigFile)
+		return fmt.Errorf("%w: its %s differs", errModel, checkpoint.ConfigFile)
 	}
 	r.changed() // first: whatever an error leaves, copies follow
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
-		return fmt.Errorf("%w: %w", ErrModel, err)
+		return fmt.Errorf("%w: %w", errModel, err)
 	}
 	r.files, r.step = s.Files, s.Step
 	return nil
@@ -271,27 +271,27 @@ type microBatch struct {
 // micro-batches. It returns how many targets count.
 func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err error) {
 	if len(batch.Sequences) == 0 {
-		return nil, 0, fmt.Errorf("%w: no sequences", ErrTokens)
+		return nil, 0, fmt.Errorf("%w: no sequences", errTokens)
 	}
 	rows := r.rows(batch)
 	for i, sequence := range batch.Sequences {
 		if len(sequence) < 2 {
-			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", ErrTokens, i, len(sequence))
+			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", errTokens, i, len(sequence))
 		}
 		for j, token := range sequence {
 			if token < 0 || token >= r.vocabSize {
 				return nil, 0, fmt.Errorf("%w: token %d of sequence %d is %d, the model's vocab_size is %d; was the data made with this model's tokenizer?",
-					ErrTokens, j, i, token, r.vocabSize)
+					errTokens, j, i, token, r.vocabSize)
 			}
 		}
 		texts, err := r.texts(batch, i)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: sequence %d: %w", ErrTokens, i, err)
+			return nil, 0, fmt.Errorf("%w: sequence %d: %w", errTokens, i, err)
 		}
 		for _, one := range texts {
 			columns := int64(len(one.inputs))
 			if most := r.model.MaxTokens(); columns > int64(most) {
-				return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", ErrTokens, i, columns, most)
+				return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", errTokens, i, columns, most)
 			}
 			if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == rows {
 				parts = append(parts, microBatch{columns: columns})
@@ -305,7 +305,7 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 		}
 	}
 	if tokens == 0 {
-		return nil, 0, fmt.Errorf("%w: all labels are %d: there is nothing to learn", ErrTokens, torch.IgnoreTarget)
+		return nil, 0, fmt.Errorf("%w: all labels are %d: there is nothing to learn", errTokens, torch.IgnoreTarget)
 	}
 	return parts, tokens, nil
 }
@@ -372,7 +372,7 @@ func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *to
 			}
 		}
 		if math.IsNaN(total) || math.IsInf(total, 0) {
-			return fmt.Errorf("%w: loss is %v", ErrNotFinite, total)
+			return fmt.Errorf("%w: loss is %v", errNotFinite, total)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -418,7 +418,7 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 			return nil
 		})
 		if err == nil && (math.IsNaN(total) || math.IsInf(total, 0)) {
-			err = fmt.Errorf("%w: loss is %v; are the weights damaged, or too large for the type that is computed in?", ErrNotFinite, total)
+			err = fmt.Errorf("%w: loss is %v; are the weights damaged, or too large for the type that is computed in?", errNotFinite, total)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("evaluate: %w", err)

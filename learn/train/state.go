@@ -93,11 +93,11 @@ func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) 
 		}
 		at, found := byName[prefix+"."+p.name]
 		if !found || !slices.Equal(s.Tensors[at].Shape, p.shape) {
-			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
+			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", errModel, prefix, p.name, p.shape)
 		}
 		var err error
 		if values[i], err = read(s.Tensors[at]); err != nil {
-			return nil, fmt.Errorf("%w: optimizer state: %w", ErrModel, err)
+			return nil, fmt.Errorf("%w: optimizer state: %w", errModel, err)
 		}
 	}
 	return values, nil
@@ -105,10 +105,10 @@ func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) 
 
 func (s OptimizerState) check(optimizer string, step uint32) error {
 	if s.Optimizer != optimizer {
-		return fmt.Errorf("%w: optimizer state belongs to %q, want %q", ErrModel, s.Optimizer, optimizer)
+		return fmt.Errorf("%w: optimizer state belongs to %q, want %q", errModel, s.Optimizer, optimizer)
 	}
 	if s.Step != step {
-		return fmt.Errorf("%w: optimizer state has step %d, the model has step %d", ErrModel, s.Step, step)
+		return fmt.Errorf("%w: optimizer state has step %d, the model has step %d", errModel, s.Step, step)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 		for _, tensor := range values[i] {
 			for _, value := range tensor {
 				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
-					return fmt.Errorf("%w: optimizer state: %s holds %v", ErrModel, m.name, value)
+					return fmt.Errorf("%w: optimizer state: %s holds %v", errModel, m.name, value)
 				}
 			}
 		}
@@ -211,7 +211,7 @@ func (t *Trainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, err
 func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
 	defer t.optimizer.history.lock()()
 	if len(t.optimizer.sent) > 0 {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
 	state := OptimizerState{Optimizer: "distro", Step: t.step, Updates: t.optimizer.encoded}
 	if t.optimizer.newest != t.step {
@@ -243,7 +243,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 		return err
 	}
 	if length := norm(values); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	t.optimizer.reset()
 	if t.optimizer.history != nil {
@@ -287,7 +287,7 @@ func (t *LocalTrainer) whenSettled(ctx context.Context, f func()) error {
 	defer t.unlock()
 	defer t.history.lock()()
 	if len(t.sent) > 0 {
-		return fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+		return fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
 	}
 	f()
 	return nil
@@ -324,7 +324,7 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 		}
 	}
 	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+		return fmt.Errorf("%w: optimizer state is out of range", errModel)
 	}
 	if t.history != nil {
 		t.forget()

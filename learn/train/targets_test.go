@@ -71,7 +71,7 @@ func TestLabelsAndPositionsAreChecked(t *testing.T) {
 		"positions jump":   {Positions: [][]int32{again}},
 	} {
 		batch.Sequences = sequences
-		if _, err := lossOf(t, trainer, batch); !errors.Is(err, ErrTokens) {
+		if _, err := lossOf(t, trainer, batch); !errors.Is(err, errTokens) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,8 +4,8 @@ import "time"
 
 // Parts of training and applying that are told apart.
 const (
-	PartEncode = "encode" // of Train: the gradient into the momentum, and a result out of it
-	PartDecode = "decode" // of Apply: reading the results
+	partEncode = "encode" // of Train: the gradient into the momentum, and a result out of it
+	partDecode = "decode" // of Apply: reading the results
 )
 
 // Timing is how long a part of a step took that has just ended.

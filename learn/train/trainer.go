@@ -71,7 +71,7 @@ type Trainer struct {
 // without it the error wraps torch.ErrNoLibrary.
 func New(ctx context.Context, o Options) (*Trainer, error) {
 	if o.Optimizer.Distro == nil {
-		return nil, fmt.Errorf("trainer: %w: a run's optimizer must be Distro", ErrUnsupported)
+		return nil, fmt.Errorf("trainer: %w: a run's optimizer must be Distro", errUnsupported)
 	}
 	rates, err := schedule.New(o.LRSchedule)
 	if err != nil {
@@ -111,7 +111,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 // newTraining is newReplica for a model that is trained.
 func newTraining(ctx context.Context, o Options) (*replica, error) {
 	if o.Compute.Compute == torch.F16 {
-		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", ErrUnsupported)
+		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", errUnsupported)
 	}
 	return newReplica(ctx, o)
 }
@@ -136,7 +136,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 
 func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
-		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
+		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", errTokens, len(batch.Sequences), want)
 	}
 	if err := t.lockKeeping(ctx, func(of *foreseen) bool { return of.step < step }); err != nil {
 		return nil, 0, err
@@ -160,7 +160,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 		if err := t.foresight.fulfilled(); err != nil {
 			return err
 		}
-		defer t.timed(step, PartEncode, time.Now())
+		defer t.timed(step, partEncode, time.Now())
 		var err error
 		length := norm(gradients)
 		if payload, err = t.optimizer.encode(header, gradients, length, t.lr(step)); err == nil {

@@ -290,7 +290,7 @@ func TestTrainRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			batch := toyBatch(0, 2)
 			test.change(&batch)
-			if _, _, err := trainer.Train(t.Context(), 1, batch, nil); !errors.Is(err, ErrTokens) || !strings.Contains(err.Error(), test.want) {
+			if _, _, err := trainer.Train(t.Context(), 1, batch, nil); !errors.Is(err, errTokens) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want ErrTokens with %q", err, test.want)
 			}
 		})
@@ -344,7 +344,7 @@ func TestVerifyAndApplyReject(t *testing.T) {
 	if err := apply(3, payload); err != nil {
 		t.Error(err)
 	}
-	if err := apply(3, payload); !errors.Is(err, ErrStep) {
+	if err := apply(3, payload); !errors.Is(err, errStep) {
 		t.Errorf("applied twice: error = %v, want ErrStep", err)
 	}
 }
@@ -358,7 +358,7 @@ func TestNonFiniteLossIsAnError(t *testing.T) {
 		}
 	}
 	trainer := newTestTrainer(t, func(o *Options) { o.Model = s })
-	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil); !errors.Is(err, ErrNotFinite) {
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil); !errors.Is(err, errNotFinite) {
 		t.Errorf("error = %v, want ErrNotFinite", err)
 	}
 }
@@ -431,7 +431,7 @@ func TestLoadRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := toyModel(t, 5)
 			test.change(&s)
-			if err := trainer.Load(t.Context(), s); !errors.Is(err, ErrModel) {
+			if err := trainer.Load(t.Context(), s); !errors.Is(err, errModel) {
 				t.Errorf("error = %v, want ErrModel", err)
 			}
 			if digest(t, trainer) != before {
@@ -490,7 +490,7 @@ func TestNewRejects(t *testing.T) {
 	} {
 		o := toyOptions(t)
 		change(o.Optimizer.AdamW)
-		if _, err := NewAdamW(t.Context(), o); !errors.Is(err, ErrUnsupported) {
+		if _, err := NewAdamW(t.Context(), o); !errors.Is(err, errUnsupported) {
 			t.Errorf("error = %v, want ErrUnsupported", err)
 		}
 	}

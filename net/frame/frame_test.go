@@ -169,8 +169,8 @@ func TestRefusalTextIsSafeToShow(t *testing.T) {
 	if err != nil || r.Reason != `"\x1b[31mred\xff"` {
 		t.Fatalf("%q, %v", r.Reason, err)
 	}
-	long := Refusal{Code: RefusedBusy, Reason: strings.Repeat("x", 2*MaxReason)}.AppendTo(nil)
-	if r, err := DecodeRefusal(long); err != nil || len(r.Reason) != MaxReason {
+	long := Refusal{Code: RefusedBusy, Reason: strings.Repeat("x", 2*maxReason)}.AppendTo(nil)
+	if r, err := DecodeRefusal(long); err != nil || len(r.Reason) != maxReason {
 		t.Fatalf("%d bytes, %v", len(r.Reason), err)
 	}
 }
@@ -193,8 +193,8 @@ func TestAckSaysWhy(t *testing.T) {
 			t.Errorf("error %s, want %s", text, test.want)
 		}
 	}
-	long := Ack{Code: coordinator.ErrFull, Reason: strings.Repeat("x", 2*MaxReason)}
-	if got, err := DecodeAck(long.AppendTo(nil)); err != nil || len(got.Reason) != MaxReason {
+	long := Ack{Code: coordinator.ErrFull, Reason: strings.Repeat("x", 2*maxReason)}
+	if got, err := DecodeAck(long.AppendTo(nil)); err != nil || len(got.Reason) != maxReason {
 		t.Fatalf("%d bytes, %v", len(got.Reason), err)
 	}
 }
@@ -216,14 +216,14 @@ func TestRunsRoundTrip(t *testing.T) {
 			t.Errorf("of %d bytes: %v", n, err)
 		}
 	}
-	many := make([]RunSummary, MaxRuns+7)
+	many := make([]RunSummary, maxRuns+7)
 	for i := range many {
 		many[i].RunID = "r"
 	}
-	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != MaxRuns || all != MaxRuns+7 {
+	if got, all, err := DecodeRuns(AppendRuns(nil, many)); err != nil || len(got) != maxRuns || all != maxRuns+7 {
 		t.Errorf("%d of %d, %v", len(got), all, err)
 	}
-	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, MaxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
+	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, maxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
 		t.Errorf("a full list has %d bytes, %d are read", len(full), MaxWelcome)
 	}
 }

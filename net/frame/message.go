@@ -18,8 +18,8 @@ const Version = 15
 // helloDomain separates signatures of a Hello from all others of the same key.
 const helloDomain = "psyche/tcp/hello/v9"
 
-// MaxReason bounds the text of a Refusal in bytes.
-const MaxReason = 512
+// maxReason bounds the text of a Refusal in bytes.
+const maxReason = 512
 
 // Challenge is the first frame of a connection: what the client has to sign.
 type Challenge struct {
@@ -183,13 +183,13 @@ type Refusal struct {
 
 // AppendTo appends the payload of the frame; a long reason is cut.
 func (r Refusal) AppendTo(b []byte) []byte {
-	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
+	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), maxReason)]...)
 }
 
 // DecodeRefusal reads the payload of a Refusal. Bytes of the reason that are no printable
 // text come out quoted, because it is shown to people.
 func DecodeRefusal(payload []byte) (Refusal, error) {
-	if len(payload) == 0 || len(payload) > 1+MaxReason {
+	if len(payload) == 0 || len(payload) > 1+maxReason {
 		return Refusal{}, fmt.Errorf("%w: refusal has %d bytes", ErrMalformed, len(payload))
 	}
 	return Refusal{Code: RefusalCode(payload[0]), Reason: Printable(string(payload[1:]))}, nil
@@ -233,14 +233,14 @@ type Ack struct {
 // AppendTo appends the payload of the frame; a long reason is cut.
 func (a Ack) AppendTo(b []byte) []byte {
 	b = append(binary.LittleEndian.AppendUint64(b, a.Request), byte(a.Code))
-	return append(b, a.Reason[:min(len(a.Reason), MaxReason)]...)
+	return append(b, a.Reason[:min(len(a.Reason), maxReason)]...)
 }
 
 // DecodeAck reads the payload of an Ack.
 func DecodeAck(payload []byte) (Ack, error) {
 	d := decoder{rest: payload}
 	a := Ack{Request: d.uint64(), Code: coordinator.Code(d.byte())}
-	a.Reason = string(d.bytes(min(len(d.rest), MaxReason)))
+	a.Reason = string(d.bytes(min(len(d.rest), maxReason)))
 	return a, d.end("ack")
 }
 

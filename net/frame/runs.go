@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// MaxRuns bounds how many runs a Runs frame names.
-const MaxRuns = 256
+// maxRuns bounds how many runs a Runs frame names.
+const maxRuns = 256
 
 // maxRunsSize is the size in bytes of the longest payload of a Runs frame.
-const maxRunsSize = 2 + 4 + MaxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
+const maxRunsSize = 2 + 4 + maxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
 // RunSummary is what a server says of one of its runs to those who ask which there are. Nothing proves it.
 type RunSummary struct {
@@ -25,9 +25,9 @@ type RunSummary struct {
 	Name         string // that its main authority gives it; empty for none
 }
 
-// AppendRuns appends the payload of a Runs frame; runs beyond MaxRuns are counted only.
+// AppendRuns appends the payload of a Runs frame; runs beyond maxRuns are counted only.
 func AppendRuns(b []byte, runs []RunSummary) []byte {
-	named := runs[:min(len(runs), MaxRuns)]
+	named := runs[:min(len(runs), maxRuns)]
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(runs)))
 	for _, r := range named {
@@ -50,8 +50,8 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 	d := decoder{rest: payload}
 	count := int(d.uint16())
 	all = uint32(d.uint16()) | uint32(d.uint16())<<16
-	if d.err == nil && (count > MaxRuns || uint64(all) < uint64(count)) {
-		return nil, 0, fmt.Errorf("%w: %d runs of %d are named, at most %d can be", ErrMalformed, count, all, MaxRuns)
+	if d.err == nil && (count > maxRuns || uint64(all) < uint64(count)) {
+		return nil, 0, fmt.Errorf("%w: %d runs of %d are named, at most %d can be", ErrMalformed, count, all, maxRuns)
 	}
 	for range count {
 		var r RunSummary

@@ -32,7 +32,7 @@ import (
 var (
 	ErrClosed    = errors.New("node is closed")
 	ErrNotMember = errors.New("not a member of the run")
-	ErrOptions   = errors.New("invalid node options")
+	errOptions   = errors.New("invalid node options")
 )
 
 // Options are what a node is made from. Key is required.
@@ -99,10 +99,10 @@ type Node struct {
 // New starts a node that nobody may connect to yet. It ends with ctx or Close.
 func New(ctx context.Context, o Options) (*Node, error) {
 	if len(o.Listen) == 0 && o.NoRelay {
-		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", ErrOptions)
+		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", errOptions)
 	}
 	if len(o.Key.Private()) == 0 {
-		return nil, fmt.Errorf("start p2p node: %w: no key", ErrOptions)
+		return nil, fmt.Errorf("start p2p node: %w: no key", errOptions)
 	}
 	relays, err := parseRelays(o.Relays)
 	if err != nil {

@@ -17,9 +17,9 @@ const (
 	maxAddrSize = 256 // bytes of one address in text form
 )
 
-// ErrAddress says that an address cannot be used: not a multiaddr, not QUIC or TCP, or
+// errAddress says that an address cannot be used: not a multiaddr, not QUIC or TCP, or
 // of another peer.
-var ErrAddress = errors.New("unusable peer address")
+var errAddress = errors.New("unusable peer address")
 
 // Peer is a member of the run and the multiaddrs it can be reached at, for example
 // /ip4/192.0.2.7/udp/4001/quic-v1. A member without addresses may connect to us, we
@@ -57,18 +57,18 @@ func Identity(p peer.ID) (identity.ID, bool) {
 // parseAddr reads one address of the peer p; a /p2p suffix must name p and is removed.
 func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
 	if len(text) > maxAddrSize {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrAddress, len(text), maxAddrSize)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", errAddress, len(text), maxAddrSize)
 	}
 	addr, err := ma.NewMultiaddr(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q: %w", ErrAddress, text, err)
+		return nil, fmt.Errorf("%w: %q: %w", errAddress, text, err)
 	}
 	transport, named := peer.SplitAddr(addr)
 	if named != "" && named != p {
-		return nil, fmt.Errorf("%w: %q names another peer", ErrAddress, text)
+		return nil, fmt.Errorf("%w: %q names another peer", errAddress, text)
 	}
 	if !isTCP(transport) && !isQUIC(transport) {
-		return nil, fmt.Errorf("%w: %q is neither tcp nor quic-v1", ErrAddress, text)
+		return nil, fmt.Errorf("%w: %q is neither tcp nor quic-v1", errAddress, text)
 	}
 	return transport, nil
 }

@@ -61,7 +61,7 @@ func parseRelays(texts []string) (*relays, error) {
 	for _, text := range texts {
 		info, err := peer.AddrInfoFromString(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: relay %q: %w; want an address that ends with /p2p/ and the relay's id", ErrOptions, text, err)
+			return nil, fmt.Errorf("%w: relay %q: %w; want an address that ends with /p2p/ and the relay's id", errOptions, text, err)
 		}
 		r.static = append(r.static, *info)
 	}

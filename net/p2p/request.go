@@ -46,8 +46,8 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrRefused wraps what the other side's handler answered instead of a response.
 	ErrRefused = errors.New("peer refused the request")
-	// ErrMalformed says that the bytes of a message break the format.
-	ErrMalformed = errors.New("malformed message")
+	// errMalformed says that the bytes of a message break the format.
+	errMalformed = errors.New("malformed message")
 )
 
 // Handle serves a protocol of single requests and responses from members. Requests over maxRequest bytes are refused
@@ -124,7 +124,7 @@ func refuse(w io.Writer, reason error) error {
 // Request sends request to a member and returns its response, which is refused unread
 // when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 2 KiB of maxResponse,
 // at most two minutes.
-// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the end of
+// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the end of
 // ctx; others are of the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
@@ -182,7 +182,7 @@ func readResponse(r io.Reader, maxResponse int) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("%w: %q", ErrRefused, text)
 	}
-	return nil, fmt.Errorf("%w: response status %d", ErrMalformed, status[0])
+	return nil, fmt.Errorf("%w: response status %d", errMalformed, status[0])
 }
 
 func writeResponse(w io.Writer, status byte, payload []byte) error {

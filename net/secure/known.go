@@ -17,8 +17,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// KnownServersVariable is the environment variable that names the file of known servers.
-const KnownServersVariable = "PSYCHE_KNOWN_SERVERS"
+// knownServersVariable is the environment variable that names the file of known servers.
+const knownServersVariable = "PSYCHE_KNOWN_SERVERS"
 
 // maxKnownServersSize bounds the file of known servers in bytes.
 const maxKnownServersSize = 1 << 20
@@ -37,11 +37,11 @@ type KnownServers struct {
 	mu sync.Mutex
 }
 
-// DefaultKnownServers returns where the user's file of known servers is: what
-// KnownServersVariable says, or else psyche/known_servers in the user's folder for
+// defaultKnownServers returns where the user's file of known servers is: what
+// knownServersVariable says, or else psyche/known_servers in the user's folder for
 // configuration.
-func DefaultKnownServers() (string, error) {
-	if path := os.Getenv(KnownServersVariable); path != "" {
+func defaultKnownServers() (string, error) {
+	if path := os.Getenv(knownServersVariable); path != "" {
 		return path, nil
 	}
 	dir, err := os.UserConfigDir()
@@ -52,7 +52,7 @@ func DefaultKnownServers() (string, error) {
 }
 
 // Choose turns what a user said into what decides about a server: its key in base58, or
-// else the path of a file of known servers, which is DefaultKnownServers when it is empty.
+// else the path of a file of known servers, which is defaultKnownServers when it is empty.
 // One of the two results is set. firstUse is KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
@@ -64,7 +64,7 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	}
 	if path == "" {
 		var err error
-		if path, err = DefaultKnownServers(); err != nil {
+		if path, err = defaultKnownServers(); err != nil {
 			return identity.ID{}, nil, err
 		}
 	}

@@ -206,7 +206,7 @@ func TestKnownServersFileIsChecked(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	t.Setenv(KnownServersVariable, "/from/environment")
+	t.Setenv(knownServersVariable, "/from/environment")
 	if id, known, err := Choose(key(1).ID().String(), "file", nil); err != nil || known != nil || id != key(1).ID() {
 		t.Errorf("a key: %v, %v, %v", id, known, err)
 	}

@@ -74,7 +74,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 	case modelOther:
 		c := s.Model.Checkpoint
 		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
-		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
+		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", errDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
 	if saver.Err() != nil {
 		return errors.Join(errors.New("the final checkpoint was not saved"), saver.Err())

@@ -62,7 +62,7 @@ func TestOtherFinalModel(t *testing.T) {
 		c := w.launch(2, func(o *options) { o.trainer.Corrupt = func(step uint32) bool { return step == 9 } })
 		finishEqual(w, a, b)
 		c.wait()
-		if !errors.Is(c.err, ErrDesynchronised) || len(all[event.Finished](c)) != 0 {
+		if !errors.Is(c.err, errDesynchronised) || len(all[event.Finished](c)) != 0 {
 			t.Errorf("ended with %v", c.err)
 		}
 	})

@@ -28,7 +28,7 @@ import (
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
-		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
+		return fmt.Errorf("%w: a client with a Runtime is driven by Step", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}

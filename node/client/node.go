@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// ErrDesynchronised says that the client ended with another model than the run.
-var ErrDesynchronised = errors.New("the model differs from the run's")
+// errDesynchronised says that the client ended with another model than the run.
+var errDesynchronised = errors.New("the model differs from the run's")
 
 // Node is one client of a run. Everything in it belongs to the goroutine of Run; what takes
 // time runs beside it and hands back what is to be done.

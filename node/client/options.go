@@ -17,8 +17,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrInvalidOptions says which option is missing or out of range.
-var ErrInvalidOptions = errors.New("invalid client options")
+// errInvalidOptions says which option is missing or out of range.
+var errInvalidOptions = errors.New("invalid client options")
 
 // Options are everything a client is made of. Zero durations and limits mean the
 // defaults named beside them.
@@ -125,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Key.Private() == nil:
 		missing = "Key"
 	case o.RunID == "" || len(o.RunID) > coordinator.MaxRunIDLength:
-		return o, fmt.Errorf("%w: RunID %q must have 1 to %d bytes", ErrInvalidOptions, o.RunID, coordinator.MaxRunIDLength)
+		return o, fmt.Errorf("%w: RunID %q must have 1 to %d bytes", errInvalidOptions, o.RunID, coordinator.MaxRunIDLength)
 	case o.Backend == nil:
 		missing = "Backend"
 	case o.Network == nil:
@@ -138,16 +138,16 @@ func (o Options) withDefaults() (Options, error) {
 		missing = "Initial"
 	}
 	if missing != "" {
-		return o, fmt.Errorf("%w: %s is missing", ErrInvalidOptions, missing)
+		return o, fmt.Errorf("%w: %s is missing", errInvalidOptions, missing)
 	}
 	if err := wire.CheckName(o.Name); o.Name != "" && err != nil {
-		return o, fmt.Errorf("%w: Name %q: %w", ErrInvalidOptions, o.Name, err)
+		return o, fmt.Errorf("%w: Name %q: %w", errInvalidOptions, o.Name, err)
 	}
 	if o.KeepCheckpoints < 0 {
-		return o, fmt.Errorf("%w: KeepCheckpoints is %d, must not be negative", ErrInvalidOptions, o.KeepCheckpoints)
+		return o, fmt.Errorf("%w: KeepCheckpoints is %d, must not be negative", errInvalidOptions, o.KeepCheckpoints)
 	}
 	if o.Downloads < 0 || o.ParameterRequests < 0 {
-		return o, fmt.Errorf("%w: Downloads is %d, ParameterRequests %d; must not be negative", ErrInvalidOptions, o.Downloads, o.ParameterRequests)
+		return o, fmt.Errorf("%w: Downloads is %d, ParameterRequests %d; must not be negative", errInvalidOptions, o.Downloads, o.ParameterRequests)
 	}
 	o.Downloads = cmp.Or(o.Downloads, defaultDownloads)
 	o.ParameterRequests = cmp.Or(o.ParameterRequests, defaultParameterRequests)

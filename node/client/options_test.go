@@ -8,17 +8,17 @@ import (
 )
 
 func TestOptionsThatAreMissing(t *testing.T) {
-	if _, err := New(Options{}); !errors.Is(err, ErrInvalidOptions) {
+	if _, err := New(Options{}); !errors.Is(err, errInvalidOptions) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := New(Options{Key: clienttest.Key(1), RunID: "r"}); !errors.Is(err, ErrInvalidOptions) {
+	if _, err := New(Options{Key: clienttest.Key(1), RunID: "r"}); !errors.Is(err, errInvalidOptions) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestNameThatIsNone(t *testing.T) {
 	key := clienttest.Key(1)
-	if _, err := New(Options{Key: key, RunID: "r", Name: "\x1b[2J"}); !errors.Is(err, ErrInvalidOptions) {
+	if _, err := New(Options{Key: key, RunID: "r", Name: "\x1b[2J"}); !errors.Is(err, errInvalidOptions) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -27,14 +27,14 @@ type Backend interface {
 // Network is the peer-to-peer network of one client. Client/p2pnet is the real one,
 // node/memnet the one in memory. All methods may be called from any goroutine.
 type Network interface {
-	Peers
-	Gossip
+	peers
+	gossip
 	Requests
 	Blobs
 }
 
-// Peers decides whom the network talks to.
-type Peers interface {
+// peers decides whom the network talks to.
+type peers interface {
 	// Addrs returns the own addresses, as peers reach them.
 	Addrs() []string
 	// SetMembers replaces the peers that are dialled and listened to.
@@ -43,8 +43,8 @@ type Peers interface {
 	Bytes() (sent, received uint64)
 }
 
-// Gossip spreads small messages to all members, without a promise that they arrive.
-type Gossip interface {
+// gossip spreads small messages to all members, without a promise that they arrive.
+type gossip interface {
 	Publish(ctx context.Context, message []byte) error
 	// Subscribe hands every message of other members to handle, which returns quickly, until ctx
 	// is done. An error of handle keeps the network from passing the message on, and is held against

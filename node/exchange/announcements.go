@@ -7,7 +7,7 @@ import (
 
 // encodeAnnouncements packs signed announcements; what is beyond the bounds is left out.
 func encodeAnnouncements(raws [][]byte) []byte {
-	raws = raws[:min(len(raws), MaxAnnouncements)]
+	raws = raws[:min(len(raws), maxAnnouncements)]
 	size := 2
 	for _, raw := range raws {
 		size += 2 + len(raw)
@@ -24,28 +24,28 @@ func encodeAnnouncements(raws [][]byte) []byte {
 // themselves are not looked at.
 func decodeAnnouncements(b []byte) ([][]byte, error) {
 	if len(b) < 2 {
-		return nil, fmt.Errorf("%w: %d bytes of announcements", ErrMalformed, len(b))
+		return nil, fmt.Errorf("%w: %d bytes of announcements", errMalformed, len(b))
 	}
 	count := int(binary.LittleEndian.Uint16(b))
 	b = b[2:]
-	if count > MaxAnnouncements {
-		return nil, fmt.Errorf("%w: %d announcements, at most %d", ErrMalformed, count, MaxAnnouncements)
+	if count > maxAnnouncements {
+		return nil, fmt.Errorf("%w: %d announcements, at most %d", errMalformed, count, maxAnnouncements)
 	}
 	raws := make([][]byte, 0, min(count, len(b)/2))
 	for i := range count {
 		if len(b) < 2 {
-			return nil, fmt.Errorf("%w: announcement %d of %d is missing", ErrMalformed, i, count)
+			return nil, fmt.Errorf("%w: announcement %d of %d is missing", errMalformed, i, count)
 		}
 		size := int(binary.LittleEndian.Uint16(b))
 		b = b[2:]
 		if size > MaxAnnouncementSize || size > len(b) {
-			return nil, fmt.Errorf("%w: announcement %d claims %d bytes", ErrMalformed, i, size)
+			return nil, fmt.Errorf("%w: announcement %d claims %d bytes", errMalformed, i, size)
 		}
 		raws = append(raws, b[:size:size])
 		b = b[size:]
 	}
 	if len(b) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes after the announcements", ErrMalformed, len(b))
+		return nil, fmt.Errorf("%w: %d bytes after the announcements", errMalformed, len(b))
 	}
 	return raws, nil
 }

@@ -28,7 +28,7 @@ func TestAnnouncementsFit(t *testing.T) {
 	if wire.MaxAnnouncementSize > MaxAnnouncementSize {
 		t.Fatalf("an announcement may have %d bytes, the protocol allows %d", wire.MaxAnnouncementSize, MaxAnnouncementSize)
 	}
-	full := make([][]byte, MaxAnnouncements+10)
+	full := make([][]byte, maxAnnouncements+10)
 	for i := range full {
 		full[i] = make([]byte, MaxAnnouncementSize)
 	}
@@ -36,7 +36,7 @@ func TestAnnouncementsFit(t *testing.T) {
 	if len(packed) != maxRoundResponse {
 		t.Errorf("%d bytes, bound %d", len(packed), maxRoundResponse)
 	}
-	if raws, err := decodeAnnouncements(packed); err != nil || len(raws) != MaxAnnouncements {
+	if raws, err := decodeAnnouncements(packed); err != nil || len(raws) != maxAnnouncements {
 		t.Errorf("%d announcements, %v", len(raws), err)
 	}
 }
@@ -56,7 +56,7 @@ func TestAnnouncementsMalformed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := decodeAnnouncements(b); !errors.Is(err, ErrMalformed) {
+			if _, err := decodeAnnouncements(b); !errors.Is(err, errMalformed) {
 				t.Errorf("got %v", err)
 			}
 		})

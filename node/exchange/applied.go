@@ -87,12 +87,12 @@ func encodeApplied(rounds []AppliedRound) []byte {
 // trained these results is not looked at.
 func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 	if after >= until || until-after > maxResultsRounds || until == math.MaxUint32 || len(b) > maxResultsResponse {
-		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", ErrMalformed, len(b), after, until)
+		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", errMalformed, len(b), after, until)
 	}
 	var rounds []AppliedRound
 	for step := after + 1; step <= until; step++ {
 		if len(b) < appliedRoundSize {
-			return nil, fmt.Errorf("%w: the results of step %d are missing", ErrMalformed, step)
+			return nil, fmt.Errorf("%w: the results of step %d are missing", errMalformed, step)
 		}
 		round := AppliedRound{
 			Step: step, EpochStart: binary.LittleEndian.Uint32(b), ColdSteps: binary.LittleEndian.Uint32(b[4:]),
@@ -100,7 +100,7 @@ func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 		count := int(binary.LittleEndian.Uint16(b[8:]))
 		b = b[appliedRoundSize:]
 		if count > coordinator.MaxClients || count*appliedResultSize > len(b) || round.EpochStart > step {
-			return nil, fmt.Errorf("%w: step %d claims %d results and an epoch from step %d", ErrMalformed, step, count, round.EpochStart)
+			return nil, fmt.Errorf("%w: step %d claims %d results and an epoch from step %d", errMalformed, step, count, round.EpochStart)
 		}
 		end := uint64(0)
 		for range count {
@@ -113,7 +113,7 @@ func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 				Size:  binary.LittleEndian.Uint32(b[80:]),
 			}
 			if r.Batch.Start < end || r.Batch.End <= r.Batch.Start {
-				return nil, fmt.Errorf("%w: batch %v of step %d is out of order", ErrMalformed, r.Batch, step)
+				return nil, fmt.Errorf("%w: batch %v of step %d is out of order", errMalformed, r.Batch, step)
 			}
 			end = r.Batch.End
 			round.Results = append(round.Results, r)
@@ -122,7 +122,7 @@ func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 		rounds = append(rounds, round)
 	}
 	if len(b) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes after the results", ErrMalformed, len(b))
+		return nil, fmt.Errorf("%w: %d bytes after the results", errMalformed, len(b))
 	}
 	return rounds, nil
 }

@@ -69,7 +69,7 @@ func TestAppliedMalformed(t *testing.T) {
 		"too long":                {make([]byte, maxResultsResponse+1), 0, maxResultsRounds},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := decodeApplied(test.b, test.after, test.until); !errors.Is(err, ErrMalformed) {
+			if _, err := decodeApplied(test.b, test.after, test.until); !errors.Is(err, errMalformed) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -96,9 +96,9 @@ func TestHistoryAnswers(t *testing.T) {
 		"0900000003000000" + first:        ErrNotHeld,
 		"ffffffffffffffff" + first:        ErrNotHeld,
 		"ffffffff00000000" + first:        ErrNotHeld,
-		"":                                ErrMalformed,
-		"0300000009000000":                ErrMalformed,
-		"0300000009000000" + first + "00": ErrMalformed,
+		"":                                errMalformed,
+		"0300000009000000":                errMalformed,
+		"0300000009000000" + first + "00": errMalformed,
 	} {
 		answer, err := ask(request)
 		if !errors.Is(err, want) || (want == nil) != (err == nil) {

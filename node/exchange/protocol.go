@@ -24,12 +24,12 @@ const (
 // MaxAnnouncementSize bounds a signed announcement, in bytes.
 const MaxAnnouncementSize = 512
 
-// MaxAnnouncements bounds the announcements of a round that are handed out together.
-const MaxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
+// maxAnnouncements bounds the announcements of a round that are handed out together.
+const maxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
 
 const (
 	roundRequestSize = 4
-	maxRoundResponse = 2 + MaxAnnouncements*(2+MaxAnnouncementSize)
+	maxRoundResponse = 2 + maxAnnouncements*(2+MaxAnnouncementSize)
 
 	modelRequestSize = 32
 
@@ -42,7 +42,7 @@ const (
 
 // Reasons why a request is not answered, or an answer is of no use.
 var (
-	ErrMalformed = errors.New("malformed message")
+	errMalformed = errors.New("malformed message")
 	ErrNotHeld   = errors.New("not held here")
 )
 
@@ -77,7 +77,7 @@ func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [3
 		return nil, err
 	}
 	if blake3.Sum256(response) != digest {
-		return nil, fmt.Errorf("%w: a manifest that does not have the digest", ErrMalformed)
+		return nil, fmt.Errorf("%w: a manifest that does not have the digest", errMalformed)
 	}
 	return response, nil
 }
@@ -102,7 +102,7 @@ func AskReplica(ctx context.Context, network Requests, peer identity.ID, step ui
 		return replica, err
 	}
 	if len(response) != replicaSize {
-		return replica, fmt.Errorf("%w: a replica hash of %d bytes", ErrMalformed, len(response))
+		return replica, fmt.Errorf("%w: a replica hash of %d bytes", errMalformed, len(response))
 	}
 	return [32]byte(response), nil
 }

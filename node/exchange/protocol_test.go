@@ -92,5 +92,5 @@ func TestAskedAndServed(t *testing.T) {
 		t.Error("the hash of the answer is another's")
 	}
 	peer.instead = []byte{1, 0, 0}
-	ask("something else is sent", ErrMalformed)
+	ask("something else is sent", errMalformed)
 }

@@ -36,7 +36,7 @@ func TestPushed(t *testing.T) {
 		"large result":       encodePush([]byte("a"), append(largest, 0)),
 		"large announcement": encodePush(make([]byte, MaxAnnouncementSize+1), []byte("x")),
 	} {
-		if _, _, err := decodePush(b); !errors.Is(err, ErrMalformed) {
+		if _, _, err := decodePush(b); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -44,8 +44,8 @@ func (s *shelved) encode() []byte {
 	return s.encoded
 }
 
-// NewShelf returns an empty shelf.
-func NewShelf() *Shelf {
+// newShelf returns an empty shelf.
+func newShelf() *Shelf {
 	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
@@ -123,7 +123,7 @@ func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
 
 func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != roundRequestSize {
-		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", ErrMalformed, len(request), roundRequestSize)
+		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", errMalformed, len(request), roundRequestSize)
 	}
 	step := binary.LittleEndian.Uint32(request)
 	s.mu.Lock()
@@ -137,7 +137,7 @@ func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([
 
 func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != modelRequestSize {
-		return nil, fmt.Errorf("%w: request for a model of %d bytes, want %d", ErrMalformed, len(request), modelRequestSize)
+		return nil, fmt.Errorf("%w: request for a model of %d bytes, want %d", errMalformed, len(request), modelRequestSize)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

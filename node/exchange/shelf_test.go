@@ -11,7 +11,7 @@ import (
 // TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers also changes a batch after it was
 // asked for.
 func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
-	s := NewShelf()
+	s := newShelf()
 	for _, test := range []struct {
 		index int
 		batch string
@@ -37,7 +37,7 @@ func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
 }
 
 func TestShelfKnowsWhatItHolds(t *testing.T) {
-	s := NewShelf()
+	s := newShelf()
 	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
 	if got := s.Unknown(7, raws()); len(got) != 3 {
 		t.Errorf("%q of a round that is not held", got)
@@ -58,7 +58,7 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 }
 
 func TestShelf(t *testing.T) {
-	s := NewShelf()
+	s := newShelf()
 	s.PutBatch(7, 1, 3, [][]byte{[]byte("x")})
 	s.PutManifest([32]byte{9}, []byte("manifest"))
 	ask := func(answer func(request []byte) ([]byte, error), request []byte) error {
@@ -75,10 +75,10 @@ func TestShelf(t *testing.T) {
 	}{
 		{"a round that is held", ask(round, []byte{7, 0, 0, 0}), nil},
 		{"another round", ask(round, []byte{8, 0, 0, 0}), ErrNotHeld},
-		{"a short request for a round", ask(round, []byte{7}), ErrMalformed},
+		{"a short request for a round", ask(round, []byte{7}), errMalformed},
 		{"a model that is held", ask(model, digest[:]), nil},
 		{"another model", ask(model, make([]byte, 32)), ErrNotHeld},
-		{"a short request for a model", ask(model, nil), ErrMalformed},
+		{"a short request for a model", ask(model, nil), errMalformed},
 	} {
 		if !errors.Is(test.err, test.want) || (test.want == nil) != (test.err == nil) {
 			t.Errorf("%s: %v", test.subject, test.err)
@@ -93,7 +93,7 @@ func TestShelf(t *testing.T) {
 
 // TestShelfOffersAModel: it says that a peer asked for a model that is not there, and for no other one.
 func TestShelfOffersAModel(t *testing.T) {
-	s, offered, other := NewShelf(), [32]byte{1}, [32]byte{2}
+	s, offered, other := newShelf(), [32]byte{1}, [32]byte{2}
 	ask := func(digest [32]byte) error {
 		_, err := s.answerModel(t.Context(), identity.ID{}, digest[:])
 		return err

@@ -9,7 +9,7 @@ type Store struct {
 
 // NewStore returns a store with nothing on it. Drop is that of the blob store.
 func NewStore(drop func(hash [32]byte)) *Store {
-	s := &Store{Shelf: NewShelf(), History: &History{}, Blobs: NewBlobs(drop)}
+	s := &Store{Shelf: newShelf(), History: &History{}, Blobs: NewBlobs(drop)}
 	s.NeededBy(s.History.EachBlob)
 	return s
 }

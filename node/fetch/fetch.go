@@ -62,7 +62,7 @@ const warnPause = time.Minute
 // New returns a fetcher that has begun nothing.
 func New(o Options) *Fetcher {
 	rotation := &Rotation{}
-	return &Fetcher{Options: o, Plan: NewPlan(o.Limit, rotation), Rotation: rotation}
+	return &Fetcher{Options: o, Plan: newPlan(o.Limit, rotation), Rotation: rotation}
 }
 
 // Fetch starts to fetch what was announced in the open rounds that are not applied: oldest
@@ -98,9 +98,9 @@ func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte
 		switch {
 		case c.Commitment != a.Blob:
 		case c.State == tally.Announced:
-			f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload)
+			f.begin(want{Tally: b, Slot: s, Candidate: c}, t, payload)
 		case c.State == tally.Fetching:
-			f.flights[c].verify = func() { f.begin(Want{Tally: b, Slot: s, Candidate: c}, t, payload) }
+			f.flights[c].verify = func() { f.begin(want{Tally: b, Slot: s, Candidate: c}, t, payload) }
 			f.Stop(c)
 		}
 	}
@@ -130,7 +130,7 @@ func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 }
 
 // begin fetches and verifies one result; brought is nil, or the result, which only has to be verified.
-func (f *Fetcher) begin(w Want, t Terms, brought []byte) {
+func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	b, s, c := w.Tally, w.Slot, w.Candidate
 	limit := t.Trainer.MaxResultSize()
 	if uint64(c.Size) > uint64(limit) && !c.Disputed {

@@ -42,8 +42,8 @@ func (r *Rotation) Next() int {
 	return r.turn
 }
 
-// Want is an announced result that is not on its way.
-type Want struct {
+// want is an announced result that is not on its way.
+type want struct {
 	Tally     *tally.Tally
 	Slot      *tally.Slot
 	Candidate *tally.Candidate
@@ -66,7 +66,7 @@ type Plan struct {
 	limit    int       // fetches at once
 	rotation *Rotation // shared with everything that asks peers
 
-	wants   []Want // memory of Wanted
+	wants   []want // memory of Wanted
 	flights map[*tally.Candidate]*flight
 	flying  int                 // fetches that have not come back
 	overdue time.Time           // when the first of them gives way to others
@@ -76,8 +76,8 @@ type Plan struct {
 	pardoned map[identity.ID]bool // members whose stalls were forgotten in this epoch, as they were back
 }
 
-// NewPlan returns a plan of at most so many fetches at once.
-func NewPlan(limit int, rotation *Rotation) *Plan {
+// newPlan returns a plan of at most so many fetches at once.
+func newPlan(limit int, rotation *Rotation) *Plan {
 	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int), pardoned: make(map[identity.ID]bool)}
 }
 
@@ -101,7 +101,7 @@ func (p *Plan) full() bool { return p.flying >= p.limit }
 
 // wanted lists what can be fetched now, in the order in which it should be; the list is
 // overwritten by the next call.
-func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
+func (p *Plan) wanted(now time.Time, open []*tally.Tally) []want {
 	all := p.wants[:0]
 	for _, t := range open {
 		if t.Unfetched() == 0 {
@@ -116,7 +116,7 @@ func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
 					continue
 				}
 				if need := needOf(s, c); need != tally.Useless {
-					all = append(all, Want{t, s, c, c.Attempts + p.stalls[identity.ID(s.Owner)], need, 0})
+					all = append(all, want{t, s, c, c.Attempts + p.stalls[identity.ID(s.Owner)], need, 0})
 				}
 			}
 		}
@@ -130,8 +130,8 @@ func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
 // what is needed and has failed takes turns with what is not known to be needed, so that
 // neither forged commitments hold up what exposes them, nor results that count for nothing
 // what does count. The first of them changes from one fetch to the next.
-func inOrder(wants []Want, failedFirst bool) {
-	slices.SortStableFunc(wants, func(a, b Want) int {
+func inOrder(wants []want, failedFirst bool) {
+	slices.SortStableFunc(wants, func(a, b want) int {
 		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))
 	})
 	failed, others := 1, 2
@@ -146,7 +146,7 @@ func inOrder(wants []Want, failedFirst bool) {
 			w.rank, failed = failed, failed+2
 		}
 	}
-	slices.SortStableFunc(wants, func(a, b Want) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortStableFunc(wants, func(a, b want) int { return cmp.Compare(a.rank, b.rank) })
 }
 
 // makeRoom stops overdue fetches of the open rounds, at most so many as results wait for a
@@ -234,7 +234,7 @@ func (p *Plan) measure(size int, took time.Duration) {
 
 // holders lists the members that are asked for a result. Its trainer is the first, unless it has lied
 // about it, or has let fetches run out of time. Of the others those who did come last.
-func (p *Plan) holders(me identity.ID, w Want) []identity.ID {
+func (p *Plan) holders(me identity.ID, w want) []identity.ID {
 	owner := identity.ID(w.Slot.Owner)
 	turn := p.rotation.Next()
 	members := w.Tally.Round.Members

@@ -14,7 +14,7 @@ import (
 
 // TestTimeout checks what a fetch may take while others wait.
 func TestTimeout(t *testing.T) {
-	p := NewPlan(8, &Rotation{})
+	p := newPlan(8, &Rotation{})
 	if got := p.timeout(1<<20, 0, settle); got != settle/8 {
 		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
 	}
@@ -32,7 +32,7 @@ func TestTimeout(t *testing.T) {
 
 // TestFailedAndUnneededTakeTurns: what is needed comes first until it fails.
 func TestFailedAndUnneededTakeTurns(t *testing.T) {
-	list := []Want{
+	list := []want{
 		{setbacks: 3, need: tally.Needed}, {setbacks: 0, need: tally.Supported}, {setbacks: 1, need: tally.Needed}, {setbacks: 0, need: tally.Needed},
 		{setbacks: 1, need: tally.Telling}, {setbacks: 0, need: tally.Telling}, {setbacks: 2, need: tally.Needed},
 	}
@@ -119,7 +119,7 @@ func TestHolders(t *testing.T) {
 	}
 	slot := &tally.Slot{Owner: coordinator.ClientID(id(trainer))}
 	order := func(p *Plan, c *tally.Candidate) (order string) {
-		for _, holder := range p.holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: c}) {
+		for _, holder := range p.holders(id(me), want{Tally: tallied, Slot: slot, Candidate: c}) {
 			order += fmt.Sprint(slices.Index(tallied.Round.Members, coordinator.ClientID(holder)))
 		}
 		return order
@@ -134,7 +134,7 @@ func TestHolders(t *testing.T) {
 		"the trainer stalls": {map[int]int{trainer: 1}, false, []string{"2340", "2340", "3420"}},
 		"the trainer lies":   {nil, true, []string{"2340", "2340", "3420"}},
 	} {
-		p := NewPlan(1, &Rotation{})
+		p := newPlan(1, &Rotation{})
 		for member, count := range test.stalls {
 			p.stalls[id(member)] = count
 		}
@@ -159,7 +159,7 @@ func TestHolders(t *testing.T) {
 	for i := range 20 {
 		tallied.Round.Members = append(tallied.Round.Members, coordinator.ClientID{byte(i), 9})
 	}
-	if got := NewPlan(1, &Rotation{}).holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: &tally.Candidate{}}); len(got) != maxHolders {
+	if got := newPlan(1, &Rotation{}).holders(id(me), want{Tally: tallied, Slot: slot, Candidate: &tally.Candidate{}}); len(got) != maxHolders {
 		t.Errorf("%d of %d members are asked", len(got), len(tallied.Round.Members))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// ErrNoReplay says that no peer told, or had, the results that lead on.
-var ErrNoReplay = errors.New("the counted results of the running epoch are unavailable")
+// errNoReplay says that no peer told, or had, the results that lead on.
+var errNoReplay = errors.New("the counted results of the running epoch are unavailable")
 
 // ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
 type ReplayPlan struct {
@@ -56,7 +56,7 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 		m.options.Log.Debug("get the results of the running epoch", "as said by", len(said.holders), "err", err)
 	}
 	if err != nil {
-		return w, fmt.Errorf("%w: %w", ErrNoReplay, err)
+		return w, fmt.Errorf("%w: %w", errNoReplay, err)
 	}
 	for _, round := range w.Rounds {
 		count := len(round.Results)
@@ -76,7 +76,7 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 		return said, err == nil && p.Wanted(said.Hash), err
 	})
 	if len(accounts) == 0 {
-		return nil, fmt.Errorf("%w: requested steps %[3]d to %[4]d from %[2]d members", ErrNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
+		return nil, fmt.Errorf("%w: requested steps %[3]d to %[4]d from %[2]d members", errNoReplay, min(len(p.Peers), maxAsked), p.After+1, p.Until)
 	}
 	return accounts, nil
 }

@@ -21,8 +21,8 @@ const (
 // errUnreadable says that a note has no slot that was written whole.
 var errUnreadable = errors.New("no part of it was written whole")
 
-// ErrSigned says that another process of this client may have signed a result of the step.
-var ErrSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
+// errSigned says that another process of this client may have signed a result of the step.
+var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
 
 // Signed names the file with the newest step of which this client signed a result.
 func (f Folder) Signed() string {
@@ -68,7 +68,7 @@ func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 }
 
 // NoteSigned notes, before a result of a step is signed, that it will be: it returns when the
-// note would survive a crash of the machine. The error is ErrSigned when the step, or a later one,
+// note would survive a crash of the machine. The error is errSigned when the step, or a later one,
 // was noted before: a process calls it once for each step. The file has its whole size from the
 // beginning, so that a full disk does not stop it, and the older of two slots is written, so that
 // one that is torn costs nothing.
@@ -92,7 +92,7 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	old := make([]byte, signedSlots*signedSlotSize)
 	n, _ := file.ReadAt(old, 0) // what is not there is not whole
 	if noted, found, _ := newestSigned(old[:n], run); found && noted >= step {
-		return fmt.Errorf("%s: step %d: %w", path, noted, ErrSigned)
+		return fmt.Errorf("%s: step %d: %w", path, noted, errSigned)
 	}
 	if n < len(old) {
 		if err := file.Truncate(int64(len(old))); err != nil {

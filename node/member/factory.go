@@ -101,7 +101,7 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		if definition.Audited {
 			return New(made, f.options.Measuring), nil
 		}
-		return NewLearner(made, f.options.Measuring), nil
+		return newLearner(made, f.options.Measuring), nil
 	}
 	made, err := train.New(ctx, o)
 	if err != nil {

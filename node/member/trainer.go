@@ -58,11 +58,11 @@ var (
 
 // New makes the trainer of a member. Measuring may be nil.
 func New(t audited, m Measuring) *Trainer {
-	return &Trainer{*NewLearner(t, m), t}
+	return &Trainer{*newLearner(t, m), t}
 }
 
-// NewLearner makes the trainer of a member of a run without audits. Measuring may be nil.
-func NewLearner(t trainer, m Measuring) *Learner {
+// newLearner makes the trainer of a member of a run without audits. Measuring may be nil.
+func newLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
 	}

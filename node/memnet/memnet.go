@@ -23,8 +23,8 @@ import (
 // Reasons why something cannot be had.
 var (
 	ErrUnreachable = errors.New("peer is not reachable")
-	ErrNotHeld     = errors.New("no holder has the blob")
-	ErrTooLarge    = errors.New("message is larger than allowed")
+	errNotHeld     = errors.New("no holder has the blob")
+	errTooLarge    = errors.New("message is larger than allowed")
 )
 
 // Hub connects the nodes of one network. The functions are set before the first Attach
@@ -166,7 +166,7 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 	case !known:
 		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
 	case len(request) > p.maxRequest:
-		return nil, fmt.Errorf("request %s: %w", name, ErrTooLarge)
+		return nil, fmt.Errorf("request %s: %w", name, errTooLarge)
 	}
 	if name == exchange.PushProtocol && n.hub.Stall != nil && n.hub.Stall(to, n.id) {
 		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
@@ -176,7 +176,7 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 		return nil, fmt.Errorf("request %s: %w", name, err)
 	}
 	if len(response) > maxResponse {
-		return nil, fmt.Errorf("response to %s: %w", name, ErrTooLarge)
+		return nil, fmt.Errorf("response to %s: %w", name, errTooLarge)
 	}
 	n.count(len(request), len(response))
 	peer.count(len(response), len(request))
@@ -289,7 +289,7 @@ func (n *Node) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64
 		n.blobs[hash] = data
 		return data, nil
 	}
-	return nil, fmt.Errorf("fetch %x of %d bytes from %d holders: %w", hash[:8], maxSize, len(holders), ErrNotHeld)
+	return nil, fmt.Errorf("fetch %x of %d bytes from %d holders: %w", hash[:8], maxSize, len(holders), errNotHeld)
 }
 
 func (n *Node) get(hash [32]byte) ([]byte, bool) {

@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// ErrNotSubscribed says that a message was published before Subscribe.
-var ErrNotSubscribed = errors.New("not subscribed to the run's gossip")
+// errNotSubscribed says that a message was published before Subscribe.
+var errNotSubscribed = errors.New("not subscribed to the run's gossip")
 
 // Network implements env.Network. Its methods may be called from any goroutine.
 type Network struct {
@@ -78,7 +78,7 @@ func (n *Network) Publish(ctx context.Context, message []byte) error {
 	topic := n.joined
 	n.mu.Unlock()
 	if topic == nil {
-		return ErrNotSubscribed
+		return errNotSubscribed
 	}
 	return topic.Publish(ctx, message)
 }

@@ -18,8 +18,8 @@ const wholeVote = 1 << 16
 
 // Reasons why an announcement is not entered, or not only that.
 var (
-	ErrUnknownBatch  = errors.New("no such batch in the round")
-	ErrNotAssignee   = errors.New("the batch is another client's")
+	errUnknownBatch  = errors.New("no such batch in the round")
+	errNotAssignee   = errors.New("the batch is another client's")
 	ErrKnownResult   = errors.New("announced before")
 	ErrEquivocation  = errors.New("a second result for the same batch")
 	ErrOtherSize     = errors.New("announced before with another size")
@@ -37,10 +37,10 @@ var (
 func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := b.Find(a.Batch)
 	if s == nil {
-		return fmt.Errorf("%w: batch %v of step %d", ErrUnknownBatch, a.Batch, a.Step)
+		return fmt.Errorf("%w: batch %v of step %d", errUnknownBatch, a.Batch, a.Step)
 	}
 	if s.Owner != coordinator.ClientID(author) {
-		return fmt.Errorf("%w: batch %v of step %d", ErrNotAssignee, a.Batch, a.Step)
+		return fmt.Errorf("%w: batch %v of step %d", errNotAssignee, a.Batch, a.Step)
 	}
 	for _, c := range s.Candidates {
 		if c.Commitment == a.Blob {

@@ -34,8 +34,8 @@ func TestHear(t *testing.T) {
 		a       wire.ResultAnnouncement
 		want    error
 	}{
-		{"a batch of other bounds", owner, elsewhere, ErrUnknownBatch},
-		{"another client's batch", other, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrNotAssignee},
+		{"a batch of other bounds", owner, elsewhere, errUnknownBatch},
+		{"another client's batch", other, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), errNotAssignee},
 		{"the first", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), nil},
 		{"the same", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrKnownResult},
 		{"the second", owner, clienttest.Announcement(s.Batch, clienttest.Hash(2), [32]byte{}), ErrEquivocation},

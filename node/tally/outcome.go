@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// JudgePause is the least time between two decisions of a round that lacks results.
-const JudgePause = 100 * time.Millisecond
+// judgePause is the least time between two decisions of a round that lacks results.
+const judgePause = 100 * time.Millisecond
 
 // UnsureTimeout is how long peers are asked for what witnesses may hold in place of what seems to
 // count, or for what witnesses claim to hold. Witnesses that lie can make every round unsure, so it is
@@ -216,14 +216,14 @@ type judgement struct {
 // Judge is Decide, unless nothing has changed since the last time: newer states of the run
 // say nothing new of a round that is over. A decision takes long when many commitments were
 // forged. So while results are missing, and others are still to come, it is made only once
-// in JudgePause, unless it must be made at once; the next call makes up for what was left
+// in judgePause, unless it must be made at once; the next call makes up for what was left
 // out.
 func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	j := &b.judged
 	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
 		return j.outcome
 	}
-	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && b.unfinished() {
+	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < judgePause && b.unfinished() {
 		return j.outcome
 	}
 	o := b.Decide()

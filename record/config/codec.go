@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// ErrNotCanonical says that bytes are not what EncodeModel writes.
-var ErrNotCanonical = errors.New("not the canonical encoding of a model definition")
+// errNotCanonical says that bytes are not what EncodeModel writes.
+var errNotCanonical = errors.New("not the canonical encoding of a model definition")
 
 // EncodeModel returns the canonical bytes of a model definition: JSON of the types of
 // this package in the order of their fields, without spaces. Equal definitions have
@@ -31,16 +31,16 @@ func EncodeModel(m Model) ([]byte, error) {
 func DecodeModel(encoded []byte) (Model, error) {
 	if len(encoded) > coordinator.MaxDefinitionSize {
 		return Model{}, fmt.Errorf("decode model definition: %w: %d bytes, at most %d",
-			ErrNotCanonical, len(encoded), coordinator.MaxDefinitionSize)
+			errNotCanonical, len(encoded), coordinator.MaxDefinitionSize)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.DisallowUnknownFields()
 	var m Model
 	if err := decoder.Decode(&m); err != nil {
-		return Model{}, fmt.Errorf("decode model definition: %w: %w", ErrNotCanonical, err)
+		return Model{}, fmt.Errorf("decode model definition: %w: %w", errNotCanonical, err)
 	}
 	if again, err := EncodeModel(m); err != nil || !bytes.Equal(again, encoded) {
-		return Model{}, fmt.Errorf("decode model definition: %w", ErrNotCanonical)
+		return Model{}, fmt.Errorf("decode model definition: %w", errNotCanonical)
 	}
 	if err := m.check(); err != nil {
 		return Model{}, fmt.Errorf("decode model definition: %w", err)

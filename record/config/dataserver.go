@@ -17,11 +17,11 @@ func LoadDataServer(path string) (DataServer, error) {
 	if err != nil {
 		return DataServer{}, err
 	}
-	return ParseDataServer(path, text)
+	return parseDataServer(path, text)
 }
 
-// ParseDataServer reads the text of a data.toml; file is its path.
-func ParseDataServer(file string, text []byte) (DataServer, error) {
+// parseDataServer reads the text of a data.toml; file is its path.
+func parseDataServer(file string, text []byte) (DataServer, error) {
 	root, err := parse(file, text)
 	if err != nil {
 		return DataServer{}, err

@@ -43,7 +43,7 @@ func FuzzParseState(f *testing.F) {
 func FuzzParseDataServer(f *testing.F) {
 	f.Add([]byte("dir = \"d\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = [1, 2]"))
 	fuzztest.Run(f, func(t *testing.T, text []byte) {
-		server, err := ParseDataServer("d.toml", text)
+		server, err := parseDataServer("d.toml", text)
 		if err == nil && (len(server.Locations) == 0 || server.SeqLen == 0 || server.Locations[0].check() != nil && server.Locations[0].Local == nil) {
 			t.Fatalf("accepted %+v", server)
 		}

@@ -384,7 +384,7 @@ func TestEphemeralIsRefused(t *testing.T) {
 func TestDataServer(t *testing.T) {
 	seed := "[" + strings.TrimSuffix(strings.Repeat("7, ", 32), ", ") + "]"
 	good := "dir = \"../data\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = " + seed + "\n"
-	got, err := ParseDataServer("runs/first/data.toml", []byte(good))
+	got, err := parseDataServer("runs/first/data.toml", []byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func TestDataServer(t *testing.T) {
 		"unknown key": {"seq_len", "seqlen", `d.toml:3:1: the top level: unknown key "seqlen" (did you mean "seq_len"?)`},
 		"token size":  {"TwoBytes", "ThreeBytes", `unknown value "ThreeBytes"`},
 	} {
-		_, err := ParseDataServer("d.toml", []byte(strings.Replace(good, change[0], change[1], 1)))
+		_, err := parseDataServer("d.toml", []byte(strings.Replace(good, change[0], change[1], 1)))
 		if err == nil || !strings.Contains(err.Error(), change[2]) {
 			t.Errorf("%s: got %v, want %s", name, err, change[2])
 		}
@@ -410,7 +410,7 @@ func TestDataServer(t *testing.T) {
 
 // TestDataServerOfOtherKinds serves what a state.toml could name as well.
 func TestDataServerOfOtherKinds(t *testing.T) {
-	got, err := ParseDataServer("runs/data.toml", []byte(`seq_len = 8
+	got, err := parseDataServer("runs/data.toml", []byte(`seq_len = 8
 [[data_locations]]
 WeightedHttp = "https://example.org/mix.json"
 [[data_locations]]
@@ -428,7 +428,7 @@ Local = "here"
 		"data_location = { Local = \"here\" }":                                   `missing key "seq_len"`,
 		"seq_len = 8\ndata_location = \"Dummy\"\ndata_locations = [\"Dummy\"]\n": "keep one of them",
 	} {
-		if _, err := ParseDataServer("d.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseDataServer("d.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}

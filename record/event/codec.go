@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// MaxLine bounds one line of a log, its newline included.
-const MaxLine = 1 << 20
+// maxLine bounds one line of a log, its newline included.
+const maxLine = 1 << 20
 
-// ErrInvalid says that a line is not an event.
-var ErrInvalid = errors.New("invalid event")
+// errInvalid says that a line is not an event.
+var errInvalid = errors.New("invalid event")
 
 // Event is one line of a log.
 type Event struct {
@@ -35,8 +35,8 @@ var kinds = func() map[string]reflect.Type {
 	return known
 }()
 
-// Encode returns the line of an event, its newline included.
-func Encode(e Event) ([]byte, error) {
+// encode returns the line of an event, its newline included.
+func encode(e Event) ([]byte, error) {
 	fields, err := json.Marshal(e.Body)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %q: %w", e.Body.Kind(), err)
@@ -51,8 +51,8 @@ func Encode(e Event) ([]byte, error) {
 		line = append(line, fields[1:]...)
 	}
 	line = append(line, '\n')
-	if len(line) > MaxLine {
-		return nil, fmt.Errorf("encode event %q: %w: %d bytes, at most %d", e.Body.Kind(), ErrInvalid, len(line), MaxLine)
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("encode event %q: %w: %d bytes, at most %d", e.Body.Kind(), errInvalid, len(line), maxLine)
 	}
 	return line, nil
 }
@@ -66,23 +66,23 @@ type header struct {
 // Decode reads one line, with or without its newline.
 func Decode(line []byte) (Event, error) {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
-	if len(line) >= MaxLine {
-		return Event{}, fmt.Errorf("%w: line of %d bytes, at most %d", ErrInvalid, len(line), MaxLine-1)
+	if len(line) >= maxLine {
+		return Event{}, fmt.Errorf("%w: line of %d bytes, at most %d", errInvalid, len(line), maxLine-1)
 	}
 	var head header
 	if err := json.Unmarshal(line, &head); err != nil {
-		return Event{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Event{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if head.Kind == "" || head.Time.IsZero() {
-		return Event{}, fmt.Errorf("%w: no %q or no %q", ErrInvalid, "kind", "time")
+		return Event{}, fmt.Errorf("%w: no %q or no %q", errInvalid, "kind", "time")
 	}
 	kind, known := kinds[head.Kind]
 	if !known {
-		return Event{Time: head.Time, Body: Unknown{Name: head.Kind, Raw: bytes.Clone(line)}}, nil
+		return Event{Time: head.Time, Body: unknown{Name: head.Kind, Raw: bytes.Clone(line)}}, nil
 	}
 	body := reflect.New(kind)
 	if err := json.Unmarshal(line, body.Interface()); err != nil {
-		return Event{}, fmt.Errorf("%w: kind %q: %w", ErrInvalid, head.Kind, err)
+		return Event{}, fmt.Errorf("%w: kind %q: %w", errInvalid, head.Kind, err)
 	}
 	return Event{Time: head.Time, Body: body.Elem().Interface().(Body)}, nil
 }

@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 678e6, time.UTC)
 	var got []byte
 	for _, body := range samples {
-		line, err := Encode(Event{Time: at, Body: body})
+		line, err := encode(Event{Time: at, Body: body})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestGolden(t *testing.T) {
 // TestFinishedOtherwise has the endings of a run that are out of the ordinary.
 func TestFinishedOtherwise(t *testing.T) {
 	want := Event{Time: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), Body: Finished{Step: 9, Closed: true, Unrecorded: true}}
-	line, err := Encode(want)
+	line, err := encode(want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +130,13 @@ func TestTornLastLine(t *testing.T) {
 
 func TestOpenRefusesOtherFiles(t *testing.T) {
 	for name, content := range map[string]string{
-		"no newline":   strings.Repeat("x", MaxLine+10),
+		"no newline":   strings.Repeat("x", maxLine+10),
 		"other ending": `{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":1}` + "\nhello",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			write(t, path, content)
-			if _, err := Open(path); !errors.Is(err, ErrInvalid) {
+			if _, err := Open(path); !errors.Is(err, errInvalid) {
 				t.Errorf("got %v", err)
 			}
 			if after, _ := os.ReadFile(path); string(after) != content {
@@ -153,7 +153,7 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 		"no kind":    `{"time":"2026-01-02T15:04:05Z"}` + "\n",
 		"no time":    `{"kind":"joined"}` + "\n",
 		"wrong type": `{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":"x"}` + "\n",
-		"too long":   `{"time":"` + strings.Repeat("0", MaxLine) + `"}` + "\n",
+		"too long":   `{"time":"` + strings.Repeat("0", maxLine) + `"}` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -162,7 +162,7 @@ func TestReadErrorsNameTheLine(t *testing.T) {
 			for _, err := range Read(path) {
 				last = err
 			}
-			if !errors.Is(last, ErrInvalid) || !strings.Contains(last.Error(), "events.jsonl line 2") {
+			if !errors.Is(last, errInvalid) || !strings.Contains(last.Error(), "events.jsonl line 2") {
 				t.Errorf("got %v", last)
 			}
 		})
@@ -182,7 +182,7 @@ func TestUnknownKindAndField(t *testing.T) {
 
 func TestLossThatIsNotFinite(t *testing.T) {
 	for _, loss := range []float64{math.NaN(), math.Inf(1)} {
-		line, err := Encode(Event{Time: time.Unix(1, 0), Body: Trained{Loss: Loss(loss)}})
+		line, err := encode(Event{Time: time.Unix(1, 0), Body: Trained{Loss: Loss(loss)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestFollowMissesNoShortLog(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, body := range samples {
-		line, err := Encode(Event{Time: time.Unix(1, 0), Body: body})
+		line, err := encode(Event{Time: time.Unix(1, 0), Body: body})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -279,10 +279,10 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, unknown := e.Body.(Unknown); unknown {
+		if _, unknown := e.Body.(unknown); unknown {
 			return
 		}
-		again, err := Encode(e)
+		again, err := encode(e)
 		if err != nil {
 			t.Skip(err) // a time outside RFC 3339, or longer once escaped
 		}
@@ -290,7 +290,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s became %s: %v", line, again, err)
 		}
-		if third, err := Encode(second); err != nil || string(third) != string(again) {
+		if third, err := encode(second); err != nil || string(third) != string(again) {
 			t.Errorf("%s became %s: %v", again, third, err)
 		}
 	})

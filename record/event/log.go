@@ -50,19 +50,19 @@ func cutTornLine(file *os.File) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: not a regular file", ErrInvalid)
+		return fmt.Errorf("%w: not a regular file", errInvalid)
 	}
-	tail := make([]byte, min(info.Size(), MaxLine))
+	tail := make([]byte, min(info.Size(), maxLine))
 	start := info.Size() - int64(len(tail))
 	if _, err := file.ReadAt(tail, start); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	keep := start + int64(bytes.LastIndexByte(tail, '\n')) + 1
 	if keep == start && start > 0 {
-		return fmt.Errorf("%w: no end of line in the last %d bytes, not an event log", ErrInvalid, len(tail))
+		return fmt.Errorf("%w: no end of line in the last %d bytes, not an event log", errInvalid, len(tail))
 	}
 	if keep < info.Size() && (len(tail) == 0 || tail[keep-start] != '{') {
-		return fmt.Errorf("%w: last line is not an event", ErrInvalid)
+		return fmt.Errorf("%w: last line is not an event", errInvalid)
 	}
 	if err := file.Truncate(keep); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (l *Log) Append(body Body) error {
 	if l.file == nil {
 		return nil
 	}
-	line, err := Encode(e)
+	line, err := encode(e)
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// ChainScheme begins every link to a run on a chain.
-	ChainScheme = "psyche+solana"
+	// chainScheme begins every link to a run on a chain.
+	chainScheme = "psyche+solana"
 
 	maxNodes   = 3   // of a chain that a link names
 	maxAddress = 512 // bytes of a node's
 )
 
 // maxChainSize bounds a link to a run on a chain in bytes: every byte of its addresses may be escaped.
-const maxChainSize = len(ChainScheme+"://") + 2*maxKey + 3*coordinator.MaxRunIDLength + len("/?authority=") + maxNodes*(len("&rpc=")+3*maxAddress)
+const maxChainSize = len(chainScheme+"://") + 2*maxKey + 3*coordinator.MaxRunIDLength + len("/?authority=") + maxNodes*(len("&rpc=")+3*maxAddress)
 
 // ChainLink says where a run on a chain is. Program, authority and the run's id name its account, which nobody but
 // the program can write to:
@@ -46,23 +46,23 @@ func Public(nodes []string) (public []string) {
 
 // IsChain reports whether a text wants to be a link to a run on a chain.
 func IsChain(text string) bool {
-	return strings.HasPrefix(unquote(strings.TrimSpace(text)), ChainScheme+"://")
+	return strings.HasPrefix(unquote(strings.TrimSpace(text)), chainScheme+"://")
 }
 
 // String returns the link. ParseChain reads it again if Check finds nothing wrong.
 func (l ChainLink) String() string {
-	text := fmt.Sprintf("%s://%s/%s?authority=%s", ChainScheme, l.Program, escape(l.RunID), l.Authority)
+	text := fmt.Sprintf("%s://%s/%s?authority=%s", chainScheme, l.Program, escape(l.RunID), l.Authority)
 	for _, address := range l.RPC {
 		text += "&rpc=" + escape(address)
 	}
 	return text
 }
 
-// ParseChain reads a link to a run on a chain, with or without the quotes of a shell. Its errors are ErrLink.
+// ParseChain reads a link to a run on a chain, with or without the quotes of a shell. Its errors are errLink.
 func ParseChain(text string) (ChainLink, error) {
 	l, err := parseChain(unquote(strings.TrimSpace(text)))
 	if err != nil {
-		return ChainLink{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+		return ChainLink{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", errLink, err)
 	}
 	return l, nil
 }
@@ -71,9 +71,9 @@ func parseChain(text string) (l ChainLink, err error) {
 	if len(text) > maxChainSize {
 		return l, fmt.Errorf("%d bytes, want at most %d", len(text), maxChainSize)
 	}
-	rest, ok := strings.CutPrefix(text, ChainScheme+"://")
+	rest, ok := strings.CutPrefix(text, chainScheme+"://")
 	if !ok {
-		return l, fmt.Errorf("starts with %q, want %s://PROGRAM/RUN?authority=…&rpc=…, as psyche run invite prints it", beginning(text), ChainScheme)
+		return l, fmt.Errorf("starts with %q, want %s://PROGRAM/RUN?authority=…&rpc=…, as psyche run invite prints it", beginning(text), chainScheme)
 	}
 	place, query, _ := strings.Cut(rest, "?")
 	program, name, _ := strings.Cut(place, "/")

@@ -52,7 +52,7 @@ func TestChainLinkErrors(t *testing.T) {
 		strings.Replace(good, "/r?", "/?", 1):                  "run id is missing",
 		good + strings.Repeat("x", maxChainSize):               "want at most",
 	} {
-		if _, err := ParseChain(text); !errors.Is(err, ErrLink) || !strings.Contains(err.Error(), part) {
+		if _, err := ParseChain(text); !errors.Is(err, errLink) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v\twant %q", text, err, part)
 		}
 	}
@@ -66,14 +66,14 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// FuzzParseChain reads arbitrary text: nothing but an ErrLink, or a link that says the same again.
+// FuzzParseChain reads arbitrary text: nothing but an errLink, or a link that says the same again.
 func FuzzParseChain(f *testing.F) {
 	f.Add(ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String())
-	f.Add(ChainScheme + "://")
+	f.Add(chainScheme + "://")
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := ParseChain(text)
 		if err != nil {
-			if !errors.Is(err, ErrLink) {
+			if !errors.Is(err, errLink) {
 				t.Fatal(err)
 			}
 			return

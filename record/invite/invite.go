@@ -27,8 +27,8 @@ const (
 	hashDigits = 64
 )
 
-// ErrLink says that a text is no link to a run.
-var ErrLink = errors.New("not a link to a run")
+// errLink says that a text is no link to a run.
+var errLink = errors.New("not a link to a run")
 
 // Link says where a run is and what proves that it is the right one.
 type Link struct {
@@ -53,11 +53,11 @@ func (l Link) String() string {
 // ForShell returns the link as it can be typed into a shell, for which ? and & have a meaning.
 func (l Link) ForShell() string { return "'" + l.String() + "'" }
 
-// Parse reads a link, with or without the quotes of a shell. Its errors are ErrLink.
+// Parse reads a link, with or without the quotes of a shell. Its errors are errLink.
 func Parse(text string) (Link, error) {
 	l, err := parse(unquote(strings.TrimSpace(text)))
 	if err != nil {
-		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
+		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", errLink, err)
 	}
 	return l, nil
 }

@@ -82,7 +82,7 @@ func TestParseNamesThePart(t *testing.T) {
 		link("host/r") + strings.Repeat("x", MaxSize):                            "want at most",
 	} {
 		_, err := Parse(text)
-		if !errors.Is(err, ErrLink) || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), "ask for the whole link again") {
+		if !errors.Is(err, errLink) || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), "ask for the whole link again") {
 			t.Errorf("%s: %v\twant %q", text, err, part)
 		}
 	}
@@ -108,7 +108,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse reads arbitrary text: nothing but an ErrLink, or a link that says the same again.
+// FuzzParse reads arbitrary text: nothing but an errLink, or a link that says the same again.
 func FuzzParse(f *testing.F) {
 	f.Add(link("host.example:39405/friends"))
 	f.Add(link("[2001:db8::1]:1/a%20run"))
@@ -116,7 +116,7 @@ func FuzzParse(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := Parse(text)
 		if err != nil {
-			if !errors.Is(err, ErrLink) {
+			if !errors.Is(err, errLink) {
 				t.Fatal(err)
 			}
 			return

@@ -28,12 +28,12 @@ const (
 var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
-	// ErrVersion says that a journal was written in another format.
-	ErrVersion = errors.New("journal of another format, this program reads and writes " + format)
+	// errVersion says that a journal was written in another format.
+	errVersion = errors.New("journal of another format, this program reads and writes " + format)
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
-	// ErrPosition says that a file does not hold the entries that a Position says it does.
-	ErrPosition = errors.New("journal does not have the entries that were there before")
+	// errPosition says that a file does not hold the entries that a Position says it does.
+	errPosition = errors.New("journal does not have the entries that were there before")
 	// ErrFull says that there is no room for what was appended. Nothing of it is in the file, and
 	// Commit may be tried again.
 	ErrFull = errors.New("there is no room for the journal")
@@ -78,7 +78,7 @@ func Open(path string, replay func(payload []byte) error) (*Journal, Summary, er
 
 // OpenAt is Open without reading the entries before from, where a caller has been before.
 // What is there is not verified, except that it ends with the entry of the right hash; if
-// not, the error is ErrPosition. The zero Position is the file's beginning.
+// not, the error is errPosition. The zero Position is the file's beginning.
 func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -130,7 +130,7 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 // ReadFrom is Read for the entries behind a position where the caller has been before, in a file that
 // somebody else may be writing to: what is torn at the end may be whole the next time. What lies
 // before the position is not verified, except that it ends with the entry of the right hash; if not,
-// the error is ErrPosition. The zero Position is the file's beginning.
+// the error is errPosition. The zero Position is the file's beginning.
 func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
 	return readFrom(file, from, replay)
 }
@@ -142,7 +142,7 @@ func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary,
 	}
 	var last [sha256.Size]byte
 	if _, err := file.ReadAt(last[:], max(0, from.Offset-sha256.Size)); err != nil || last != from.Last {
-		return Summary{}, fmt.Errorf("%w at offset %d", ErrPosition, from.Offset)
+		return Summary{}, fmt.Errorf("%w at offset %d", errPosition, from.Offset)
 	}
 	if _, err := file.Seek(from.Offset, io.SeekStart); err != nil {
 		return Summary{}, err
@@ -294,7 +294,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 		return summary, err
 	}
 	if other := formatOf(start[:n]); other != "" && other != format {
-		return summary, fmt.Errorf("format %s: %w: continue with the program that wrote it, or move it away and begin a new run from the old run's checkpoint", other, ErrVersion)
+		return summary, fmt.Errorf("format %s: %w: continue with the program that wrote it, or move it away and begin a new run from the old run's checkpoint", other, errVersion)
 	}
 	if string(start[:]) != magic {
 		return summary, fmt.Errorf("%w at offset 0: the start is not a journal header of this version", ErrDamaged)

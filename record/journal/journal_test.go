@@ -235,7 +235,7 @@ func testEarlierFormatIsRefused(t *testing.T, magic string) {
 		t.Fatal(err)
 	}
 	_, _, err := Open(path, func([]byte) error { return errors.New("an entry was read") })
-	if !errors.Is(err, ErrVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "continue with the program that wrote it, or move it away") {
+	if !errors.Is(err, errVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "continue with the program that wrote it, or move it away") {
 		t.Errorf("got %v", err)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
@@ -304,7 +304,7 @@ func TestOpenAt(t *testing.T) {
 	} {
 		wrong := position
 		change(&wrong)
-		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, ErrPosition) {
+		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, errPosition) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -46,7 +46,7 @@ type SignedAction struct {
 func SignAction(key identity.Key, run [32]byte, nonce uint64, a coordinator.Action) []byte {
 	body := append([]byte(nil), run[:]...)
 	body = le.AppendUint64(body, nonce)
-	return seal(key, DomainAction, appendAction(body, a))
+	return seal(key, domainAction, appendAction(body, a))
 }
 
 // Signer returns what signs actions for a run as SignAction does, and gives them as OpenAction would.
@@ -57,9 +57,9 @@ func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Act
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
+// errSize, errVersion, ErrSignature, ErrRun or errMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
-	from, body, err := unseal(DomainAction, raw, MaxActionSize)
+	from, body, err := unseal(domainAction, raw, MaxActionSize)
 	if err != nil {
 		return SignedAction{}, fmt.Errorf("open action: %w", err)
 	}
@@ -81,7 +81,7 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 // SignAction has them.
 func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
 
-// DecodeAction reads what AppendAction wrote. The error wraps ErrMalformed.
+// DecodeAction reads what AppendAction wrote. The error wraps errMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
 	r := reader{rest: b}
 	a := r.action()
@@ -296,7 +296,7 @@ func (r *reader) updateConfig() coordinator.UpdateConfig {
 		err = update.Validate()
 	}
 	if err != nil {
-		r.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
+		r.err = fmt.Errorf("%w: configuration: %w", errMalformed, err)
 	}
 	return update
 }

@@ -33,19 +33,19 @@ func SignAnnouncement(key identity.Key, a ResultAnnouncement) []byte {
 	body = le.AppendUint32(body, a.Size)
 	body = append(body, a.Replica[:]...)
 	if a.Start == (Head{}) {
-		return seal(key, DomainAnnouncement, append(body, 0))
+		return seal(key, domainAnnouncement, append(body, 0))
 	}
 	body = le.AppendUint64(append(body, 1), a.Start.Index)
 	body = append(body, a.Start.Hash[:]...)
-	return seal(key, DomainAnnouncement, append(body, a.Start.Signature[:]...))
+	return seal(key, domainAnnouncement, append(body, a.Start.Signature[:]...))
 }
 
 // OpenAnnouncement verifies the signature of an announcement, decodes it and returns
-// it with its sender. The error wraps ErrSize, ErrVersion, ErrSignature, ErrRun or
-// ErrMalformed. Whether the sender was assigned the batch, and whether the host signed the
+// it with its sender. The error wraps errSize, errVersion, ErrSignature, ErrRun or
+// errMalformed. Whether the sender was assigned the batch, and whether the host signed the
 // head, is for the caller to check.
 func OpenAnnouncement(raw []byte, run [32]byte) (identity.ID, ResultAnnouncement, error) {
-	from, body, err := unseal(DomainAnnouncement, raw, MaxAnnouncementSize)
+	from, body, err := unseal(domainAnnouncement, raw, MaxAnnouncementSize)
 	if err != nil {
 		return identity.ID{}, ResultAnnouncement{}, fmt.Errorf("open announcement: %w", err)
 	}

@@ -9,18 +9,18 @@ import (
 
 // Domains that signatures are bound to: a signature for one purpose holds for no other.
 const (
-	DomainAction       = "psyche/action/v2"
-	DomainAnnouncement = "psyche/announcement/v2"
-	DomainHead         = "psyche/head/v1"
+	domainAction       = "psyche/action/v2"
+	domainAnnouncement = "psyche/announcement/v2"
+	domainHead         = "psyche/head/v1"
 )
 
 // The reasons for which a message is refused, wrapped with what was wrong.
 var (
-	ErrSize      = errors.New("message of impossible size")
-	ErrVersion   = errors.New("unknown message version")
+	errSize      = errors.New("message of impossible size")
+	errVersion   = errors.New("unknown message version")
 	ErrSignature = errors.New("signature does not verify")
 	ErrRun       = errors.New("message is for another run")
-	ErrMalformed = errors.New("malformed message")
+	errMalformed = errors.New("malformed message")
 )
 
 const (
@@ -43,10 +43,10 @@ func seal(key identity.Key, domain string, body []byte) []byte {
 // unseal returns the sender and the body of a message whose signature verifies.
 func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
 	if len(raw) <= prefixSize || len(raw) > limit {
-		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", ErrSize, len(raw), prefixSize, limit)
+		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", errSize, len(raw), prefixSize, limit)
 	}
 	if raw[0] != version {
-		return identity.ID{}, nil, fmt.Errorf("%w %d, want %d", ErrVersion, raw[0], version)
+		return identity.ID{}, nil, fmt.Errorf("%w %d, want %d", errVersion, raw[0], version)
 	}
 	from := identity.ID(raw[1 : 1+identity.IDSize])
 	signature := [identity.SignatureSize]byte(raw[1+identity.IDSize : prefixSize])

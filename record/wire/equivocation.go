@@ -9,7 +9,7 @@ import (
 
 // Where the bytes that the signature of an announcement covers have what an Equivocation is about.
 const (
-	announcedRun   = 1 + len(DomainAnnouncement) + 1
+	announcedRun   = 1 + len(domainAnnouncement) + 1
 	announcedStep  = announcedRun + runSize
 	announcedBlob  = announcedStep + 4 + 8 + 8
 	announcedEnd   = announcedBlob + 32 + 4 + 32 + 1 // without a head
@@ -17,7 +17,7 @@ const (
 )
 
 // announcedPrefix is what they begin with: the domain, as package identity has it, and the version.
-var announcedPrefix = append(append([]byte{byte(len(DomainAnnouncement))}, DomainAnnouncement...), version)
+var announcedPrefix = append(append([]byte{byte(len(domainAnnouncement))}, domainAnnouncement...), version)
 
 // NewEquivocation makes the proof of two announcements that OpenAnnouncement has verified, of one
 // sender for one step and batch. ok is false where they prove nothing.
@@ -43,7 +43,7 @@ func Proves(proof coordinator.Equivocation, run [32]byte) bool {
 	for i := range proof.Results {
 		message := proof.Results[i].Message
 		if len(message) < announcedEnd || message[announcedRun:announcedStep] != string(run[:]) ||
-			!identity.Verify(identity.ID(proof.Client), DomainAnnouncement, []byte(message[1+len(DomainAnnouncement):]), proof.Results[i].Signature) {
+			!identity.Verify(identity.ID(proof.Client), domainAnnouncement, []byte(message[1+len(domainAnnouncement):]), proof.Results[i].Signature) {
 			return false
 		}
 	}

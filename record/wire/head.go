@@ -46,13 +46,13 @@ func (h Head) signed(run [32]byte) []byte {
 
 // Sign returns the head with the signature of the run's host.
 func (h Head) Sign(host identity.Key, run [32]byte) Head {
-	h.Signature = host.Sign(DomainHead, h.signed(run))
+	h.Signature = host.Sign(domainHead, h.signed(run))
 	return h
 }
 
 // Verify reports whether the run's host signed the head.
 func (h Head) Verify(host identity.ID, run [32]byte) bool {
-	return identity.Verify(host, DomainHead, h.signed(run), h.Signature)
+	return identity.Verify(host, domainHead, h.signed(run), h.Signature)
 }
 
 // Same reports whether two heads say the same, whoever signed them.
@@ -76,7 +76,7 @@ func (h Head) AppendTo(b []byte) []byte {
 	return append(b, h.Signature[:]...)
 }
 
-// DecodeHead reads what AppendTo wrote. The error wraps ErrMalformed.
+// DecodeHead reads what AppendTo wrote. The error wraps errMalformed.
 func DecodeHead(b []byte) (Head, error) {
 	r := reader{rest: b}
 	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}

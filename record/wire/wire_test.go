@@ -151,7 +151,7 @@ func TestBadActionsAreRefused(t *testing.T) {
 	good := SignAction(testKey(), walk, 77, coordinator.Join{Epoch: 3})
 	alter := func(change func(raw []byte) []byte) []byte { return change(bytes.Clone(good)) }
 	sign := func(body ...byte) []byte {
-		return seal(testKey(), DomainAction, append(le.AppendUint64(bytes.Clone(walk[:]), 77), body...))
+		return seal(testKey(), domainAction, append(le.AppendUint64(bytes.Clone(walk[:]), 77), body...))
 	}
 	valid, invalid := testUpdate(), testUpdate()
 	invalid.Config.MinClients = 0
@@ -160,44 +160,44 @@ func TestBadActionsAreRefused(t *testing.T) {
 		raw  []byte
 		want error
 	}{
-		{"nothing", nil, ErrSize},
-		{"only a prefix", good[:prefixSize], ErrSize},
-		{"too large", make([]byte, MaxActionSize+1), ErrSize},
-		{"other version", alter(func(b []byte) []byte { b[0] = 1; return b }), ErrVersion},
+		{"nothing", nil, errSize},
+		{"only a prefix", good[:prefixSize], errSize},
+		{"too large", make([]byte, MaxActionSize+1), errSize},
+		{"other version", alter(func(b []byte) []byte { b[0] = 1; return b }), errVersion},
 		{"other sender", alter(func(b []byte) []byte { b[1] ^= 1; return b }), ErrSignature},
 		{"other signature", alter(func(b []byte) []byte { b[40] ^= 1; return b }), ErrSignature},
 		{"other body", alter(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), ErrSignature},
 		{"cut", good[:len(good)-1], ErrSignature},
 		{"longer", append(bytes.Clone(good), 0), ErrSignature},
-		{"signed as an announcement", seal(testKey(), DomainAnnouncement, good[prefixSize:]), ErrSignature},
+		{"signed as an announcement", seal(testKey(), domainAnnouncement, good[prefixSize:]), ErrSignature},
 		{"other run", SignAction(testKey(), HostedRun([]byte("other")), 77, coordinator.Join{}), ErrRun},
-		{"no kind", sign(), ErrMalformed},
-		{"unknown kind", sign(99), ErrMalformed},
-		{"cut field", sign(kindJoin, 1, 2, 3), ErrMalformed},
-		{"bytes after the end", sign(append([]byte{kindReady}, make([]byte, 69)...)...), ErrMalformed},
-		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...)...), ErrMalformed},
-		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 48)...)...), ErrMalformed},
-		{"join without a commitment", sign(kindJoin, 1, 0, 0, 0), ErrMalformed},
-		{"join with an empty name", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 65)...)...), ErrMalformed},
-		{"join with a name that is too long", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), append([]byte{33}, make([]byte, 33)...)...)...), ErrMalformed},
-		{"join with a name that is cut", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 3, 'A', 'd')...), ErrMalformed},
-		{"join with a name and more", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 1, 'A', 0)...), ErrMalformed},
-		{"join with a name in place of the digest", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 32)...), 3, 'A', 'd', 'a')...), ErrMalformed},
-		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), ErrMalformed},
-		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), ErrMalformed},
-		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), ErrMalformed},
-		{"upload to a place that is cut", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), 1, 'b', 2, 'r')...), ErrMalformed},
-		{"no truth value", sign(kindSetPaused, 2), ErrMalformed},
-		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), ErrMalformed},
-		{"health check with too few", sign(kindHealthCheck, 0, 0, 0, 0, 1, 0, 7), ErrMalformed},
-		{"health check with too many", sign(append([]byte{kindHealthCheck, 0, 0, 0, 0, 1, 1}, make([]byte, 32*250)...)...), ErrMalformed},
-		{"delegates: too many", sign(append([]byte{kindSetDelegates, 1, 0, 0, 0, 5, 0}, make([]byte, 32*5)...)...), ErrMalformed},
-		{"grant cut", sign(append([]byte{kindAuthorize}, make([]byte, 32)...)...), ErrMalformed},
-		{"close with a body", sign(kindClose, 0), ErrMalformed},
-		{"no configuration", sign(kindUpdateConfig), ErrMalformed},
+		{"no kind", sign(), errMalformed},
+		{"unknown kind", sign(99), errMalformed},
+		{"cut field", sign(kindJoin, 1, 2, 3), errMalformed},
+		{"bytes after the end", sign(append([]byte{kindReady}, make([]byte, 69)...)...), errMalformed},
+		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...)...), errMalformed},
+		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 48)...)...), errMalformed},
+		{"join without a commitment", sign(kindJoin, 1, 0, 0, 0), errMalformed},
+		{"join with an empty name", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 65)...)...), errMalformed},
+		{"join with a name that is too long", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), append([]byte{33}, make([]byte, 33)...)...)...), errMalformed},
+		{"join with a name that is cut", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 3, 'A', 'd')...), errMalformed},
+		{"join with a name and more", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...), 1, 'A', 0)...), errMalformed},
+		{"join with a name in place of the digest", sign(append(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 32)...), 3, 'A', 'd', 'a')...), errMalformed},
+		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), errMalformed},
+		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), errMalformed},
+		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), errMalformed},
+		{"upload to a place that is cut", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), 1, 'b', 2, 'r')...), errMalformed},
+		{"no truth value", sign(kindSetPaused, 2), errMalformed},
+		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), errMalformed},
+		{"health check with too few", sign(kindHealthCheck, 0, 0, 0, 0, 1, 0, 7), errMalformed},
+		{"health check with too many", sign(append([]byte{kindHealthCheck, 0, 0, 0, 0, 1, 1}, make([]byte, 32*250)...)...), errMalformed},
+		{"delegates: too many", sign(append([]byte{kindSetDelegates, 1, 0, 0, 0, 5, 0}, make([]byte, 32*5)...)...), errMalformed},
+		{"grant cut", sign(append([]byte{kindAuthorize}, make([]byte, 32)...)...), errMalformed},
+		{"close with a body", sign(kindClose, 0), errMalformed},
+		{"no configuration", sign(kindUpdateConfig), errMalformed},
 		{"invalid configuration", sign(append([]byte{kindUpdateConfig}, invalid.AppendTo(nil)...)...), coordinator.ErrInvalidConfig},
-		{"configuration and more", sign(append(valid.AppendTo([]byte{kindUpdateConfig}), 0)...), ErrMalformed},
-		{"run that is cut", seal(testKey(), DomainAction, walk[:31]), ErrMalformed},
+		{"configuration and more", sign(append(valid.AppendTo([]byte{kindUpdateConfig}), 0)...), errMalformed},
+		{"run that is cut", seal(testKey(), domainAction, walk[:31]), errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -220,19 +220,19 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 		raw  []byte
 		want error
 	}{
-		{"nothing", nil, ErrSize},
-		{"too large", make([]byte, MaxAnnouncementSize+1), ErrSize},
+		{"nothing", nil, errSize},
+		{"too large", make([]byte, MaxAnnouncementSize+1), errSize},
 		{"other run", alter(func(a *ResultAnnouncement) { a.Run = HostedRun([]byte("other")) }), ErrRun},
-		{"empty batch", alter(func(a *ResultAnnouncement) { a.Batch.End = a.Batch.Start }), ErrMalformed},
-		{"reversed batch", alter(func(a *ResultAnnouncement) { a.Batch.End = 1 }), ErrMalformed},
-		{"empty result", alter(func(a *ResultAnnouncement) { a.Size = 0 }), ErrMalformed},
-		{"head of no records", alter(func(a *ResultAnnouncement) { a.Start.Index = 0 }), ErrMalformed},
-		{"head of no round", alter(func(a *ResultAnnouncement) { a.Step = 0 }), ErrMalformed},
-		{"head that is cut", seal(testKey(), DomainAnnouncement, whole[prefixSize:len(whole)-1]), ErrMalformed},
-		{"neither a head nor none", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none)-1:len(none)-1], 2)), ErrMalformed},
-		{"more than no head", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none):len(none)], 0)), ErrMalformed},
+		{"empty batch", alter(func(a *ResultAnnouncement) { a.Batch.End = a.Batch.Start }), errMalformed},
+		{"reversed batch", alter(func(a *ResultAnnouncement) { a.Batch.End = 1 }), errMalformed},
+		{"empty result", alter(func(a *ResultAnnouncement) { a.Size = 0 }), errMalformed},
+		{"head of no records", alter(func(a *ResultAnnouncement) { a.Start.Index = 0 }), errMalformed},
+		{"head of no round", alter(func(a *ResultAnnouncement) { a.Step = 0 }), errMalformed},
+		{"head that is cut", seal(testKey(), domainAnnouncement, whole[prefixSize:len(whole)-1]), errMalformed},
+		{"neither a head nor none", seal(testKey(), domainAnnouncement, append(none[prefixSize:len(none)-1:len(none)-1], 2)), errMalformed},
+		{"more than no head", seal(testKey(), domainAnnouncement, append(none[prefixSize:len(none):len(none)], 0)), errMalformed},
 		{"an action", SignAction(testKey(), walk, 1, coordinator.Join{}), ErrSignature},
-		{"short", seal(testKey(), DomainAnnouncement, walk[:]), ErrMalformed},
+		{"short", seal(testKey(), domainAnnouncement, walk[:]), errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func FuzzActionBody(f *testing.F) {
 		f.Add(SignAction(testKey(), walk, 77, action)[prefixSize:])
 	}
 	fuzztest.Run(f, func(t *testing.T, body []byte) {
-		raw := seal(testKey(), DomainAction, body)
+		raw := seal(testKey(), domainAction, body)
 		opened, err := OpenAction(raw, walk)
 		if err != nil {
 			return
@@ -320,7 +320,7 @@ func FuzzOpen(f *testing.F) {
 func FuzzAnnouncementBody(f *testing.F) {
 	f.Add(SignAnnouncement(testKey(), testAnnouncement())[prefixSize:])
 	fuzztest.Run(f, func(t *testing.T, body []byte) {
-		raw := seal(testKey(), DomainAnnouncement, body)
+		raw := seal(testKey(), domainAnnouncement, body)
 		_, opened, err := OpenAnnouncement(raw, walk)
 		if err != nil {
 			return

@@ -20,8 +20,8 @@ import (
 // make other bytes of the same sources.
 const Version = "19.1.7"
 
-// ErrNoCompiler says that there is no compiler for the chain.
-var ErrNoCompiler = errors.New("no compiler for the chain: install clang-19 or name one in CLANG")
+// errNoCompiler says that there is no compiler for the chain.
+var errNoCompiler = errors.New("no compiler for the chain: install clang-19 or name one in CLANG")
 
 // flags make objects that package link takes: no 32-bit arithmetic (-mcpu=v2), and frames that
 // the chain has room for.
@@ -37,11 +37,11 @@ func Compiler(ctx context.Context) (path, version string, err error) {
 		name = "clang-19"
 	}
 	if path, err = exec.LookPath(name); err != nil {
-		return "", "", fmt.Errorf("%w: %w", ErrNoCompiler, err)
+		return "", "", fmt.Errorf("%w: %w", errNoCompiler, err)
 	}
 	out, err := exec.CommandContext(ctx, path, "-dumpversion").Output()
 	if err != nil {
-		return "", "", fmt.Errorf("%w: %s -dumpversion: %w", ErrNoCompiler, path, err)
+		return "", "", fmt.Errorf("%w: %s -dumpversion: %w", errNoCompiler, path, err)
 	}
 	return path, strings.TrimSpace(string(out)), nil
 }

@@ -10,8 +10,8 @@ import (
 
 var le = binary.LittleEndian
 
-// MaxObjectSize bounds an object.
-const MaxObjectSize = 4 << 20
+// maxObjectSize bounds an object.
+const maxObjectSize = 4 << 20
 
 // Object is what a compiler made of one source.
 type Object struct {
@@ -56,8 +56,8 @@ func (o *object) errorf(format string, arguments ...any) error {
 // read adds an object's sections to the program.
 func (l *linker) read(from Object) error {
 	o := &object{name: from.Name, places: map[elf.SectionIndex]place{}}
-	if len(from.Bytes) > MaxObjectSize {
-		return o.errorf("%d bytes, the limit is %d", len(from.Bytes), MaxObjectSize)
+	if len(from.Bytes) > maxObjectSize {
+		return o.errorf("%d bytes, the limit is %d", len(from.Bytes), maxObjectSize)
 	}
 	file, err := elf.NewFile(bytes.NewReader(from.Bytes))
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *linker) read(from Object) error {
 		return o.errorf("is a %s for %s: compile it with clang -target bpfel -mcpu=v2 -c", file.Type, file.Machine)
 	}
 	for _, section := range file.Sections {
-		if section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > MaxObjectSize {
+		if section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > maxObjectSize {
 			return o.errorf("section %s is compressed, or of %d bytes: compile it with -gz=none", section.Name, section.Size)
 		}
 	}

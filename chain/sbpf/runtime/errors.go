@@ -28,29 +28,29 @@ var (
 	ErrInvalidAccountData      = Error{Name: "InvalidAccountData"}
 	ErrAccountDataTooSmall     = Error{Name: "AccountDataTooSmall"}
 	ErrInsufficientFunds       = Error{Name: "InsufficientFunds"}
-	ErrIncorrectProgramID      = Error{Name: "IncorrectProgramId"}
+	errIncorrectProgramID      = Error{Name: "IncorrectProgramId"}
 	ErrMissingSignature        = Error{Name: "MissingRequiredSignature"}
 	ErrAlreadyInitialized      = Error{Name: "AccountAlreadyInitialized"}
-	ErrUninitialized           = Error{Name: "UninitializedAccount"}
-	ErrUnbalanced              = Error{Name: "UnbalancedInstruction"}
-	ErrModifiedOwner           = Error{Name: "ModifiedProgramId"}
-	ErrExternalLamports        = Error{Name: "ExternalAccountLamportSpend"}
+	errUninitialized           = Error{Name: "UninitializedAccount"}
+	errUnbalanced              = Error{Name: "UnbalancedInstruction"}
+	errModifiedOwner           = Error{Name: "ModifiedProgramId"}
+	errExternalLamports        = Error{Name: "ExternalAccountLamportSpend"}
 	ErrExternalData            = Error{Name: "ExternalAccountDataModified"}
 	ErrReadonlyLamports        = Error{Name: "ReadonlyLamportChange"}
 	ErrReadonlyData            = Error{Name: "ReadonlyDataModified"}
 	ErrMissingAccount          = Error{Name: "MissingAccount"}
-	ErrInvalidError            = Error{Name: "InvalidError"}
+	errInvalidError            = Error{Name: "InvalidError"}
 	ErrUnsupportedProgram      = Error{Name: "UnsupportedProgramId"}
 	ErrMaxSeedLength           = Error{Name: "MaxSeedLengthExceeded"}
-	ErrInvalidRealloc          = Error{Name: "InvalidRealloc"}
+	errInvalidRealloc          = Error{Name: "InvalidRealloc"}
 	ErrBudget                  = Error{Name: "ComputationalBudgetExceeded"}
-	ErrNotCompleted            = Error{Name: "ProgramFailedToComplete"}
+	errNotCompleted            = Error{Name: "ProgramFailedToComplete"}
 	ErrImmutable               = Error{Name: "Immutable"}
 	ErrIncorrectAuthority      = Error{Name: "IncorrectAuthority"}
-	ErrInvalidOwner            = Error{Name: "InvalidAccountOwner"}
+	errInvalidOwner            = Error{Name: "InvalidAccountOwner"}
 	ErrArithmeticOverflow      = Error{Name: "ArithmeticOverflow"}
 	ErrAccountNotExecutable    = Error{Name: "AccountNotExecutable"}
-	ErrEnvironmentSetupFailure = Error{Name: "ProgramEnvironmentSetupFailure"}
+	errEnvironmentSetupFailure = Error{Name: "ProgramEnvironmentSetupFailure"}
 )
 
 // texts are how the chain's logs name errors.
@@ -118,5 +118,5 @@ func ofResult(result uint64) error {
 	case low == 0 && high < uint64(len(byNumber)):
 		return Error{Name: byNumber[high]}
 	}
-	return ErrInvalidError
+	return errInvalidError
 }

@@ -29,8 +29,8 @@ type Result struct {
 	Return []byte   // by sol_set_return_data
 }
 
-// MaxReturn bounds what a program returns.
-const MaxReturn = 1024
+// maxReturn bounds what a program returns.
+const maxReturn = 1024
 
 // Invoke runs a program on accounts with at most limit compute units. Accounts with the same key
 // have to be the same pointer. The error is an Error; then nothing changed. Data is replaced, never
@@ -69,7 +69,7 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	}
 	c.log("Program %s success", c.id)
 	if !in.balanced(accounts, after) {
-		return c.Result, ErrUnbalanced
+		return c.Result, errUnbalanced
 	}
 	for i := range after {
 		*accounts[i] = after[i]
@@ -110,7 +110,7 @@ func outcome(result uint64, fault error) (err, reason error) {
 	if e, ok := errors.AsType[Error](fault); ok {
 		return e, e
 	}
-	return ErrNotCompleted, faultText(fault)
+	return errNotCompleted, faultText(fault)
 }
 
 // said is why a program stopped or a system call gave up, in the words of the chain's logs.
@@ -193,7 +193,7 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 		}
 		size := le.Uint64(in.bytes[p.lamports+8:])
 		if size > uint64(len(a.Data)+maxIncrease) || size > MaxAccountSize {
-			return nil, ErrInvalidRealloc
+			return nil, errInvalidRealloc
 		}
 		data := in.bytes[p.data : p.data+int(size)]
 		if err := checkData(id, a, data); err != nil {
@@ -242,7 +242,7 @@ func (a *Account) SetOwner(by, owner [32]byte) error {
 // checkOwner says whether a program may give an account away that has this data now.
 func checkOwner(id [32]byte, before *Account, owner [32]byte, data []byte) error {
 	if owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(data)) {
-		return ErrModifiedOwner
+		return errModifiedOwner
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func checkOwner(id [32]byte, before *Account, owner [32]byte, data []byte) error
 func checkLamports(id [32]byte, a *Account, lamports uint64) error {
 	switch {
 	case lamports < a.Lamports && a.Owner != id:
-		return ErrExternalLamports
+		return errExternalLamports
 	case !a.Writable:
 		return ErrReadonlyLamports
 	}

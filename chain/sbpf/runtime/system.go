@@ -34,7 +34,7 @@ func (c *call) handle(m *sbpf.Machine) {
 		"sol_log_compute_units_": c.logUnits,
 		"sol_log_data":           c.logData,
 		"sol_set_return_data":    c.setReturn,
-		"sol_get_clock_sysvar":   func(m *sbpf.Machine) uint64 { return c.sysvar(m, c.sysvars.Clock.Bytes(), ClockSize) },
+		"sol_get_clock_sysvar":   func(m *sbpf.Machine) uint64 { return c.sysvar(m, c.sysvars.Clock.Bytes(), clockSize) },
 		"sol_get_rent_sysvar":    func(m *sbpf.Machine) uint64 { return c.sysvar(m, c.sysvars.Rent.Bytes(), rentCharged) },
 		"sol_get_sysvar":         c.anySysvar,
 	} {
@@ -109,8 +109,8 @@ func (c *call) logData(m *sbpf.Machine) uint64 {
 func (c *call) setReturn(m *sbpf.Machine) uint64 {
 	address, n := m.Argument(1), m.Argument(2)
 	m.Charge(n/bytesPerUnit + baseUnits)
-	if !m.Failed() && n > MaxReturn {
-		m.Fail(said(fmt.Sprintf("Return data too large (%d > %d)", n, MaxReturn)))
+	if !m.Failed() && n > maxReturn {
+		m.Fail(said(fmt.Sprintf("Return data too large (%d > %d)", n, maxReturn)))
 	}
 	if b := m.Memory(address, n, false); !m.Failed() {
 		c.Return = append([]byte{}, b...)

@@ -52,25 +52,25 @@ type Sysvars struct {
 
 // Addresses of sysvars.
 var (
-	ClockAddress = [32]byte{
+	clockAddress = [32]byte{
 		0x06, 0xa7, 0xd5, 0x17, 0x18, 0xc7, 0x74, 0xc9, 0x28, 0x56, 0x63, 0x98, 0x69, 0x1d, 0x5e, 0xb6,
 		0x8b, 0x5e, 0xb8, 0xa3, 0x9b, 0x4b, 0x6d, 0x5c, 0x73, 0x55, 0x5b, 0x21, 0x00, 0x00, 0x00, 0x00,
 	}
-	RentAddress = [32]byte{
+	rentAddress = [32]byte{
 		0x06, 0xa7, 0xd5, 0x17, 0x19, 0x2c, 0x5c, 0x51, 0x21, 0x8c, 0xc9, 0x4c, 0x3d, 0x4a, 0xf1, 0x7f,
 		0x58, 0xda, 0xee, 0x08, 0x9b, 0xa1, 0xfd, 0x44, 0xe3, 0xdb, 0xd9, 0x8a, 0x00, 0x00, 0x00, 0x00,
 	}
-	SlotHashesAddress = [32]byte{
+	slotHashesAddress = [32]byte{
 		0x06, 0xa7, 0xd5, 0x17, 0x19, 0x2f, 0x0a, 0xaf, 0xc6, 0xf2, 0x65, 0xe3, 0xfb, 0x77, 0xcc, 0x7a,
 		0xda, 0x82, 0xc5, 0x29, 0xd0, 0xbe, 0x3b, 0x13, 0x6e, 0x2d, 0x00, 0x55, 0x20, 0x00, 0x00, 0x00,
 	}
 )
 
-// ClockSize and the like are how many bytes sysvars have.
+// clockSize and the like are how many bytes sysvars have.
 const (
-	ClockSize      = 40
-	RentSize       = 17
-	SlotHashesSize = 8 + MaxSlotHashes*40
+	clockSize      = 40
+	rentSize       = 17
+	slotHashesSize = 8 + MaxSlotHashes*40
 )
 
 // Bytes returns the sysvar as programs read it.
@@ -92,21 +92,21 @@ func (r Rent) Bytes() []byte {
 // SlotHashesBytes returns the sysvar as programs read it, with zeros behind the last hash.
 func (s *Sysvars) SlotHashesBytes() []byte {
 	hashes := s.SlotHashes[:min(len(s.SlotHashes), MaxSlotHashes)]
-	b := le.AppendUint64(make([]byte, 0, SlotHashesSize), uint64(len(hashes)))
+	b := le.AppendUint64(make([]byte, 0, slotHashesSize), uint64(len(hashes)))
 	for _, h := range hashes {
 		b = append(le.AppendUint64(b, h.Slot), h.Hash[:]...)
 	}
-	return b[:SlotHashesSize]
+	return b[:slotHashesSize]
 }
 
 // bytesOf returns the sysvar at an address, or nil.
 func (s *Sysvars) bytesOf(address [32]byte) []byte {
 	switch address {
-	case ClockAddress:
+	case clockAddress:
 		return s.Clock.Bytes()
-	case RentAddress:
+	case rentAddress:
 		return s.Rent.Bytes()
-	case SlotHashesAddress:
+	case slotHashesAddress:
 		return s.SlotHashesBytes()
 	}
 	return nil

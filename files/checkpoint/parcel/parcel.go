@@ -24,8 +24,8 @@ const (
 	MaxSize = 16 << 30
 )
 
-// ErrParcel says that bytes are not a model's folder.
-var ErrParcel = errors.New("invalid model archive")
+// errParcel says that bytes are not a model's folder.
+var errParcel = errors.New("invalid model archive")
 
 // file is one of a parcel.
 type file struct {
@@ -182,10 +182,10 @@ func Unpack(r io.Reader, dir string) error {
 			}
 		}
 		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
-			return errors.Join(fmt.Errorf("%w: data after the last file", ErrParcel), err)
+			return errors.Join(fmt.Errorf("%w: data after the last file", errParcel), err)
 		}
 		if _, err := checkpoint.CheckDir(temporary); err != nil {
-			return fmt.Errorf("%w: %w", ErrParcel, err)
+			return fmt.Errorf("%w: %w", errParcel, err)
 		}
 		return nil
 	})
@@ -199,7 +199,7 @@ func readHead(r io.Reader) ([]file, error) {
 	}
 	count := int(binary.LittleEndian.Uint16(start[len(magic):]))
 	if string(start[:len(magic)]) != magic || count > maxFiles {
-		return nil, fmt.Errorf("%w: invalid header %q", ErrParcel, start)
+		return nil, fmt.Errorf("%w: invalid header %q", errParcel, start)
 	}
 	var files []file
 	total := int64(0)
@@ -209,10 +209,10 @@ func readHead(r io.Reader) ([]file, error) {
 			return nil, err
 		}
 		if len(files) > 0 && f.name <= files[len(files)-1].name {
-			return nil, fmt.Errorf("%w: file %q is not in name order", ErrParcel, f.name)
+			return nil, fmt.Errorf("%w: file %q is not in name order", errParcel, f.name)
 		}
 		if total += f.size; total > MaxSize {
-			return nil, fmt.Errorf("%w: more than %d bytes in total", ErrParcel, int64(MaxSize))
+			return nil, fmt.Errorf("%w: more than %d bytes in total", errParcel, int64(MaxSize))
 		}
 		files = append(files, f)
 	}
@@ -231,10 +231,10 @@ func readEntry(r io.Reader) (f file, err error) {
 	name, numbers := string(rest[:length[0]]), rest[length[0]:]
 	size := binary.LittleEndian.Uint64(numbers)
 	if !checkpoint.IsPart(name) || name == checkpoint.FactsFile {
-		return f, fmt.Errorf("%w: unexpected file %q", ErrParcel, name)
+		return f, fmt.Errorf("%w: unexpected file %q", errParcel, name)
 	}
 	if size > MaxSize {
-		return f, fmt.Errorf("%w: file %s is too large: %d bytes", ErrParcel, name, size)
+		return f, fmt.Errorf("%w: file %s is too large: %d bytes", errParcel, name, size)
 	}
 	return file{name, int64(size), [hashSize]byte(numbers[8:])}, nil
 }
@@ -257,7 +257,7 @@ func (f file) write(r io.Reader, dir string) error {
 		return fmt.Errorf("get %s: %w", f.name, err)
 	}
 	if [hashSize]byte(hash.Sum(nil)) != f.hash {
-		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model, try again", ErrParcel, f.name)
+		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model, try again", errParcel, f.name)
 	}
 	return nil
 }

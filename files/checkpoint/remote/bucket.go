@@ -32,8 +32,8 @@ const (
 // last, and pins the versions of all others.
 const manifestObject = "manifest.json"
 
-// ErrOtherCheckpoint says that a place holds another checkpoint under the same name.
-var ErrOtherCheckpoint = errors.New("a different checkpoint exists under this name")
+// errOtherCheckpoint says that a place holds another checkpoint under the same name.
+var errOtherCheckpoint = errors.New("a different checkpoint exists under this name")
 
 // Bucket is a place in an object store: a prefix below which each checkpoint that Upload
 // puts there has a folder of its own, and which Facts and Download take for such a folder.
@@ -153,7 +153,7 @@ func (b Bucket) Upload(ctx context.Context, dir string, f checkpoint.Facts, prog
 	_, err = b.Store.Put(ctx, path.Join(at.Prefix, manifestObject), bytes.NewReader(text), int64(len(text)), objstore.IfAbsent())
 	if errors.Is(err, objstore.ErrPrecondition) { // somebody was faster, with the same files
 		if done, err = at.isThere(ctx, f); err == nil && !done {
-			err = fmt.Errorf("%w: %s", ErrOtherCheckpoint, at)
+			err = fmt.Errorf("%w: %s", errOtherCheckpoint, at)
 		}
 	}
 	return at.Prefix, err
@@ -168,7 +168,7 @@ func (b Bucket) isThere(ctx context.Context, f checkpoint.Facts) (bool, error) {
 	case err != nil:
 		return false, err
 	case there != f:
-		return false, fmt.Errorf("%w: %s has digest %.16s, want %.16s", ErrOtherCheckpoint, b, there.Digest, f.Digest)
+		return false, fmt.Errorf("%w: %s has digest %.16s, want %.16s", errOtherCheckpoint, b, there.Digest, f.Digest)
 	}
 	_, err = b.Store.Stat(ctx, path.Join(b.Prefix, manifestObject))
 	if errors.Is(err, objstore.ErrNotFound) {

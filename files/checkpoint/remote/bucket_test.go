@@ -317,7 +317,7 @@ func TestBucketKeepsAnotherCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts.Digest = strings.Repeat("0", 64)
-	if _, err := b.Upload(t.Context(), folder, facts, nil); !errors.Is(err, ErrOtherCheckpoint) || !isFinal(err) {
+	if _, err := b.Upload(t.Context(), folder, facts, nil); !errors.Is(err, errOtherCheckpoint) || !isFinal(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// ErrNewer says that the place holds a later checkpoint of the same run.
-var ErrNewer = errors.New("a later checkpoint of the run exists")
+// errNewer says that the place holds a later checkpoint of the same run.
+var errNewer = errors.New("a later checkpoint of the run exists")
 
 // HubRepo is a repository of the Hub.
 type HubRepo struct {
@@ -91,7 +91,7 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 
 // Upload commits the checkpoint of a folder and returns the commit. What an earlier
 // checkpoint left and this one has not is removed; other files, and a page that a person
-// wrote, stay. A later checkpoint of the same run is not replaced: ErrNewer.
+// wrote, stay. A later checkpoint of the same run is not replaced: errNewer.
 func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	files, err := filesOf(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Fac
 	case err != nil:
 		return err
 	case there.RunID == f.RunID && there.Step > f.Step:
-		return fmt.Errorf("%w: step %d, not %d", ErrNewer, there.Step, f.Step)
+		return fmt.Errorf("%w: step %d, not %d", errNewer, there.Step, f.Step)
 	}
 	return nil
 }

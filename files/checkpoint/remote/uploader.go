@@ -251,7 +251,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
 			u.told(j.facts, version)
 			return nil
-		case errors.Is(err, ErrNewer):
+		case errors.Is(err, errNewer):
 			u.logger.Info("not uploaded", "step", j.facts.Step, "why", err)
 			return nil
 		}
@@ -291,7 +291,7 @@ func (u *Uploader) isSuperseded() bool {
 
 // isFinal reports whether trying again is of no use.
 func isFinal(err error) bool {
-	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, ErrOtherCheckpoint} {
+	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint} {
 		if errors.Is(err, final) {
 			return true
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ErrNotFinite says that a model gives no usable logits.
-var ErrNotFinite = errors.New("the model's logits are not finite; check that the weights are a trained model")
+// errNotFinite says that a model gives no usable logits.
+var errNotFinite = errors.New("the model's logits are not finite; check that the weights are a trained model")
 
 // sampler draws the next token from logits.
 type sampler struct {
@@ -27,7 +27,7 @@ func newSampler(o Options) sampler {
 func (s *sampler) next(logits []float32, text []int32) (int32, error) {
 	for _, logit := range logits {
 		if math.IsNaN(float64(logit)) || math.IsInf(float64(logit), 0) {
-			return 0, ErrNotFinite
+			return 0, errNotFinite
 		}
 	}
 	s.penalise(logits, text)

@@ -59,7 +59,7 @@ func TestPenalty(t *testing.T) {
 func TestLogitsThatAreNotFinite(t *testing.T) {
 	s := newSampler(Options{TopP: 1, RepetitionPenalty: 1})
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if _, err := s.next([]float32{1, float32(bad)}, nil); !errors.Is(err, ErrNotFinite) {
+		if _, err := s.next([]float32{1, float32(bad)}, nil); !errors.Is(err, errNotFinite) {
 			t.Errorf("%v: error %v", bad, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOption says that a model cannot compute as it was asked to.
-var ErrOption = errors.New("unsupported option")
+// errOption says that a model cannot compute as it was asked to.
+var errOption = errors.New("unsupported option")
 
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
 type Llama struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// ErrInvalid says that a schedule's numbers make no sense.
-var ErrInvalid = errors.New("invalid learning-rate schedule")
+// errInvalid says that a schedule's numbers make no sense.
+var errInvalid = errors.New("invalid learning-rate schedule")
 
 // Schedule is the learning rate over the steps of a run: a linear rise from init to
 // base, then stages that fall from one rate to the next, then the last rate for ever.
@@ -32,7 +32,7 @@ func New(c config.LRSchedule) (Schedule, error) {
 	total := func(base, init float64, warmup, total uint32, final float64, cosine bool) error {
 		s = Schedule{base: base, init: init, warmupSteps: warmup}
 		if total <= warmup {
-			return fmt.Errorf("%w: total_steps %d is not more than warmup_steps %d", ErrInvalid, total, warmup)
+			return fmt.Errorf("%w: total_steps %d is not more than warmup_steps %d", errInvalid, total, warmup)
 		}
 		s.stages = []stage{{total - warmup, base, final, cosine}}
 		return nil
@@ -56,7 +56,7 @@ func New(c config.LRSchedule) (Schedule, error) {
 			{l.LinearDecaySteps, l.CosineDecayFinalLR, l.LinearDecayFinalLR, false},
 		}
 	default:
-		err = fmt.Errorf("%w: none of Constant, Linear, Cosine, WarmupStableDecay is set", ErrInvalid)
+		err = fmt.Errorf("%w: none of Constant, Linear, Cosine, WarmupStableDecay is set", errInvalid)
 	}
 	if err != nil {
 		return Schedule{}, err
@@ -71,7 +71,7 @@ func (s Schedule) check() error {
 	}
 	for _, rate := range rates {
 		if !(rate >= 0 && rate <= math.MaxFloat32) {
-			return fmt.Errorf("%w: learning rate %v, want a number that is not negative", ErrInvalid, rate)
+			return fmt.Errorf("%w: learning rate %v, want a number that is not negative", errInvalid, rate)
 		}
 	}
 	return nil

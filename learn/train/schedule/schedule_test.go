@@ -143,7 +143,7 @@ func TestNewRejects(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := New(test.lr); !errors.Is(err, ErrInvalid) {
+			if _, err := New(test.lr); !errors.Is(err, errInvalid) {
 				t.Errorf("error = %v, want ErrInvalid", err)
 			}
 		})

@@ -62,7 +62,7 @@ type download struct {
 	results  chan *attempt
 	looks    chan look
 	attempts sync.WaitGroup // and looks
-	failures []HolderError
+	failures []holderError
 }
 
 // holderState is what a download knows of one holder.
@@ -126,7 +126,7 @@ func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *d
 // returns when no goroutine of the download is left.
 func (d *download) run(ctx context.Context) error {
 	if len(d.holders) == 0 && len(d.pending) > 0 {
-		return ErrNoHolders
+		return errNoHolders
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.collect()
@@ -135,7 +135,7 @@ func (d *download) run(ctx context.Context) error {
 	defer tick.Stop()
 	for len(d.pending)+len(d.active) > 0 {
 		if len(d.active) == 0 && !slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.out }) {
-			return &FetchError{Hash: d.into.key.hash, Failures: d.failures}
+			return &fetchError{Hash: d.into.key.hash, Failures: d.failures}
 		}
 		freed := d.s.holders.waitFreed()
 		d.assign(ctx)
@@ -229,7 +229,7 @@ func (d *download) start(ctx context.Context, h *holderState, part span) {
 		defer cancel(nil)
 		a.err = d.transfer(ctx, a)
 		took := delivery{bytes: a.done.Load(), waited: a.waited, took: time.Since(a.started)}
-		took.silent = took.bytes == 0 && (errors.Is(a.err, errPreempted) || errors.Is(a.err, ErrSlow))
+		took.silent = took.bytes == 0 && (errors.Is(a.err, errPreempted) || errors.Is(a.err, errSlow))
 		d.s.holders.release(d.node, h.id, took)
 		d.results <- a // never blocks: it has room for every active attempt
 	})
@@ -279,11 +279,11 @@ func (d *download) finish(a *attempt) {
 		h.hangUps++
 	}
 	switch {
-	case errors.Is(a.err, ErrCorrupt):
+	case errors.Is(a.err, errCorrupt):
 		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.Short())
 		d.lose(h, a.err)
 		return
-	case errors.Is(a.err, ErrSize):
+	case errors.Is(a.err, errSize):
 		d.lose(h, a.err)
 		return
 	case errors.Is(a.err, errPreempted): // no failure: it comes only as often as somebody who is faster may yet fail
@@ -316,7 +316,7 @@ func (d *download) lose(h *holderState, err error) {
 	}
 	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // who said to have it later, and had it not, is done with
 	h.ready = time.Now().Add(lackPause)
-	d.failures = append(d.failures, HolderError{h.id, err})
+	d.failures = append(d.failures, holderError{h.id, err})
 	d.cancel(h, err)
 }
 
@@ -394,7 +394,7 @@ func (d *download) watch() {
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			}
 			a.holder.slow = true
-			a.cancel(ErrSlow)
+			a.cancel(errSlow)
 		case d.gains(a, now.Sub(a.first), d.fastest(a.holder, !a.holder.slow)):
 			d.cancel(a.holder, errPreempted)
 		}

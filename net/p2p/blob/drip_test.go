@@ -79,7 +79,7 @@ func TestWhoLosesRanges(t *testing.T) {
 		{"is silent beside another", nil, late(false, true, false), false, trial{begun: 900 * ms, asked: 600 * ms}, nil},
 		{"was silent, and may take its time", nil, late(false, false, false), true, trial{begun: 4500 * ms, asked: 2500 * ms}, nil},
 		{"is not asked yet", nil, late(false, false, false), false, trial{begun: 900 * ms}, nil},
-		{"cannot be asked", nil, late(false, false, false), false, trial{begun: 3500 * ms}, ErrSlow},
+		{"cannot be asked", nil, late(false, false, false), false, trial{begun: 3500 * ms}, errSlow},
 	} {
 		test.trial.holder = &holderState{id: identity.ID{2}, slow: test.slow}
 		why := watched(node, test.pending, []*holderState{test.trial.holder, test.other}, test.trial)

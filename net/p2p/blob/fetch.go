@@ -17,32 +17,32 @@ const probeTimeout = 5 * time.Second // of one holder that is asked for a size
 
 // Errors of a fetch as a whole.
 var (
-	// ErrNoHolders says that no member was named that could hold the payload.
-	ErrNoHolders = errors.New("no holders")
-	// ErrTooLarge says that a payload is proven to be larger than the caller takes.
-	ErrTooLarge = errors.New("blob too large")
+	// errNoHolders says that no member was named that could hold the payload.
+	errNoHolders = errors.New("no holders")
+	// errTooLarge says that a payload is proven to be larger than the caller takes.
+	errTooLarge = errors.New("blob too large")
 )
 
 var emptyHash = Hash(blake3.Sum256(nil))
 
-// HolderError is why one holder did not deliver.
-type HolderError struct {
+// holderError is why one holder did not deliver.
+type holderError struct {
 	Holder identity.ID
 	Err    error
 }
 
-func (e HolderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
+func (e holderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
 
-func (e HolderError) Unwrap() error { return e.Err }
+func (e holderError) Unwrap() error { return e.Err }
 
-// FetchError is why a payload could not be fetched: the failures of its holders.
+// fetchError is why a payload could not be fetched: the failures of its holders.
 // errors.Is finds the reason of each of them.
-type FetchError struct {
+type fetchError struct {
 	Hash     Hash
-	Failures []HolderError
+	Failures []holderError
 }
 
-func (e *FetchError) Error() string {
+func (e *fetchError) Error() string {
 	texts := make([]string, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		texts = append(texts, failure.Error())
@@ -51,7 +51,7 @@ func (e *FetchError) Error() string {
 }
 
 // Unwrap returns the failures.
-func (e *FetchError) Unwrap() []error {
+func (e *fetchError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		errs = append(errs, failure)
@@ -79,13 +79,13 @@ type flightKey struct {
 // payload is complete, when every holder has failed, or with ctx; what was verified until
 // then is not fetched again by the next one.
 //
-// Errors match ErrFull, ErrNoHolders, the end of ctx, or are a *FetchError.
+// Errors match ErrFull, errNoHolders, the end of ctx, or are a *fetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
 		if data, held := s.Get(ctx, hash); held {
 			if uint64(len(data)) != size {
-				return nil, fmt.Errorf("fetch blob %s: %w: it has %d bytes, announced %d", hash.Short(), ErrSize, len(data), size)
+				return nil, fmt.Errorf("fetch blob %s: %w: it has %d bytes, announced %d", hash.Short(), errSize, len(data), size)
 			}
 			return data, nil
 		}
@@ -152,7 +152,7 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 	p.open()
 	if p.key.size == 0 && p.key.hash != emptyHash {
 		s.setAside(p)
-		return fmt.Errorf("%w: announced as empty", ErrSize)
+		return fmt.Errorf("%w: announced as empty", errSize)
 	}
 	for {
 		if err := newDownload(n, s, p, holders).run(ctx); err != nil {
@@ -168,36 +168,36 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 }
 
 // FetchUpTo is Fetch for a payload whose size nobody has announced: holders are asked
-// for a proof of the size first. The error matches ErrTooLarge if it is over maxSize.
+// for a proof of the size first. The error matches errTooLarge if it is over maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, len(data), maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), errTooLarge, len(data), maxSize)
 		}
 		return data, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 	}
-	failed := &FetchError{Hash: hash}
+	failed := &fetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {
 		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 		case err != nil:
-			if errors.Is(err, ErrCorrupt) {
+			if errors.Is(err, errCorrupt) {
 				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.Short())
 			}
-			failed.Failures = append(failed.Failures, HolderError{holder, err})
+			failed.Failures = append(failed.Failures, holderError{holder, err})
 			continue
 		case size > maxSize:
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, size, maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), errTooLarge, size, maxSize)
 		}
 		return Fetch(ctx, n, s, hash, size, holders)
 	}
 	if len(failed.Failures) == 0 {
-		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ErrNoHolders)
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), errNoHolders)
 	}
 	return nil, failed
 }

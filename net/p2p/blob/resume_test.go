@@ -238,7 +238,7 @@ func TestLoneSilentHolder(t *testing.T) {
 	store := NewStore(1 << 30)
 	store.lone = 200 * time.Millisecond
 	_, err := Fetch(testContext(t), nodes[0], store, Hash{1}, 100, p2ptest.IDs(nodes[1]))
-	if !errors.Is(err, ErrSlow) {
+	if !errors.Is(err, errSlow) {
 		t.Errorf("error %v", err)
 	}
 	if nodes[0].Score(nodes[1].ID()) == 0 {
@@ -266,7 +266,7 @@ func TestStallBehindARelayIsNobodysFault(t *testing.T) {
 	})
 	store := NewStore(1 << 30)
 	store.lone = 200 * time.Millisecond
-	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, p2ptest.IDs(hidden)); !errors.Is(err, ErrSlow) {
+	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, p2ptest.IDs(hidden)); !errors.Is(err, errSlow) {
 		t.Errorf("error %v", err)
 	}
 	if joiner.Score(hidden.ID()) != 0 {
@@ -289,10 +289,10 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 	before := heap()
 	for range 50 {
-		if _, err := Fetch(testContext(t), nodes[0], store, hash, 32<<20, p2ptest.IDs(nodes[1])); !errors.Is(err, ErrSize) {
+		if _, err := Fetch(testContext(t), nodes[0], store, hash, 32<<20, p2ptest.IDs(nodes[1])); !errors.Is(err, errSize) {
 			t.Fatalf("error %v", err)
 		}
-		if _, err := FetchUpTo(testContext(t), nodes[0], store, hash, 32<<20, p2ptest.IDs(nodes[1])); !errors.Is(err, ErrCorrupt) {
+		if _, err := FetchUpTo(testContext(t), nodes[0], store, hash, 32<<20, p2ptest.IDs(nodes[1])); !errors.Is(err, errCorrupt) {
 			t.Fatalf("error %v", err)
 		}
 	}
@@ -319,7 +319,7 @@ func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
 	joiner.SetMembers([]p2p.Peer{{ID: gone, Addrs: []string{fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port)}}})
 	store := NewStore(1 << 30)
 	store.lone = 200 * time.Millisecond
-	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, []identity.ID{gone}); !errors.Is(err, ErrSlow) {
+	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, []identity.ID{gone}); !errors.Is(err, errSlow) {
 		t.Errorf("error %v", err)
 	}
 	if score := joiner.Score(gone); score != 0 {
@@ -347,7 +347,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	if err := os.WriteFile(s.folder.path(hash), changed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := fetched(); err == nil || errors.Is(err, ErrCorrupt) {
+	if err := fetched(); err == nil || errors.Is(err, errCorrupt) {
 		t.Errorf("fetched: %v", err)
 	}
 	if _, held := s.Get(t.Context(), hash); held || s.Usage() != (Usage{}) {

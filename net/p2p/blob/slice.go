@@ -168,7 +168,7 @@ func (d *decoder) subtree(want [8]uint32, pos, n uint64, flags uint32) error {
 	left, right := chainingValue(d.parents[:32]), chainingValue(d.parents[32:])
 	d.parents = d.parents[pairSize:]
 	if guts.ChainingValue(guts.ParentNode(left, right, &guts.IV, flags)) != want {
-		return ErrCorrupt
+		return errCorrupt
 	}
 	mid := half(n)
 	if err := d.subtree(left, pos, mid, 0); err != nil {
@@ -190,7 +190,7 @@ func (d *decoder) group(data []byte, want [8]uint32, pos uint64, flags uint32) e
 	node := guts.CompressBuffer(full, len(data), &guts.IV, pos/guts.ChunkSize, 0)
 	node.Flags |= flags
 	if guts.ChainingValue(node) != want {
-		return ErrCorrupt
+		return errCorrupt
 	}
 	return d.verified(len(data))
 }

@@ -15,15 +15,15 @@ import (
 
 // Errors of one holder.
 var (
-	// ErrCorrupt says that a holder sent bytes that do not belong to the hash. The
+	// errCorrupt says that a holder sent bytes that do not belong to the hash. The
 	// connection is authenticated and encrypted, so nobody but the holder did that.
-	ErrCorrupt = errors.New("holder sent wrong bytes")
-	// ErrSize says that a holder's payload has another size than the announced one. One
+	errCorrupt = errors.New("holder sent wrong bytes")
+	// errSize says that a holder's payload has another size than the announced one. One
 	// of the two is wrong, which one cannot be told from here.
-	ErrSize = errors.New("holder claims another size")
-	// ErrSlow says that a holder sent nothing for some seconds, next to nothing for
+	errSize = errors.New("holder claims another size")
+	// errSlow says that a holder sent nothing for some seconds, next to nothing for
 	// longer, or much less than others do.
-	ErrSlow = errors.New("holder is too slow")
+	errSlow = errors.New("holder is too slow")
 )
 
 // A connection of its own costs a range a handshake and a slow start: over 20 Mbit/s and 100 ms a round whose results have
@@ -66,7 +66,7 @@ func (r countedReader) Read(p []byte) (int, error) {
 func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
 	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body io.Reader, claimed uint64) error {
 		if claimed != size {
-			return fmt.Errorf("%w: %d bytes, announced %d", ErrSize, claimed, size)
+			return fmt.Errorf("%w: %d bytes, announced %d", errSize, claimed, size)
 		}
 		return s.decode(body, size, &decoder{part: r, dst: dst, verified: verified})
 	})
@@ -77,7 +77,7 @@ func (s source) probe(ctx context.Context) (size uint64, err error) {
 	err = s.exchange(ctx, request{s.hash, probeOffset, 0}, func(body io.Reader, claimed uint64) error {
 		if size = claimed; size == 0 {
 			if s.hash != emptyHash {
-				return fmt.Errorf("%w: it claims no bytes", ErrCorrupt)
+				return fmt.Errorf("%w: it claims no bytes", errCorrupt)
 			}
 			return nil
 		}
@@ -126,15 +126,15 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 // or the time that one range may take.
 func timedOut(parent, ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, ErrCorrupt) || errors.Is(err, ErrSize):
+	case errors.Is(err, errCorrupt) || errors.Is(err, errSize):
 		return err
 	case parent.Err() != nil:
 		return context.Cause(parent)
 	case ctx.Err() != nil:
-		return ErrSlow
+		return errSlow
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return ErrSlow
+		return errSlow
 	}
 	return err
 }
@@ -164,9 +164,9 @@ func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader
 	case statusNotHeld:
 		return ErrNotHeld
 	case statusRange:
-		return fmt.Errorf("%w: it has no bytes [%d, %d)", ErrSize, r.offset, r.offset+r.length)
+		return fmt.Errorf("%w: it has no bytes [%d, %d)", errSize, r.offset, r.offset+r.length)
 	default:
-		return fmt.Errorf("%w: status %d", ErrCorrupt, head[0])
+		return fmt.Errorf("%w: status %d", errCorrupt, head[0])
 	}
 	if _, err := io.ReadFull(response, head[1:]); err != nil {
 		return err

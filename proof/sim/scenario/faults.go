@@ -64,8 +64,8 @@ var faultNames = []string{
 	"hog", "withhold",
 }
 
-// ErrUnknownFault says that a list of faults has a name that there is not.
-var ErrUnknownFault = errors.New("unknown fault")
+// errUnknownFault says that a list of faults has a name that there is not.
+var errUnknownFault = errors.New("unknown fault")
 
 // ParseFaults reads "all", "honest", "none", or names separated by commas.
 func ParseFaults(text string) (Faults, error) {
@@ -86,7 +86,7 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("%w %q: there are all, honest, none, %s", ErrUnknownFault, name, strings.Join(faultNames, ", "))
+		return 0, fmt.Errorf("%w %q: there are all, honest, none, %s", errUnknownFault, name, strings.Join(faultNames, ", "))
 	}
 	return set, nil
 }

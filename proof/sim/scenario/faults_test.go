@@ -11,7 +11,7 @@ func TestFaultsText(t *testing.T) {
 			t.Errorf("%v: got %v, %v", f, got, err)
 		}
 	}
-	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, ErrUnknownFault) {
+	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, errUnknownFault) {
 		t.Errorf("got %v", err)
 	}
 }
