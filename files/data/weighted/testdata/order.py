@@ -1,4 +1,4 @@
-"""Writes order.json: the order of sequences, computed from the text of docs/data.md alone.
+"""Writes order.json: the order of sequences, computed by the rules of docs/data.md.
 
     python order.py
 """
