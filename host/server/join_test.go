@@ -18,7 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// The size of TestJoiningLate; docs/server.md has figures for 10000 rounds.
+// The size of TestJoiningLate. With 10000 rounds and 32 members, joining takes 0.3 s and 95 KiB, and the journal has
+// 288 MiB.
 var (
 	joinRounds  = flag.Int("join.rounds", 100, "rounds before TestJoiningLate joins")
 	joinMembers = flag.Int("join.members", 8, "members of the run that TestJoiningLate joins")
@@ -185,7 +186,7 @@ func (h *history) certify(e follow.Epoch) {
 	}
 }
 
-// TestJoiningLate joins a run that is old, by its certificates and without them.
+// TestJoiningLate joins an old run by its certificates, and without certificates by a replay of the whole log.
 func TestJoiningLate(t *testing.T) {
 	dir := t.TempDir()
 	h := makeHistory(t, dir, *joinMembers, *joinRounds)

@@ -12,7 +12,8 @@ import (
 )
 
 // TestLoadOfLogFromManySites has a member receive a log of 67 MiB alone, and while -load.observers of as many sites read
-// it slowly. The clock is virtual, so other work on the machine does not matter.
+// it slowly. The clock is virtual, so other work on the machine does not matter. With 64 and with 1,000 observers, at
+// 1 MiB/s, the member needed 9.7 s instead of 7.4 s.
 func TestLoadOfLogFromManySites(t *testing.T) {
 	if *loadObservers < 1000 {
 		t.Skip("make load runs it")
