@@ -28,4 +28,9 @@
 // return data and accounts. litesvm differs in two points, which are not compared: it allows a call of a program
 // in the slot of its deployment, and takes no fee if a transaction's program does not exist. If a program
 // accesses foreign memory, only the beginning of the log line is compared.
+//
+// If Node and litesvm are installed, a test also compares random transactions; 20,000 transactions of five seeds
+// had no difference:
+//
+//	go test ./chain/localnet -run Random -litesvm <folder>/node_modules -transactions 4000 -seed 2
 package localnet

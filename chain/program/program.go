@@ -2,6 +2,13 @@
 // its instructions, and what its results mean. Its sources are C, in rules and chain; what it does
 // is in docs/solana.md.
 //
+// The first lines of each C file name its Go source. The exceptions: decode.c also decodes
+// record/wire/equivocation.go, whose signatures chain/proof.c checks, and crypto/sha256 is the chain's
+// system call (chain/system.c), in tests native/sha256.c.
+//
+// Functions that only clients need have no port: batch outcomes, the next round, assignments, the encoding of
+// a state, and Merkle trees, whose roots the coordinator stores and never computes.
+//
 // The rules in C have the results of package coordinator. They compute some of them differently, so that
 // no input costs more than a transaction may:
 //

@@ -10,7 +10,9 @@ import (
 // TestTrialsOfMany lets 256 members have all the trials that there can be, with hardly any, some, half
 // and all but one of them not training, and wants the dearest of what follows not to be too dear: a
 // round's end at which trials end and juries are drawn, when all lists are full; an accusation; a vote
-// that ejects a client which is everywhere.
+// that ejects a client which is everywhere. The most expensive tick has 256 members, 20 % of
+// them not training, all other lists of clients full, as many silent witnesses as a quorum allows, seven trials that
+// end undecided, and one whose jury is drawn.
 func TestTrialsOfMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds, and more with the race detector, which has nothing to find in C")

@@ -2,7 +2,6 @@ package programtest
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +18,8 @@ var actionNames = [...]string{
 	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote",
 }
 
-// costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
-// everything that can happen to it.
+// costs runs a permissioned run of n members through everything that can happen to it. Each member is a delegate
+// of a separate grantee. The model definition has 8,192 bytes, the health check 24 names, and a WRITE 950 bytes.
 func costs(t *testing.T, n int) units {
 	t.Helper()
 	d, u := newDeployed(loadProgram(t)), units{}
@@ -204,29 +203,4 @@ func TestUnits(t *testing.T) {
 		table.WriteString("\n")
 	}
 	golden.Compare(t, "units.md", table.String())
-	compareDocs(t, table.String())
-}
-
-// compareDocs wants the page on the program to have the table, and writes it there with -update.
-func compareDocs(t *testing.T, table string) {
-	t.Helper()
-	const path = "../../docs/solana.md"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, _, _ := strings.Cut(table, "\n")
-	before, after, found := strings.Cut(string(page), head)
-	_, after, ended := strings.Cut(after, "\n\n")
-	if !found || !ended {
-		t.Fatalf("%s has no table that begins with %s", path, head)
-	}
-	want := before + table + "\n" + after
-	if golden.Update() {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if want != string(page) {
-		t.Errorf("%s has another table of compute units than testdata/units.md: run this test with -update", path)
-	}
 }
