@@ -13,7 +13,13 @@ type Claim struct {
 // LossUnit is how many units of Claim.Loss are a nat per token: the most that can be claimed is 65.5.
 const LossUnit = 1000
 
-// Claims are what the witnesses of a round say of one figure.
+// Claims are the claims of a round's witnesses about one value. In 24 rounds of four honest members, each with
+// six sequences of the quickstart's data, none of 96 losses was far.
+//
+// A quorum has two thirds of the witnesses, but witnesses without a batch claim nothing. So Count may be small,
+// and of two claims either may be false. Claims are in the state, and not only in the log, because observers of
+// a server or a chain have the state and not always the log. They take 6 bytes of each proof, at most 768 of a
+// state, no space in a chain's account, where they use padding, and 32 compute units of each proof there.
 type Claims struct {
 	Count  int        // that said it
 	Median uint32     // of an even number the lower one of the two in the middle

@@ -22,7 +22,7 @@ const (
 	ErrInvalidWitness                  // filters claim more than the round has
 	ErrInvalidAction                   // the action itself makes no sense
 	ErrInvalidConfig                   // see ConfigError
-	ErrMalformed                       // see decodeError
+	ErrMalformed                       // see DecodeError
 	ErrPermissionless                  // the run admits everybody: there is nothing to authorize
 	ErrWrongNumber                     // the action names another authorization than the sender's present one
 	ErrUnrecorded                      // the run recorded no such checkpoint, or so long ago that it forgot

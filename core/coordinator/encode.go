@@ -64,15 +64,15 @@ func (u *UpdateConfig) AppendTo(b []byte) []byte {
 	return c.bytes
 }
 
-// decodeError tells where the bytes of a state are wrong. It wraps ErrMalformed.
-type decodeError struct {
+// DecodeError tells where the bytes of a state are wrong. It wraps ErrMalformed.
+type DecodeError struct {
 	Field   string
 	Offset  int   // of the first byte after the last field that was read
 	Version uint8 // of the encoding, when it is an earlier one
 }
 
 // Error names the field and the offset. For an earlier encoding it names the remedy.
-func (e *decodeError) Error() string {
+func (e *DecodeError) Error() string {
 	if e.Version != 0 {
 		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
@@ -81,9 +81,9 @@ func (e *decodeError) Error() string {
 }
 
 // Unwrap returns ErrMalformed.
-func (e *decodeError) Unwrap() error { return ErrMalformed }
+func (e *DecodeError) Unwrap() error { return ErrMalformed }
 
-// Decode reads a state from its canonical bytes. It returns a *decodeError for bytes that
+// Decode reads a state from its canonical bytes. It returns a *DecodeError for bytes that
 // AppendTo does not write, and for a state that breaks an invariant (see Check). It allocates
 // a list only after it has verified that the bytes of the list are there.
 func Decode(b []byte) (State, error) {
@@ -129,13 +129,13 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 		return State{}, err
 	}
 	if broken := s.brokenInvariant(d.elected); broken != "" {
-		return State{}, &decodeError{Field: broken, Offset: len(b)}
+		return State{}, &DecodeError{Field: broken, Offset: len(b)}
 	}
 	return s, nil
 }
 
 // DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a
-// *decodeError for all other bytes. Apply decides whether the values are valid.
+// *DecodeError for all other bytes. Apply decides whether the values are valid.
 func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
 	c := coder{bytes: b, reads: true}
 	var u UpdateConfig
@@ -161,7 +161,7 @@ type coder struct {
 
 func (c *coder) fail(field string) {
 	if c.err == nil {
-		c.err = &decodeError{Field: field, Offset: c.at}
+		c.err = &DecodeError{Field: field, Offset: c.at}
 	}
 }
 

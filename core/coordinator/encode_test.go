@@ -152,7 +152,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.alter(&state, &state.Trials[0])
-			var problem *decodeError
+			var problem *DecodeError
 			if err := state.Check(); !errors.As(err, &problem) || problem.Field != test.name {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}
@@ -176,7 +176,7 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	raw := state.AppendTo(nil)
 	for n := range raw {
 		_, err := Decode(raw[:n])
-		var problem *decodeError
+		var problem *DecodeError
 		if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Offset > n {
 			t.Fatalf("%d of %d bytes: %v", n, len(raw), err)
 		}
@@ -193,7 +193,7 @@ func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	raw := state.AppendTo(nil)
 	raw[0] = 10
 	_, err := Decode(raw)
-	var problem *decodeError
+	var problem *DecodeError
 	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 10 || !strings.Contains(err.Error(), "state of encoding 10, this program reads 11: continue with") {
 		t.Errorf("encoding 10: %v", err)
 	}
@@ -300,7 +300,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 			state := goldenState(t)
 			test.alter(&state)
 			_, err := Decode(state.AppendTo(nil))
-			var problem *decodeError
+			var problem *DecodeError
 			if !errors.As(err, &problem) || problem.Field != test.name {
 				t.Fatalf("got %v, want %s refused", err, test.name)
 			}

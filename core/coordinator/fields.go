@@ -34,7 +34,7 @@ func (c *coder) version() {
 	v := uint8(encodingVersion)
 	c.uint8(&v, "version")
 	if c.err == nil && v != 0 && v < encodingVersion {
-		c.err = &decodeError{Field: "version", Offset: c.at, Version: v}
+		c.err = &DecodeError{Field: "version", Offset: c.at, Version: v}
 	}
 	c.check(v == encodingVersion, "version")
 }

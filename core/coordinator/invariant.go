@@ -7,40 +7,42 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Check returns nil for a state that obeys the invariants below, which hold for every
-// state that New, Apply and Tick can reach and that Decode accepts; else a
-// *decodeError that names the broken one.
+// Check returns nil if the state obeys the invariants below, and otherwise a *DecodeError that names
+// the broken one. They hold for every state that New, Apply and Tick can reach and that Decode accepts.
 //
-//   - Configuration, model and run id are valid; RunState and every ClientState exist.
-//   - A run is Finished exactly when its last step is done or it was closed.
-//   - An epoch has at least one round, and a round at most 2³²−1 sequences: the numbers
-//     of both cannot overflow.
-//   - Authorizations are of a permissioned run, in the order of their numbers, one for
-//     each grantee; whoever is pending may join and is not ejected.
-//   - Every list is within its bound and names no client twice; healthy members and
-//     pending clients are disjoint, and in Warmup at most MaxClients together.
-//   - Nobody is found late, or has returned, while pending; only a pending client waited for a
-//     draw; who is or was a member of the epoch has a probation; nobody returns more than
-//     MaxReturns times in a term.
-//   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
-//   - An epoch's first step is the one that Warmup leads to.
-//   - The rounds follow each other by one in step and height, end at Progress.Step
-//     (before it once they are over), and hold disjoint, adjacent stretches of data
-//     that end at Progress.DataIndex.
-//   - A round's quorum is ⌈2n/3⌉ of its elected witnesses; each witness is elected, a
-//     member, and there once, and its filters have no more bits than the round's
-//     items can set. Only members' results are skipped.
-//   - Trials are of different slots, of results of earlier steps, two of one client at most and one
-//     of each result; nobody accuses itself, or twice at a time. A jury is drawn when the next
-//     round begins, and has not decided; only jurors of an open trial vote, and each once.
-//   - The checkpoint is not of a step that was not trained.
-//   - Reports, what members hold, and the commit point are of steps that are done; there is a commit
-//     point only while rounds run or in Cooldown, and it is later than the checkpoint.
-//   - Uploads are of recorded checkpoints, one of each reporter, at places that can be;
-//     earlier checkpoints, and lapses, are in the order of their steps.
+//   - Configuration, model and run id are valid. RunState, ClientState and checkpoint kinds exist.
+//   - A run is Finished exactly when its last step is done or it was closed. A closed run is Paused or
+//     Finished. A pending pause or resume fits the RunState.
+//   - Epochs finished < step. A round has at most 2³²−1 sequences, so no counter can overflow.
+//   - Authorizations exist only in a permissioned run, in the order of their numbers, one for each
+//     grantee. No grantee is its own delegate. Ejections by the main authority end in the next epoch
+//     or the one after it, others within 65,536 epochs.
+//   - Every list is within its bound and names no client twice. Healthy members and pending clients
+//     are disjoint, and in Warmup at most MaxClients together.
+//   - A pending client is Healthy, may join, is not ejected, is not late and has not returned. Only
+//     pending clients wait for a draw. Members and exited clients have a probation, possibly finished.
+//     Exited clients are not Healthy. No client returns more than MaxReturns times in a term.
+//   - WaitingForMembers and Paused have no members and no Ready clients.
+//   - An epoch's first step is the step after its Warmup.
+//   - The rounds follow each other by one in step and height, end at Progress.Step (before it once
+//     they are over), and hold disjoint, adjacent stretches of data that end at Progress.DataIndex.
+//   - A round's quorum is ⌈2n/3⌉ of its elected witnesses. Each witness is elected, a member, and
+//     occurs once. Its filters have no more bits than the round's items can set. Only members are
+//     warming.
+//   - Trials have different slots. Each is about a result of a step before its accusation: one of each
+//     result, two of one client, one of each accuser. The accuser is not the accused. A jury exists
+//     from the next round on, and has not decided. Only jurors of an open trial vote, each once.
+//   - The checkpoint refers to a trained step. It names an origin exactly if it is from peers, and only
+//     then a digest.
+//   - Reports, members' models and the intermediate checkpoint refer to finished steps. An intermediate
+//     checkpoint exists only during rounds or in Cooldown, and is later than the checkpoint.
+//   - Uploads refer to checkpoints no later than the current one, with its digest if they have its
+//     step, one of each reporter, at valid locations. Earlier checkpoints and lapses are in the order
+//     of their steps, and lapses do not overlap. A checkpoint that is not from peers has neither
+//     uploads nor earlier checkpoints.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
-		return &decodeError{Field: broken}
+		return &DecodeError{Field: broken}
 	}
 	return nil
 }
