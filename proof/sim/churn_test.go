@@ -90,8 +90,8 @@ func (c *churn) kill() {
 	}
 }
 
-// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish: too few members are left
-// for its quorum, or the run has not noticed yet that members are gone. README.md has the table; -update writes it.
+// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish: the remaining members are
+// too few for its quorum, or the run has not yet noticed the absent ones. README.md has the table; -update writes it.
 func TestChurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
