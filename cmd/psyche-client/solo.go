@@ -42,8 +42,6 @@ type soloCommand struct {
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})." group:"Logs and metrics of this machine:"`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU." group:"Computing:"`
 
-	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, each into its own folder in --save, and print a table with the best result first. May be given for up to three flags, for every combination." group:"Steps:"`
-
 	libraryFlags  `embed:"" group:"Computing:"`
 	computeFlags  `embed:"" group:"Computing:"`
 	parallelFlags `embed:"" group:"Computing:"`
@@ -96,9 +94,6 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 		return err
 	}
 	warnIdle(t.logger(), c.idle(line))
-	if len(c.Sweep) > 0 {
-		return c.sweep(ctx, t, line)
-	}
 	s := &solo{options: *c, terminal: t}
 	defer func() { s.failure = err; _ = s.close() }()
 	done, err := s.open(ctx)
