@@ -5,8 +5,6 @@ import (
 	"strings"
 )
 
-const rangeType = "range"
-
 // pythonNames are the names that values of Python have, and that are not keys.
 var pythonNames = map[string][]string{
 	"str":  strings.Fields("capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill"),
@@ -62,7 +60,21 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 		return r.macroField(v, name)
 	case *cycler:
 		return r.cyclerField(v, name)
-	case global, joiner, method, *iterator:
+	case *list:
+		if v.group && name == "grouper" {
+			return v.items[0], true
+		}
+		if v.group && name == "list" {
+			return v.items[1], true
+		}
+	case global:
+		if v == "dict" && name == "fromkeys" {
+			return method{newDict(), name}, true
+		}
+		r.unsupported("the attribute %s of a value of the type %s", name, kind)
+	case *joiner:
+		return joinerField(v, name)
+	case method, *iterator:
 		r.unsupported("the attribute %s of a value of the type %s", name, kind)
 	}
 	if !slices.Contains(pythonNames[kind], name) {
@@ -70,6 +82,9 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 	}
 	if slices.Contains(changing[kind], name) {
 		return undefined{name}, true
+	}
+	if value, found := plainAttribute(of, name); found {
+		return value, true
 	}
 	return method{of, name}, true
 }
@@ -140,122 +155,4 @@ func indexed(of any) []any {
 		}
 	}
 	return nil
-}
-
-// slice is value[from:to:step].
-func (r *renderer) slice(e slice, s *scope) any {
-	of := r.eval(e.of, s)
-	var bounds [3]*int64
-	valid := true
-	for i, bound := range []expression{e.from, e.to, e.step} {
-		if bound == nil {
-			continue
-		}
-		value := r.eval(bound, s)
-		if n, isNumber := number(value); isNumber {
-			bounds[i] = &n
-		} else if value != nil {
-			valid = false
-		}
-	}
-	_, isText := str(of)
-	whole, isList := of.(*list)
-	if v, isView := of.(*view); isView && v.kind == rangeType {
-		r.unsupported("a slice of a range")
-	}
-	if !valid || !isText && !isList {
-		r.wrong("a slice of a value of the type %s, or with bounds that are not integers", typeName(of))
-	}
-	chosen := r.sliced(r.each(of), bounds[0], bounds[1], bounds[2])
-	if isText {
-		return like(of, r.joined(chosen, ""))
-	}
-	return &list{chosen, whole.tuple}
-}
-
-// sliced returns a slice of items. As in Python, places before the beginning or after the end are the nearest.
-func (r *renderer) sliced(items []any, from, to, by *int64) []any {
-	step := int64(1)
-	if by != nil {
-		step = *by
-	}
-	if step == 0 {
-		r.wrong("a slice in steps of 0")
-	}
-	n := int64(len(items))
-	low, high := int64(0), n
-	first, last := low, high
-	if step < 0 {
-		low, high = -1, n-1
-		first, last = high, low
-	}
-	clamp := func(bound *int64, byDefault int64) int64 {
-		if bound == nil {
-			return byDefault
-		}
-		at := *bound
-		if at < 0 {
-			at += n
-		}
-		return min(max(at, low), high)
-	}
-	r.spend(16 * len(items))
-	var chosen []any
-	end := clamp(to, last)
-	for at := clamp(from, first); step > 0 && at < end || step < 0 && at > end; at += step {
-		r.step(1)
-		chosen = append(chosen, items[at])
-		if step > n || step < -n {
-			break
-		}
-	}
-	return chosen
-}
-
-// method calls a method of a value.
-func (r *renderer) method(m method, g given) any {
-	switch v := m.of.(type) {
-	case string:
-		return r.stringMethod(v, m.name, g)
-	case markup:
-		return r.markupMethod(v, m.name, g)
-	case *dict:
-		return r.dictMethod(v, m.name, g)
-	case *list:
-		return r.listMethod(v, m.name, g)
-	case *loop:
-		return r.loopMethod(v, m.name, g)
-	case *cycler:
-		g.bind()
-		if v.at++; m.name == "reset" {
-			v.at = 0
-			return nil
-		}
-		return v.items[(v.at-1)%len(v.items)]
-	}
-	r.unsupported("the method %s of a value of the type %s", m.name, typeName(m.of))
-	return nil
-}
-
-// listMethod calls a method that does not change the list. The sandbox of transformers hides the rest.
-func (r *renderer) listMethod(l *list, name string, g given) any {
-	if name == "copy" {
-		g.bind()
-		r.spend(16 * len(l.items))
-		return &list{slices.Clone(l.items), l.tuple}
-	}
-	count := int64(0)
-	wanted := g.one()
-	for i, item := range l.items {
-		switch same := r.equal(item, wanted, 0); {
-		case same && name == "index":
-			return int64(i)
-		case same:
-			count++
-		}
-	}
-	if name == "index" {
-		r.wrong("index of a value that is not in the list")
-	}
-	return count
 }

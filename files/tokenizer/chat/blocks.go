@@ -1,6 +1,10 @@
 package chat
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // The variables that jinja2 gives a macro that reads them.
 const (
@@ -115,8 +119,71 @@ func (p *parser) filterBlock() (any, error) {
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
+	node.escape = p.escape
 	node.body, err = p.separate("endfilter")
 	return node, err
+}
+
+// escapeBlock reads the tag autoescape.
+func (p *parser) escapeBlock() (any, error) {
+	var node escapeNode
+	var err error
+	if node.value, err = p.expression(); err != nil {
+		return nil, err
+	}
+	if err := p.closeBlock(); err != nil {
+		return nil, err
+	}
+	escape, loops, inEscape := p.escape, p.loops, p.inEscape
+	p.escape = escapeAsked
+	if value, isConstant := node.value.(constant); isConstant {
+		if p.escape = escapeNever; truth(value.value) {
+			p.escape = escapeAlways
+		}
+	}
+	p.inEscape, p.loops = inEscape || loops > 0, 0
+	node.body, err = p.scoped("endautoescape")
+	p.escape, p.loops, p.inEscape = escape, loops, inEscape
+	return node, err
+}
+
+// partBlock reads the tag block. Templates here have no parents, so a block is written where it is.
+func (p *parser) partBlock() (any, error) {
+	name, err := p.name()
+	if err != nil {
+		return nil, err
+	}
+	if p.parts[name] {
+		return nil, fmt.Errorf("%w: line %d: two blocks named %s", ErrSyntax, p.now().line, name)
+	}
+	if p.parts == nil {
+		p.parts = map[string]bool{}
+	}
+	p.parts[name] = true
+	var node partNode
+	node.scoped = p.skip(nameToken, "scoped")
+	node.required = p.skip(nameToken, "required")
+	if err := p.closeBlock(); err != nil {
+		return nil, err
+	}
+	escape, inPart, inEscape, readers, stored := p.escape, p.inPart, p.inEscape, p.readers, p.stored
+	p.escape, p.inPart, p.inEscape, p.readers, p.stored = escapeNever, true, false, nil, nil
+	loops, soft := p.loops, p.soft
+	p.loops, p.soft = 0, false
+	node.body, _, err = p.statements("endblock")
+	p.escape, p.inPart, p.inEscape, p.readers, p.stored = escape, inPart, inEscape, readers, stored
+	p.loops, p.soft = loops, soft
+	if err != nil {
+		return nil, err
+	}
+	p.skip(nameToken, name)
+	for _, one := range node.body {
+		text, isText := one.node.(textNode)
+		if node.required && (!isText || strings.TrimFunc(text.text, isSpace) != "") {
+			return nil, fmt.Errorf("%w: line %d: a required block with a body", ErrSyntax, one.line)
+		}
+	}
+	return node, p.closeBlock()
 }
 
 func (p *parser) withBlock() (any, error) {

@@ -32,6 +32,8 @@ type (
 		of   expression
 		name string
 		args arguments
+		// escape tells where the filter is. Some filters make safe strings within the tag autoescape.
+		escape escaping
 	}
 	test struct {
 		of   expression
@@ -46,7 +48,10 @@ type (
 		op          string
 		left, right expression
 	}
-	concat     struct{ parts []expression }
+	concat struct {
+		parts  []expression
+		escape escaping
+	}
 	comparison struct {
 		first expression
 		ops   []string
@@ -115,7 +120,7 @@ func (p *parser) expression() (expression, error) {
 func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (expression, error) {
 	left, err := next()
 	for n := 0; err == nil && p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		op := p.take().text
@@ -127,7 +132,7 @@ func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (
 }
 
 func (p *parser) deepChain() error {
-	p.depth = maxNesting
+	p.depth = maxDepth
 	return p.deeper()
 }
 
@@ -187,7 +192,7 @@ func (p *parser) concat() (expression, error) {
 	if len(parts) == 1 {
 		return first, err
 	}
-	return concat{parts}, err
+	return concat{parts, p.escape}, err
 }
 
 func (p *parser) product() (expression, error) {
@@ -233,6 +238,10 @@ func (p *parser) primary() (expression, error) {
 		if slices.Contains(reserved, t.text) {
 			p.at--
 			return nil, p.unsupported("the name " + t.text + " here")
+		}
+		if p.inPart && t.text == "super" {
+			p.at--
+			return nil, p.unsupported("super of a block")
 		}
 		p.load(t.text)
 		return variable{t.text}, nil
@@ -326,7 +335,7 @@ func (p *parser) dict() (expression, error) {
 
 func (p *parser) postfix(value expression) (expression, error) {
 	for n := 0; ; n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		var err error
@@ -456,7 +465,7 @@ func (p *parser) argument(a *arguments) (err error) {
 // filters reads the filters and tests after a value.
 func (p *parser) filters(value expression) (expression, error) {
 	for n := 0; ; n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		var err error
@@ -480,7 +489,7 @@ func (p *parser) filters(value expression) (expression, error) {
 
 // filterAfter reads a filter of a value, behind its bar.
 func (p *parser) filterAfter(value expression) (expression, error) {
-	f := filter{of: value}
+	f := filter{of: value, escape: p.escape}
 	var err error
 	if f.name, err = p.name(); err != nil {
 		return nil, err

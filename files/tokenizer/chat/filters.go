@@ -8,8 +8,11 @@ import (
 // A filterFunc computes a filter.
 type filterFunc func(r *renderer, of any, g given) any
 
-// unsupportedFilters are filters of jinja2 that this package does not compute.
-var unsupportedFilters = []string{"filesizeformat", "groupby", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"}
+// unsupportedFilters are filters of jinja2 that this package does not compute, with the reasons.
+var unsupportedFilters = map[string]string{
+	"random": ", whose result is random",
+	"urlize": "",
+}
 
 // filterNamed returns the filter of a name, or nil.
 func filterNamed(name string) filterFunc {
@@ -23,16 +26,16 @@ func filterNamed(name string) filterFunc {
 
 // knownFilter reports whether jinja2 has a filter. Templates with an unknown filter are not valid.
 func knownFilter(name string) bool {
-	return filterNamed(name) != nil || slices.Contains(unsupportedFilters, name)
+	_, isUnsupported := unsupportedFilters[name]
+	return filterNamed(name) != nil || isUnsupported
 }
 
 func (r *renderer) filter(name string, of any, g given) any {
-	compute := filterNamed(name)
-	switch {
-	case compute != nil:
+	if compute := filterNamed(name); compute != nil {
 		return compute(r, of, g)
-	case slices.Contains(unsupportedFilters, name):
-		r.unsupported("the filter %s", name)
+	}
+	if reason, isUnsupported := unsupportedFilters[name]; isUnsupported {
+		r.unsupported("the filter %s%s", name, reason)
 	}
 	r.wrong("unknown filter %s", name)
 	return nil
@@ -72,6 +75,10 @@ func listFilter(name string) filterFunc {
 		return sliceFilter
 	case "attr":
 		return attrFilter
+	case "groupby":
+		return groupbyFilter
+	case "pprint":
+		return prettyFilter
 	case "tojson":
 		return func(r *renderer, of any, g given) any { return r.tojson(of, g) }
 	}
@@ -104,6 +111,9 @@ func joinFilter(r *renderer, of any, g given) any {
 		for i := range items {
 			items[i] = get(items[i])
 		}
+	}
+	if r.escape {
+		return r.joinedByFilter(items, or(args[0], ""))
 	}
 	return r.joined(items, r.text(or(args[0], "")))
 }
@@ -221,14 +231,14 @@ func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
 
 // pathPart is a name, or a number where all characters are digits.
 func (r *renderer) pathPart(part string) any {
-	if !every(part, r.digit) {
+	if !every(part, isDigitRune) {
 		return part
 	}
-	if n, isNumber := parseInt(part, 10); isNumber {
-		return newInt(n)
+	n, isNumber := parseInt(r.asciiDigits(part), 10)
+	if !isNumber {
+		r.wrong("the number %.40s in a path of attributes", part)
 	}
-	r.unsupported("the number %.40s in a path of attributes", part)
-	return nil
+	return newInt(n)
 }
 
 // sortKey is the key of sort, of an attribute or of several with commas between them.

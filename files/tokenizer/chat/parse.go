@@ -6,14 +6,20 @@ import (
 	"strconv"
 )
 
-// maxNesting bounds how deep statements and expressions are nested in each other.
-const maxNesting = 100
+// Bounds of what is within each other.
+const (
+	maxDepth   = 400 // statements and expressions, of which parentheses count twice
+	maxNesting = 100 // values
+)
 
 // A node is a statement; an expression is one of the types in expression.go.
 type (
 	textNode  struct{ text string }
-	valueNode struct{ value expression }
-	ifNode    struct {
+	valueNode struct {
+		value  expression
+		escape escaping
+	}
+	ifNode struct {
 		condition expression
 		then, or  []statement
 	}
@@ -23,6 +29,7 @@ type (
 		condition expression // nil: all
 		body, or  []statement
 		recursive bool
+		escape    escaping
 	}
 	setNode struct {
 		target target
@@ -36,6 +43,15 @@ type (
 	filterNode struct {
 		filters expression // of the variable pipedName
 		body    []statement
+		escape  escaping
+	}
+	escapeNode struct {
+		value expression
+		body  []statement
+	}
+	partNode struct { // the tag block
+		body             []statement
+		scoped, required bool
 	}
 	withNode struct {
 		targets []target
@@ -54,8 +70,17 @@ type (
 		call   call
 		caller macroNode
 	}
-	blockNode struct{ of macroNode } // generation, which jinja2 calls like a macro
+	blockNode struct{ of macroNode } // the tag generation, which jinja2 calls like a macro
 	jumpNode  struct{ again bool }   // continue, else break
+)
+
+// escaping is whether a part of a template is within the tag autoescape.
+type escaping int
+
+const (
+	escapeNever  escaping = iota
+	escapeAlways          // by a constant
+	escapeAsked           // by a value that is known when the template is computed
 )
 
 // A statement is one of the nodes above, and where it is.
@@ -79,6 +104,11 @@ type parser struct {
 	depth  int
 	loops  int
 	marks  bool // a generation block was read
+	escape escaping
+	parts  map[string]bool // names of the tags block
+	inPart bool
+	// inEscape is whether a tag autoescape is between here and the loop around it.
+	inEscape bool
 	// soft is whether the innermost scope is the branch of an if. jinja2 refuses unknown filters and tests elsewhere.
 	soft    bool
 	unknown []string     // errors of unknown filters and tests
@@ -129,8 +159,8 @@ func (p *parser) name() (string, error) {
 }
 
 func (p *parser) deeper() error {
-	if p.depth++; p.depth > maxNesting {
-		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxNesting)
+	if p.depth++; p.depth > maxDepth {
+		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxDepth)
 	}
 	return nil
 }
@@ -156,7 +186,7 @@ func (p *parser) statements(until ...string) (all []statement, end string, err e
 				p.at--
 				return nil, "", p.wrong("}}")
 			}
-			all = append(all, statement{t.line, valueNode{value}})
+			all = append(all, statement{t.line, valueNode{value, p.escape}})
 		case beginBlock:
 			name, err := p.name()
 			if err != nil {
@@ -214,6 +244,10 @@ func (p *parser) block(name string) (any, error) {
 		return p.filterBlock()
 	case "with":
 		return p.withBlock()
+	case "autoescape":
+		return p.escapeBlock()
+	case "block":
+		return p.partBlock()
 	case "generation":
 		p.marks = true
 		var node blockNode
@@ -221,6 +255,9 @@ func (p *parser) block(name string) (any, error) {
 		return node, err
 	case "break", "continue":
 		if p.loops == 0 {
+			if p.inEscape {
+				return nil, p.unsupported("the tag " + name + " that leaves the tag autoescape")
+			}
 			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
 		}
 		return jumpNode{name == "continue"}, p.closeBlock()
@@ -311,9 +348,10 @@ func (p *parser) forBlock() (any, error) {
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
-	p.loops++
+	inEscape := p.inEscape
+	p.loops, p.inEscape, node.escape = p.loops+1, false, p.escape
 	body, end, err := p.statements("else", "endfor")
-	p.loops--
+	p.loops, p.inEscape = p.loops-1, inEscape
 	if err != nil {
 		return nil, err
 	}

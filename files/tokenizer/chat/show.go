@@ -47,19 +47,13 @@ func (r *renderer) repr(b *buffer, value any, depth int) {
 		r.quote(b, string(v))
 		b.add(")")
 	case *list:
-		opening, closing := "[", "]"
-		if v.tuple {
-			opening, closing = "(", ")"
-			if len(v.items) == 1 {
-				closing = ",)"
-			}
-		}
+		opening, closing := brackets(v)
 		r.reprItems(b, opening, v.items, closing, depth)
 	case *dict:
 		r.reprDict(b, v, depth)
 	case *view:
 		if v.kind == rangeType {
-			b.add(v.show)
+			b.add(v.rangeText())
 			return
 		}
 		r.reprItems(b, v.kind+"([", v.items, "])", depth)
@@ -153,6 +147,13 @@ func (r *renderer) reprEscape(c rune) string {
 	switch {
 	case c > 0xff && !unicode.In(c, hidden...):
 		r.unsupported("showing the character %U within a list or dict", c)
+	}
+	return codeEscape(c)
+}
+
+// codeEscape returns the escape of a character by its code.
+func codeEscape(c rune) string {
+	switch {
 	case c > 0xffff:
 		return fmt.Sprintf(`\U%08x`, c)
 	case c > 0xff:

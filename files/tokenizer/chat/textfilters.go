@@ -2,7 +2,6 @@ package chat
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -43,6 +42,8 @@ func textFilter(name string) filterFunc {
 		return formatFilter
 	case "wordcount":
 		return wordcountFilter
+	case "wordwrap":
+		return wordwrapFilter
 	}
 	return htmlFilter(name)
 }
@@ -67,6 +68,10 @@ func htmlFilter(name string) filterFunc {
 		}
 	case "urlencode":
 		return urlencodeFilter
+	case "xmlattr":
+		return xmlattrFilter
+	case "striptags":
+		return striptagsFilter
 	}
 	return nil
 }
@@ -76,6 +81,9 @@ func replaceFilter(r *renderer, of any, g given) any {
 	most := int64(-1)
 	if count := or(args[2], nil); count != nil {
 		most = g.whole(count)
+	}
+	if r.escape {
+		return r.replacedByFilter(of, g.need(args[0]), g.need(args[1]), most)
 	}
 	return r.replaced(r.text(of), r.text(g.need(args[0])), r.text(g.need(args[1])), most)
 }
@@ -118,9 +126,6 @@ func truncateFilter(r *renderer, of any, g given) any {
 	if n, found := length(of); found && int64(n) <= most+leeway {
 		return of
 	}
-	if _, isSafe := of.(markup); isSafe {
-		r.unsupported("truncate of a safe string")
-	}
 	text := g.text(of)
 	r.spend(4 * len(text))
 	all := []rune(text)
@@ -128,11 +133,14 @@ func truncateFilter(r *renderer, of any, g given) any {
 	if space := strings.LastIndexByte(cut, ' '); space >= 0 && !truth(or(args[1], false)) {
 		cut = cut[:space]
 	}
+	if _, isSafe := of.(markup); isSafe {
+		return markup(cut) + r.escaped(or(args[2], "..."))
+	}
 	return cut + end
 }
 
 func formatFilter(r *renderer, of any, g given) any {
-	values := any(&list{g.placed, true})
+	values := any(tupleOf(g.placed...))
 	if len(g.names) > 0 {
 		if len(g.placed) > 0 {
 			r.wrong("format with arguments by place and by name")
@@ -149,7 +157,7 @@ func wordcountFilter(r *renderer, of any, g given) any {
 	r.spend(len(text))
 	count, within := int64(0), false
 	for _, c := range text {
-		word := c == '_' || unicode.IsLetter(c) || unicode.IsNumber(c)
+		word := wordRune(c)
 		if word && !within {
 			count++
 		}

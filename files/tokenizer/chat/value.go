@@ -15,15 +15,16 @@ type (
 	list      struct {
 		items []any
 		tuple bool
+		group bool // a tuple of the filter groupby, with the attributes grouper and list
 	}
 	namespace struct{ fields *dict }
 	// iterator computes each value when it is read, and yields it once, like a generator in Python.
 	iterator struct{ next func() (any, bool) }
 	// view is a range, or the keys, values or items of a dict.
 	view struct {
-		kind  string // Python's name of the type
-		items []any
-		show  string // repr of a range
+		kind           string // Python's name of the type
+		items          []any
+		from, to, step int64 // of a range
 	}
 	method struct {
 		of   any
@@ -35,6 +36,9 @@ type (
 		scope *scope
 	}
 )
+
+// tupleOf returns a tuple of items.
+func tupleOf(items ...any) *list { return &list{items: items, tuple: true} }
 
 // str returns the text of a string or markup.
 func str(value any) (text string, isText bool) {
