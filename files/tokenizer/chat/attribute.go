@@ -26,6 +26,9 @@ var changing = map[string][]string{
 // internalNames are the attributes of a dict that the sandbox hides. Other names with underscores are keys.
 var internalNames = strings.Fields("__class__ __class_getitem__ __contains__ __delattr__ __delitem__ __dir__ __doc__ __eq__ __format__ __ge__ __getattribute__ __getitem__ __getstate__ __gt__ __hash__ __init__ __init_subclass__ __ior__ __iter__ __le__ __len__ __lt__ __ne__ __new__ __or__ __reduce__ __reduce_ex__ __repr__ __reversed__ __ror__ __setattr__ __setitem__ __sizeof__ __str__ __subclasshook__")
 
+// iteratorNames are the names that generators of Python have and the sandbox does not hide.
+var iteratorNames = strings.Fields("close gi_running gi_suspended gi_yieldfrom send throw")
+
 // attribute is value.name: an attribute of Python, or else an item. Attributes that the sandbox hides are undefined.
 func (r *renderer) attribute(of any, name string) any {
 	if missing, isUndefined := of.(undefined); isUndefined {
@@ -71,11 +74,19 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 		if v == "dict" && name == "fromkeys" {
 			return method{newDict(), name}, true
 		}
-		r.unsupported("the attribute %s of a value of the type %s", name, kind)
+		if v == "namespace" || v == "cycler" || v == "joiner" {
+			r.unsupported("the attribute %s of the function %s", name, v)
+		}
+		return nil, false
 	case *joiner:
 		return joinerField(v, name)
-	case method, *iterator:
-		r.unsupported("the attribute %s of a value of the type %s", name, kind)
+	case method:
+		return nil, false
+	case *iterator:
+		if slices.Contains(iteratorNames, name) {
+			r.unsupported("the attribute %s of an iterator", name)
+		}
+		return nil, false
 	}
 	if !slices.Contains(pythonNames[kind], name) {
 		return nil, false
@@ -110,11 +121,8 @@ func (r *renderer) item(of, at any) any {
 // ownItem returns the item of a dict, or at an index.
 func (r *renderer) ownItem(of, at any) (value any, found bool) {
 	if d, isDict := of.(*dict); isDict {
-		switch at.(type) {
-		case *list, *dict, *view:
-			if tuple, isList := at.(*list); !isList || !tuple.tuple {
-				return nil, false
-			}
+		if r.unhashable(at, 0) {
+			return nil, false
 		}
 		value, found = d.values[r.hash(at, 0)]
 		return value, found
@@ -142,6 +150,21 @@ func (r *renderer) ownItem(of, at any) (value any, found bool) {
 		return nil, false
 	}
 	return items[n], true
+}
+
+// unhashable reports whether a value cannot be a key.
+func (r *renderer) unhashable(value any, depth int) bool {
+	r.step(1)
+	r.nesting(depth)
+	switch v := value.(type) {
+	case *dict:
+		return true
+	case *view:
+		return v.isSet()
+	case *list:
+		return !v.tuple || slices.ContainsFunc(v.items, func(item any) bool { return r.unhashable(item, depth+1) })
+	}
+	return false
 }
 
 // indexed returns the items of a list or a range.

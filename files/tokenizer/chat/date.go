@@ -50,7 +50,7 @@ func (r *renderer) dateCode(text string) (code dateCode, rest string) {
 	if text == "" {
 		r.unsupported("strftime_now with an incomplete code at the end")
 	}
-	if code.letter = text[0]; modifier != 0 && strings.IndexByte(map[byte]string{'E': "cCxXyY", 'O': "deHImMSuUVwWy"}[modifier], code.letter) < 0 {
+	if code.letter = text[0]; modifier != 0 && strings.IndexByte(map[byte]string{'E': "cCxXyY", 'O': "bBdehHImMSuUVwWy"}[modifier], code.letter) < 0 {
 		r.unsupported("strftime_now with %%%c%c", modifier, code.letter)
 	}
 	return code, text[1:]

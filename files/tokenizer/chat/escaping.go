@@ -2,18 +2,13 @@ package chat
 
 import "slices"
 
-// escapes reports whether values are escaped in a part of a template.
-func (r *renderer) escapes(where escaping) bool {
-	return where == escapeAlways || where == escapeAsked && r.escape
-}
-
 // escapingFilters are filters that make safe strings within the tag autoescape.
-var escapingFilters = []string{"join", "replace", "xmlattr"}
+var escapingFilters = []string{"join", "replace", "urlize", "xmlattr"}
 
 // checkEscaping refuses a filter in a macro that is called across the beginning or the end of the tag autoescape.
 // jinja2 computes it as here or as there, depending on which values are constant.
 func (r *renderer) checkEscaping(f filter) {
-	if f.escape != escapeAsked && (f.escape == escapeAlways) != r.escape && slices.Contains(escapingFilters, f.name) {
+	if f.escape != r.escape && slices.Contains(escapingFilters, f.name) {
 		r.unsupported("the filter %s in a macro that is called across the tag autoescape", f.name)
 	}
 }
@@ -21,7 +16,7 @@ func (r *renderer) checkEscaping(f filter) {
 // autoescape executes the tag autoescape.
 func (r *renderer) autoescape(node escapeNode, s *scope) {
 	before := r.escape
-	r.escape = truth(r.eval(node.value, s))
+	r.escape = node.escape
 	_ = r.all(node.body, s.inner())
 	r.escape = before
 }
@@ -48,10 +43,13 @@ func safeIf(text string, safe bool) any {
 }
 
 // concatenated is the operator ~.
-func (r *renderer) concatenated(parts []any, escape bool) any {
+func (r *renderer) concatenated(e concat, parts []any) any {
 	isSafe := func(part any) bool { _, safe := part.(markup); return safe }
-	if !escape || !slices.ContainsFunc(parts, isSafe) {
+	if !e.escape || !slices.ContainsFunc(parts, isSafe) {
 		return r.joined(parts, "")
+	}
+	if e.constant { // jinja2 joins the texts of constants without their kinds
+		r.unsupported("~ of a safe string that is a constant, within the tag autoescape")
 	}
 	return r.joinedSafe(parts, "")
 }

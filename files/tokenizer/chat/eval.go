@@ -34,7 +34,7 @@ func (r *renderer) eval(e expression, s *scope) any {
 	case binary:
 		return r.binary(e, s)
 	case concat:
-		return r.concatenated(r.evals(e.parts, s), r.escapes(e.escape))
+		return r.concatenated(e, r.evals(e.parts, s))
 	case comparison:
 		return r.comparison(e, s)
 	case conditional:

@@ -23,17 +23,19 @@ type (
 		name string
 	}
 	index struct{ of, at expression }
-	slice struct{ of, from, to, step expression } // nil: left out
-	call  struct {
+	slice struct {
+		of, from, to, step expression // nil: left out
+		constant           bool       // without variables and calls
+	}
+	call struct {
 		of   expression
 		args arguments
 	}
 	filter struct {
-		of   expression
-		name string
-		args arguments
-		// escape tells where the filter is. Some filters make safe strings within the tag autoescape.
-		escape escaping
+		of     expression
+		name   string
+		args   arguments
+		escape bool // within the tag autoescape
 	}
 	test struct {
 		of   expression
@@ -49,8 +51,8 @@ type (
 		left, right expression
 	}
 	concat struct {
-		parts  []expression
-		escape escaping
+		parts            []expression
+		escape, constant bool // within the tag autoescape, without variables and calls
 	}
 	comparison struct {
 		first expression
@@ -182,6 +184,7 @@ func (p *parser) comparison() (expression, error) {
 func (p *parser) sum() (expression, error) { return p.chain(p.concat, operatorToken, "+", "-") }
 
 func (p *parser) concat() (expression, error) {
+	dynamic := p.dynamic
 	first, err := p.product()
 	parts := []expression{first}
 	for err == nil && p.skip(operatorToken, "~") {
@@ -192,7 +195,7 @@ func (p *parser) concat() (expression, error) {
 	if len(parts) == 1 {
 		return first, err
 	}
-	return concat{parts, p.escape}, err
+	return concat{parts, p.escape, p.dynamic == dynamic}, err
 }
 
 func (p *parser) product() (expression, error) {
@@ -210,6 +213,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 	defer func() { p.depth-- }()
 	var value expression
 	var err error
+	dynamic := p.dynamic
 	if p.is(operatorToken, "-") || p.is(operatorToken, "+") {
 		op := p.take().text
 		value, err = p.unary(false)
@@ -218,7 +222,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 		value, err = p.primary()
 	}
 	if err == nil {
-		value, err = p.postfix(value)
+		value, err = p.postfix(value, dynamic)
 	}
 	if err == nil && filters {
 		value, err = p.filters(value)
@@ -333,7 +337,8 @@ func (p *parser) dict() (expression, error) {
 	return d, nil
 }
 
-func (p *parser) postfix(value expression) (expression, error) {
+// postfix reads attributes, items and calls of a value. dynamic is p.dynamic before the value.
+func (p *parser) postfix(value expression, dynamic int) (expression, error) {
 	for n := 0; ; n++ {
 		if n == maxDepth {
 			return nil, p.deepChain()
@@ -351,7 +356,12 @@ func (p *parser) postfix(value expression) (expression, error) {
 			name, err = p.name()
 			value = attribute{value, name}
 		case p.skip(operatorToken, "["):
-			value, err = p.subscript(value)
+			if value, err = p.subscript(value); err == nil {
+				if part, isSlice := value.(slice); isSlice {
+					part.constant = p.dynamic == dynamic
+					value = part
+				}
+			}
 		case p.is(operatorToken, "("):
 			var args arguments
 			args, err = p.arguments()
@@ -389,7 +399,7 @@ func (p *parser) subscript(of expression) (expression, error) {
 	}
 	switch {
 	case colons > 0:
-		return slice{of, parts[0], parts[1], parts[2]}, nil
+		return slice{of: of, from: parts[0], to: parts[1], step: parts[2]}, nil
 	case parts[0] == nil:
 		return nil, p.wrong("an index")
 	}
@@ -410,6 +420,7 @@ func (p *parser) tupleIndex(of, first expression) (expression, error) {
 }
 
 func (p *parser) arguments() (a arguments, err error) {
+	p.dynamic++
 	if err := p.expect(operatorToken, "("); err != nil {
 		return a, err
 	}
@@ -521,8 +532,9 @@ func (p *parser) test(of expression) (expression, error) {
 	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken, now.kind == floatToken,
 		now.kind == operatorToken && (now.text == "[" || now.text == "{"):
 		var argument expression
+		dynamic := p.dynamic
 		if argument, err = p.primary(); err == nil {
-			argument, err = p.postfix(argument)
+			argument, err = p.postfix(argument, dynamic)
 		}
 		t.args.placed = []expression{argument}
 	}

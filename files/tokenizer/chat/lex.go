@@ -193,6 +193,9 @@ func nextTag(text string) int {
 
 func (l *lexer) comment() error {
 	end := strings.Index(l.rest, "#}")
+	if l.rest == "" {
+		return nil // as in jinja2
+	}
 	if end < 0 {
 		return fmt.Errorf("%w: line %d: a comment has no end", ErrSyntax, l.line)
 	}

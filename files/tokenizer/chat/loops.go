@@ -79,7 +79,7 @@ func (r *renderer) iteration(node forNode, over any, s *scope, depth int) error 
 	if node.recursive {
 		around.again = func(over any, depth int) any {
 			text := r.captured(func() { _ = r.iteration(node, over, s, depth) })
-			return safeIf(text, r.escapes(node.escape))
+			return safeIf(text, node.escape)
 		}
 	}
 	finished := false // whether an iteration reached its end, which jinja2 asks for the else of a loop

@@ -17,7 +17,7 @@ type (
 	textNode  struct{ text string }
 	valueNode struct {
 		value  expression
-		escape escaping
+		escape bool // within the tag autoescape
 	}
 	ifNode struct {
 		condition expression
@@ -29,7 +29,7 @@ type (
 		condition expression // nil: all
 		body, or  []statement
 		recursive bool
-		escape    escaping
+		escape    bool
 	}
 	setNode struct {
 		target target
@@ -39,15 +39,16 @@ type (
 		target  target
 		filters expression // of the variable pipedName; nil: none
 		body    []statement
+		escape  bool
 	}
 	filterNode struct {
 		filters expression // of the variable pipedName
 		body    []statement
-		escape  escaping
+		escape  bool
 	}
 	escapeNode struct {
-		value expression
-		body  []statement
+		escape bool
+		body   []statement
 	}
 	partNode struct { // the tag block
 		body             []statement
@@ -74,15 +75,6 @@ type (
 	jumpNode  struct{ again bool }   // continue, else break
 )
 
-// escaping is whether a part of a template is within the tag autoescape.
-type escaping int
-
-const (
-	escapeNever  escaping = iota
-	escapeAlways          // by a constant
-	escapeAsked           // by a value that is known when the template is computed
-)
-
 // A statement is one of the nodes above, and where it is.
 type statement struct {
 	line int
@@ -103,12 +95,17 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int
-	marks  bool // a generation block was read
-	escape escaping
+	marks  bool            // a generation block was read
+	escape bool            // within the tag autoescape
 	parts  map[string]bool // names of the tags block
 	inPart bool
-	// inEscape is whether a tag autoescape is between here and the loop around it.
-	inEscape bool
+	// inBlock is whether a tag autoescape, set or filter is between here and the loop around it.
+	inBlock  bool
+	dynamic  int // variables and calls so far
+	frame    *frame
+	last     *frame       // of the last block that was read
+	filtered []filterName // variables in filters of the tag set
+	inFilter bool
 	// soft is whether the innermost scope is the branch of an if. jinja2 refuses unknown filters and tests elsewhere.
 	soft    bool
 	unknown []string     // errors of unknown filters and tests
@@ -255,8 +252,8 @@ func (p *parser) block(name string) (any, error) {
 		return node, err
 	case "break", "continue":
 		if p.loops == 0 {
-			if p.inEscape {
-				return nil, p.unsupported("the tag " + name + " that leaves the tag autoescape")
+			if p.inBlock {
+				return nil, p.unsupported("the tag " + name + " that leaves a tag within a loop")
 			}
 			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
 		}
@@ -267,19 +264,19 @@ func (p *parser) block(name string) (any, error) {
 
 // scoped reads the body of a block whose variables end with it.
 func (p *parser) scoped(end string) ([]statement, error) {
-	soft := p.soft
-	p.soft = false
+	soft, around := p.soft, p.frame
+	p.soft, p.frame = false, newFrame(around)
 	body, err := p.body(end)
-	p.soft = soft
+	p.soft, p.frame, p.last = soft, around, p.frame
 	return body, err
 }
 
 // separate reads the body of a block that break and continue cannot leave.
 func (p *parser) separate(end string) ([]statement, error) {
-	loops := p.loops
-	p.loops = 0
+	loops, inBlock := p.loops, p.inBlock
+	p.loops, p.inBlock = 0, inBlock || loops > 0
 	body, err := p.scoped(end)
-	p.loops = loops
+	p.loops, p.inBlock = loops, inBlock
 	return body, err
 }
 
@@ -337,8 +334,9 @@ func (p *parser) forBlock() (any, error) {
 		return nil, err
 	}
 	soft := p.soft
-	p.soft = false
-	defer func() { p.soft = soft }()
+	around := p.frame
+	p.soft, p.frame = false, newFrame(around)
+	defer func() { p.soft, p.frame = soft, around }()
 	if p.skip(nameToken, "if") {
 		if node.condition, err = p.expression(); err != nil {
 			return nil, err
@@ -348,10 +346,10 @@ func (p *parser) forBlock() (any, error) {
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
-	inEscape := p.inEscape
-	p.loops, p.inEscape, node.escape = p.loops+1, false, p.escape
+	inBlock := p.inBlock
+	p.loops, p.inBlock, node.escape = p.loops+1, false, p.escape
 	body, end, err := p.statements("else", "endfor")
-	p.loops, p.inEscape = p.loops-1, inEscape
+	p.loops, p.inBlock = p.loops-1, inBlock
 	if err != nil {
 		return nil, err
 	}

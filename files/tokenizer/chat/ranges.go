@@ -125,6 +125,9 @@ func (r *renderer) slice(e slice, s *scope) any {
 	whole, isList := of.(*list)
 	v, isView := of.(*view)
 	isRange := isView && v.kind == rangeType
+	if (!valid || !isText && !isList && !isRange) && e.constant { // jinja2 computes it as a value or refuses it, depending on its place
+		r.unsupported("a slice of a constant of the type %s, or with bounds that are not integers", typeName(of))
+	}
 	if !valid || !isText && !isList && !isRange {
 		r.wrong("a slice of a value of the type %s, or with bounds that are not integers", typeName(of))
 	}

@@ -65,13 +65,18 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens}
+	p := &parser{tokens: tokens, frame: newFrame(nil)}
 	body, _, err := p.statements()
 	if err != nil {
 		return nil, err
 	}
 	if len(p.unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrSyntax, p.unknown[0])
+	}
+	for _, one := range p.filtered {
+		if !one.frame.names(one.name) {
+			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", ErrUnsupported, one.name)
+		}
 	}
 	return &Template{body, p.marks, tokens}, nil
 }
@@ -217,7 +222,7 @@ func (r *renderer) all(body []statement, s *scope) error {
 			r.out.add(node.text)
 		case valueNode:
 			value := r.eval(node.value, s)
-			if r.escapes(node.escape) {
+			if node.escape {
 				value = r.escaped(value)
 			}
 			r.out.add(r.text(value))
@@ -236,7 +241,7 @@ func (r *renderer) all(body []statement, s *scope) error {
 		case setNode:
 			r.assign(node.target, r.eval(node.value, s), s)
 		case setBlock:
-			value := r.filtered(node.body, node.filters, escapeAsked, s)
+			value := r.filtered(node.body, node.filters, node.escape, s)
 			if r.escape {
 				value = markup(r.text(value))
 			}
@@ -268,14 +273,14 @@ func (r *renderer) all(body []statement, s *scope) error {
 }
 
 // filtered returns the text of a block, or the value that filters make of the text.
-func (r *renderer) filtered(body []statement, filters expression, escape escaping, s *scope) any {
+func (r *renderer) filtered(body []statement, filters expression, escape bool, s *scope) any {
 	inner := s.inner()
 	text := r.captured(func() { _ = r.all(body, inner) })
 	if filters == nil {
 		return text
 	}
 	inner.values[pipedName] = text
-	if r.escapes(escape) {
+	if escape {
 		inner.values[pipedName] = markup(text)
 	}
 	return r.eval(filters, inner)

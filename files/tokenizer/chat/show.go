@@ -177,6 +177,9 @@ func (r *renderer) tojson(of any, g given) string {
 	l := layout{ascii: truth(or(args[0], false)), sorted: truth(or(args[3], false)), item: ", ", key: ": "}
 	if indent := or(args[1], nil); indent != nil {
 		l.lines, l.item = true, ","
+		if _, isSafe := indent.(markup); isSafe {
+			r.unsupported("tojson with a safe string as indent")
+		}
 		if text, isText := str(indent); isText {
 			l.indent = text
 		} else {
@@ -189,6 +192,11 @@ func (r *renderer) tojson(of any, g given) string {
 			r.wrong("separators of tojson has %d values, want 2", len(pair))
 		}
 		l.item, l.key = g.text(pair[0]), g.text(pair[1])
+		for _, one := range pair {
+			if _, isSafe := one.(markup); isSafe {
+				r.unsupported("tojson with a safe string as separator")
+			}
+		}
 	}
 	b := r.buffer()
 	r.json(b, of, l, 0)

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"strings"
-	"unicode/utf8"
 )
 
 // textFilter returns a filter of texts.
@@ -68,6 +67,8 @@ func htmlFilter(name string) filterFunc {
 		}
 	case "urlencode":
 		return urlencodeFilter
+	case "urlize":
+		return urlizeFilter
 	case "xmlattr":
 		return xmlattrFilter
 	case "striptags":
@@ -114,29 +115,34 @@ func indentFilter(r *renderer, of any, g given) any {
 
 func truncateFilter(r *renderer, of any, g given) any {
 	args := g.bind("length", "killwords", "end", "leeway")
-	end, leeway := g.text(or(args[2], "...")), int64(5)
-	if given := or(args[3], nil); given != nil {
-		leeway = g.whole(given)
+	end := or(args[2], "...")
+	leeway, isLeeway := r.real(or(args[3], int64(5)))
+	if or(args[3], nil) == nil {
+		leeway, isLeeway = 5, true
 	}
-	most := g.whole(or(args[0], int64(255)))
-	endLength := int64(utf8.RuneCountInString(end))
-	if most < endLength || leeway < 0 {
-		r.wrong("truncate to %d characters and %d more, with an end of %d", most, leeway, endLength)
+	most, isMost := r.real(or(args[0], int64(255)))
+	ends, found := length(end)
+	if !found || !isLeeway || !isMost {
+		r.wrong("%s with a length, a leeway or an end of the wrong type", g.call)
 	}
-	if n, found := length(of); found && int64(n) <= most+leeway {
+	if most < float64(ends) || leeway < 0 {
+		r.wrong("truncate to %v characters and %v more, with an end of %d", most, leeway, ends)
+	}
+	if n, found := length(of); found && float64(n) <= most+leeway {
 		return of
 	}
+	kept := g.whole(or(args[0], int64(255))) - int64(ends)
 	text := g.text(of)
 	r.spend(4 * len(text))
 	all := []rune(text)
-	cut := string(all[:most-endLength])
+	cut := string(all[:kept])
 	if space := strings.LastIndexByte(cut, ' '); space >= 0 && !truth(or(args[1], false)) {
 		cut = cut[:space]
 	}
 	if _, isSafe := of.(markup); isSafe {
-		return markup(cut) + r.escaped(or(args[2], "..."))
+		return markup(cut) + r.escaped(end)
 	}
-	return cut + end
+	return r.operate("+", cut, end)
 }
 
 func formatFilter(r *renderer, of any, g given) any {

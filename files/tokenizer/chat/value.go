@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -155,8 +156,8 @@ func (r *renderer) equal(a, b any, depth int) bool {
 		if y, same := b.(*view); same && x.kind == rangeType && y.kind == rangeType {
 			return r.equalItems(x.items, y.items, depth+1)
 		}
-		if x.kind == "dict_keys" || x.kind == "dict_items" {
-			r.unsupported("comparing a value of the type %s", x.kind)
+		if y, same := b.(*view); same && x.isSet() && y.isSet() {
+			return r.equalSets(x.items, y.items, depth+1)
 		}
 		return a == b
 	case *namespace, *macro, *iterator, *loop, *cycler, global, bool, int64, *big.Int, float64:
@@ -172,6 +173,22 @@ func (r *renderer) equalItems(x, y []any, depth int) bool {
 	}
 	for i, item := range x {
 		if !r.equal(item, y[i], depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSet reports whether Python compares a view like a set.
+func (v *view) isSet() bool { return v.kind == "dict_keys" || v.kind == "dict_items" }
+
+// equalSets compares items in any order.
+func (r *renderer) equalSets(x, y []any, depth int) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	for _, item := range x {
+		if !slices.ContainsFunc(y, func(other any) bool { return r.equal(item, other, depth) }) {
 			return false
 		}
 	}
@@ -218,6 +235,11 @@ func (r *renderer) order(op string, left, right any, depth int) int {
 			}
 		}
 		return cmp.Compare(len(x.items), len(y.items))
+	}
+	if v, isView := left.(*view); isView && v.isSet() {
+		if v, isView := right.(*view); isView && v.isSet() {
+			r.unsupported("%s between values of the types %s and %s", op, typeName(left), typeName(right))
+		}
 	}
 	r.wrong("%s between values of the types %s and %s", op, typeName(left), typeName(right))
 	return 0
