@@ -94,6 +94,7 @@ class Grammar:
 
     def __init__(self, rng):
         self.rng, self.names, self.macros, self.loops, self.depth, self.blocks = rng, list(GLOBAL_NAMES), [], 0, 0, 0
+        self.noise = self.pick([0.04, 0, 0])  # share of values of a random kind
 
     def pick(self, options):
         return options[self.rng.randrange(len(options))]
@@ -103,11 +104,11 @@ class Grammar:
 
     # Expressions.
     def expression(self, kind, depth):
-        if self.chance(0.04):
+        if self.chance(self.noise):
             kind = self.pick(["str", "int", "float", "bool", "list", "dict", "any", "none", "safe", "tuple", "range", "name"])
         if kind == "any":
             kind = self.pick(["str", "str", "int", "int", "float", "bool", "list", "list", "dict", "none", "safe", "tuple", "range", "variable", "variable", "gen"])
-        if depth > 0 and self.chance(0.07):
+        if depth > 0 and self.chance(0.02 + self.noise):
             return self.general(kind, depth - 1)
         return getattr(self, "make_" + kind)(max(depth, 0))
 
@@ -228,6 +229,8 @@ class Grammar:
         return self.expression(self.pick(["int", "float", "int", "bool"]), depth)
 
     def make_size(self, depth):
+        if not self.noise:
+            return self.pick(["0", "1", "2", "3", "4", "5", "8", "10", "20", "-1", "-2", "30"])
         return self.pick(["0", "1", "2", "3", "4", "5", "8", "10", "20", "-1", "-2", "-4", "none", "true", "1.0", "'1'", "30", "79"] + ["2", "3", "6", "9"] * 3)
 
     def make_address(self, depth):
@@ -279,11 +282,13 @@ class Grammar:
             return self.pick(["true", "false", "True", "False", "1", "0", "''", "none"])
         depth -= 1
         if choice == 2:
-            kind = self.pick(["str", "int", "num", "list", "any", "tuple", "dict"])
-            operators = ["==", "!=", "<", "<=", ">", ">="] if self.chance(0.8) else ["==", "!="]
+            kind = self.pick(["str", "int", "num", "num", "list", "any", "tuple", "dict"])
+            operators = ["==", "!=", "<", "<=", ">", ">="] if kind in ("str", "int", "num") or self.chance(self.noise * 10) else ["==", "!="]
             return f"({self.expression(kind, depth)} {self.pick(operators)} {self.expression(kind, depth)})"
         if choice == 3:
-            return f"({self.expression(self.pick(['str', 'any', 'int']), depth)} {self.pick(['in', 'not in'])} {self.expression(self.pick(['list', 'str', 'dict', 'range', 'tuple']), depth)})"
+            if self.chance(0.4):
+                return f"({self.expression('str', depth)} {self.pick(['in', 'not in'])} {self.expression(self.pick(['str', 'dict']), depth)})"
+            return f"({self.expression(self.pick(['str', 'any', 'int']), depth)} {self.pick(['in', 'not in'])} {self.expression(self.pick(['list', 'range', 'tuple']), depth)})"
         if choice == 4:
             return f"(not {self.expression('any', depth)})"
         if choice == 5:
@@ -389,14 +394,14 @@ class Grammar:
                 named = True
             else:
                 arguments.append(value)
-        if self.chance(0.015):
+        if self.chance(self.noise / 2):
             arguments.append(self.pick(["nosuch=1", "1", "*[1]", "**{'x': 1}"]) if not named else "nosuch=1")
-        after = " | list" if FILTERS[name][2] == "gen" and self.chance(0.85) else ""
+        after = " | list" if FILTERS[name][2] == "gen" and not self.chance(self.noise * 4) else ""
         return f" | {name}" + (f"({', '.join(arguments)})" if arguments or self.chance(0.3) else "") + after
 
     def method_call(self, kind, depth):
         table = STR_METHODS if kind == "str" else OTHER_METHODS[kind]
-        name = self.pick(list(table))
+        name = self.pick(list(table) if self.noise else [n for n in table if n not in ("index", "rindex", "nosuch", "encode", "append", "pop", "sort", "update", "setdefault")])
         arguments = []
         for argument in table[name]:
             if argument.startswith("?") and self.chance(0.5):
@@ -407,7 +412,7 @@ class Grammar:
         of = self.expression(kind, depth)
         if kind == "str" and self.chance(0.15):
             of += " | safe"
-        if self.chance(0.05):
+        if self.chance(self.noise):
             return f"({of}).{name}"
         attribute = f".{name}" if self.chance(0.9) else f"['{name}']"
         return f"({of}){attribute}({', '.join(arguments)})"
@@ -536,7 +541,7 @@ class Grammar:
 
     def statement_autoescape(self):
         loops, self.loops = self.loops, 0
-        text = self.tag("autoescape " + self.pick(["true", "true", "true", "false", "1", "messages", "missing"])) + self.body(3) + self.tag("endautoescape")
+        text = self.tag("autoescape " + self.pick(["true"] * 8 + ["false", "1", "''", "messages"])) + self.body(3) + self.tag("endautoescape")
         self.loops = loops
         return text
 

@@ -94,6 +94,9 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 	if slices.Contains(changing[kind], name) {
 		return undefined{name}, true
 	}
+	if name == "mapping" {
+		r.unsupported("the attribute mapping of a value of the type %s", kind)
+	}
 	if value, found := plainAttribute(of, name); found {
 		return value, true
 	}

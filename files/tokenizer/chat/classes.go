@@ -178,6 +178,11 @@ func (r *renderer) expanded(text string, size int64) string {
 // translated is str.translate. The table is a dict or a list.
 func (r *renderer) translated(text string, table any) string {
 	_, isDict := table.(*dict)
+	characters, isString := str(table)
+	if isString {
+		r.spend(16 * len(characters))
+		table = &list{items: r.each(characters)}
+	}
 	if _, isList := table.(*list); !isDict && !isList {
 		r.unsupported("translate with a value of the type %s", typeName(table))
 	}

@@ -95,7 +95,7 @@ func (r *renderer) dateName(code dateCode) string {
 	switch {
 	case code.flag == '#' && code.letter == 'p':
 		text = strings.ToLower(text)
-	case code.flag == '^' || code.flag == '#' && code.letter != 'P':
+	case code.letter != 'P' && (code.flag == '^' || code.flag == '#'):
 		text = strings.ToUpper(text)
 	}
 	fill := " "

@@ -363,6 +363,7 @@ func (p *parser) postfix(value expression, dynamic int) (expression, error) {
 				}
 			}
 		case p.is(operatorToken, "("):
+			p.dynamic++
 			var args arguments
 			args, err = p.arguments()
 			value = call{value, args}
@@ -420,7 +421,6 @@ func (p *parser) tupleIndex(of, first expression) (expression, error) {
 }
 
 func (p *parser) arguments() (a arguments, err error) {
-	p.dynamic++
 	if err := p.expect(operatorToken, "("); err != nil {
 		return a, err
 	}
@@ -486,6 +486,7 @@ func (p *parser) filters(value expression) (expression, error) {
 		case p.skip(nameToken, "is"):
 			value, err = p.test(value)
 		case p.is(operatorToken, "("):
+			p.dynamic++
 			var args arguments
 			args, err = p.arguments()
 			value = call{value, args}

@@ -104,11 +104,13 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 			break
 		}
 		r.step(1)
-		var p placeholder
-		if p, format = r.placeholderAt(rest, star); p.verb == '%' {
+		if after, isSign := strings.CutPrefix(rest, "%"); isSign {
 			b.add("%")
+			format = after
 			continue
 		}
+		var p placeholder
+		p, format = r.placeholderAt(rest, star)
 		var operand any
 		if d, isDict := value.(*dict); p.hasKey && isDict {
 			var there bool

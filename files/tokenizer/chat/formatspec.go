@@ -184,10 +184,10 @@ func (r *renderer) realInFormat(value float64, f formatSpec) string {
 		text, percent = realText(value, 'f', precision, f.alternate), "%"
 	case 0:
 		switch {
-		case f.precision < 0 && f.alternate:
-			r.unsupported("a format with # and without a verb")
 		case f.precision < 0:
-			text = strings.TrimPrefix(floatText(value), "-")
+			if text = strings.TrimPrefix(floatText(value), "-"); f.alternate && !strings.Contains(text, ".") {
+				text = strings.Replace(text, "e", ".e", 1)
+			}
 		default:
 			text = generalText(math.Abs(value), max(precision, 1), f.alternate, true)
 		}

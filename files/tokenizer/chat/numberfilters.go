@@ -138,6 +138,9 @@ func roundFilter(r *renderer, of any, g given) any {
 		r.wrong("round of a value of the type %s", typeName(of))
 	}
 	if how != "common" {
+		if _, isWhole := whole(or(args[0], int64(0))); !isWhole {
+			r.unsupported("round by %s to a value of the type %s", how, typeName(args[0]))
+		}
 		return r.roundedTo(of, value, g.whole(or(args[0], int64(0))), how)
 	}
 	if or(args[0], int64(0)) == nil { // Python's round without a precision

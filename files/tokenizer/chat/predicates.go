@@ -49,6 +49,9 @@ func (r *renderer) same(a, b any) bool {
 	case nil, bool, *list, *dict, *namespace, *macro, *view, *iterator, *loop:
 		return false
 	}
+	if typeName(a) != typeName(b) || !r.equal(a, b, 0) {
+		return false
+	}
 	r.unsupported("the test sameas of a value of the type %s", typeName(a))
 	return false
 }

@@ -175,7 +175,8 @@ type layout struct {
 func (r *renderer) tojson(of any, g given) string {
 	args := g.bind("ensure_ascii", "indent", "separators", "sort_keys")
 	l := layout{ascii: truth(or(args[0], false)), sorted: truth(or(args[3], false)), item: ", ", key: ": "}
-	if indent := or(args[1], nil); indent != nil {
+	_, isPlain := str(of) // Python reads neither indent nor the types of the separators
+	if indent := or(args[1], nil); indent != nil && !isPlain {
 		l.lines, l.item = true, ","
 		if _, isSafe := indent.(markup); isSafe {
 			r.unsupported("tojson with a safe string as indent")
@@ -191,10 +192,11 @@ func (r *renderer) tojson(of any, g given) string {
 		if len(pair) != 2 {
 			r.wrong("separators of tojson has %d values, want 2", len(pair))
 		}
-		l.item, l.key = g.text(pair[0]), g.text(pair[1])
-		for _, one := range pair {
-			if _, isSafe := one.(markup); isSafe {
-				r.unsupported("tojson with a safe string as separator")
+		for i, to := range []*string{&l.item, &l.key} {
+			if text, isString := pair[i].(string); isString {
+				*to = text
+			} else if !isPlain {
+				r.unsupported("tojson with a separator of the type %s", typeName(pair[i]))
 			}
 		}
 	}
