@@ -89,6 +89,15 @@ ATTRIBUTES = ["role", "content", "name", "tool_calls", "real", "imag", "numerato
 LOOP = "index index0 revindex revindex0 first last length depth depth0 previtem nextitem nosuch".split()
 
 
+VALUES = [
+    "0", "5", "-5", "255", "1234567", "18446744073709551616", "true", "0.0", "-0.0", "0.5", "-2.5", "3.14159", "1234567.891", "-0.0001234", "1e16", "99999.5", "1e-7", "none", "missing", "[1]", "(1,)", "{'a': 1}", "('<a> b' | safe)",
+    "['b', 'A', 'a']", "[3, 1, 2]", "range(4)", "{'b': 2, 'A': 1}", "messages", "tools", "[none, none]", "[[1, 2], [3]]", "(1, 'a')", "[missing]", "['x' * 30]", "[1.5, 2]", "'12.7'", "'0x1f'", "'1_0'", "' 5 '", "{1: 2, 'x': none}",
+    "''", "'a'", "'Hello World'", "'a,b,,c'", "'  x y  '", "'ßΑΣ ǆ ﬁ'", "'a\\nb\\r\\nc\\n'", "'x\\ty\\t'", "'²٣½Ⅷ一'", "'A1b C2d'", "'é🙂x'", "{}.keys()", "({'a': 1}).items()",
+]
+FLAGS = ["", "", "-", "_", "0", "^", "#", "5", "05", "_5", "-5", "^8", "E", "O", "10", "_^"]
+CODES = "aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyYzZ%f+QL"
+
+
 class Grammar:
     """Grammar makes templates."""
 
@@ -422,6 +431,28 @@ class Grammar:
         arguments += [f"{name}={self.expression('any', depth)}" for name in "abx" if self.chance(0.2)]
         return ", ".join(arguments)
 
+    def probe(self):
+        """Return a template with one operation on one of VALUES."""
+        choice, value = self.rng.randrange(10), self.pick(VALUES)
+        if choice == 0:
+            return f"{{{{ '{{:{self.pick(SPECS)}}}'.format({value}) }}}}"
+        if choice == 1:
+            return f"{{{{ ('{self.pick(PERCENTS)}'{self.pick(['', '', ' | safe'])}) % {self.pick([value, f'({value},)'])} }}}}"
+        if choice in (2, 3):
+            return f"{{{{ ({value}){self.filter_call(self.pick(list(FILTERS)), 0)} }}}}"
+        if choice == 4:
+            test = self.pick(list(TESTS))
+            return f"{{{{ [{value}] | select('{test}'{', ' + self.pick(VALUES) if TESTS[test] else ''}) | list | length }}}}"
+        if choice == 5:
+            return f"{{{{ ({value}).{self.pick(ATTRIBUTES)} is defined }}}}{{{{ ({value})['{self.pick(ATTRIBUTES)}'] is callable }}}}"
+        if choice == 6:
+            return f"{{{{ ({value}) {self.pick(['+', '-', '*', '/', '//', '%', '~', '==', '!=', '<', '>=', 'in', 'not in'])} ({self.pick(VALUES[:4] + VALUES[5:])}) }}}}".replace("1234567)", "12)")
+        if choice == 7:
+            return f"{{% set v = {value} %}}{{{{ v[{self.pick(['0', '-1', '5', repr('a'), 'none', '1.0', '[1]', '1:', '::-1', '::2', '-2:', repr('a') + ':'])}] }}}}"
+        if choice == 8:
+            return f"{{{{ strftime_now('%{self.pick(FLAGS)}{self.pick(CODES)}') }}}}"
+        return f"{{{{ {self.method_call('str', 1)} }}}}"
+
     # Statements.
     def tag(self, text):
         before, after = self.pick(["", "", "", "-", "+"]), self.pick(["", "", "", "-", "+"])
@@ -573,6 +604,8 @@ class Grammar:
         if self.chance(0.04):
             pieces = ["{{", "}}", "{%", "%}", "{#", "#}", "-", "+", " ", "\n", "if", "endif", "for", "in", "x", "1", "'a'", "(", ")", "[", "]", ".", "|", "upper", "set", "=", "raw", "endraw", "else", "is", "defined", ",", "not", "~", ":", "{", "}", "1.5", "**", "true"]
             return "".join(self.pick(pieces) for _ in range(self.rng.randrange(3, 14)))
+        if self.chance(0.25):
+            return self.probe()
         if self.chance(0.45):
             return self.output()
         text = "".join(self.statement() for _ in range(self.rng.randrange(1, 5)))

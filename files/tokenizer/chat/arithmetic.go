@@ -54,6 +54,9 @@ func (r *renderer) operate(op string, left, right any) any {
 			return r.realArithmetic(op, a, b)
 		}
 	}
+	if v, isView := left.(*view); op == "-" && isView && v.isSet() {
+		r.unsupported("- of a value of the type %s, which makes a set", v.kind)
+	}
 	switch op {
 	case "+":
 		if sum, found := r.joinedPair(left, right); found {

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // dates are the codes of strftime that stand for other codes.
@@ -25,84 +27,109 @@ func (r *renderer) date(format string) string {
 			return b.String()
 		}
 		r.step(1)
-		code, after := r.dateCode(rest)
+		if after, isZone := strings.CutPrefix(rest, ":z"); isZone { // of Python itself
+			format = after
+			continue
+		}
+		code, size := r.dateCode(rest)
 		b.add(r.datePart(code))
-		format = after
+		format = rest[size:]
 	}
 }
 
 // dateCode is a code of strftime: %-d or %_3j.
 type dateCode struct {
-	flag   byte // - _ 0 ^ #; 0: none
-	width  int  // -1: left out
-	letter byte
+	pad         byte // - _ or 0; 0: left out
+	upper, swap bool // ^ and #
+	width       int
+	modifier    byte // E or O; 0: none
+	letter      byte // 0: none that strftime knows
+	text        string
 }
 
-func (r *renderer) dateCode(text string) (code dateCode, rest string) {
-	if code.width = -1; text != "" && strings.IndexByte("-_0^#", text[0]) >= 0 {
-		code.flag, text = text[0], text[1:]
+// dateCode reads a code behind its percent sign.
+func (r *renderer) dateCode(text string) (code dateCode, size int) {
+	rest := text
+	for ; rest != "" && strings.IndexByte("-_0^#", rest[0]) >= 0; rest = rest[1:] {
+		switch rest[0] {
+		case '^':
+			code.upper = true
+		case '#':
+			code.swap = true
+		default:
+			code.pad = rest[0]
+		}
 	}
-	code.width, text = r.formatNumber(text)
-	modifier := byte(0)
-	if text != "" && (text[0] == 'E' || text[0] == 'O') {
-		modifier, text = text[0], text[1:]
+	code.width, rest = r.formatNumber(rest)
+	if rest != "" && (rest[0] == 'E' || rest[0] == 'O') {
+		code.modifier, rest = rest[0], rest[1:]
 	}
-	if text == "" {
-		r.unsupported("strftime_now with an incomplete code at the end")
+	if rest != "" {
+		_, n := utf8.DecodeRuneInString(rest)
+		if wrong := map[byte]string{'E': "aAbBdDeFgGhHIjklmMSUVwW", 'O': "aAcDFxXY"}[code.modifier]; n == 1 && strings.IndexByte(wrong, rest[0]) < 0 {
+			code.letter = rest[0]
+		}
+		rest = rest[n:]
 	}
-	if code.letter = text[0]; modifier != 0 && strings.IndexByte(map[byte]string{'E': "cCxXyY", 'O': "bBdehHImMSuUVwWy"}[modifier], code.letter) < 0 {
-		r.unsupported("strftime_now with %%%c%c", modifier, code.letter)
-	}
-	return code, text[1:]
+	size = len(text) - len(rest)
+	code.text = "%" + text[:size]
+	return code, size
 }
 
 func (r *renderer) datePart(code dateCode) string {
-	plain := code.flag == 0 && code.width < 0
 	if text, isNumber := dateNumber(r.now, code.letter); isNumber {
-		if code.flag == '^' || code.flag == '#' {
-			r.unsupported("strftime_now with %%%c%c", code.flag, code.letter)
-		}
 		return r.dateDigits(code, text)
 	}
-	text := ""
+	text := code.text // of a code that strftime does not know
 	switch code.letter {
 	case 'a', 'A', 'b', 'B', 'h', 'p', 'P':
-		return r.dateName(code)
+		return r.dateFilled(code, dateName(r.now, code))
 	case '%':
 		text = "%"
 	case 'n':
 		text = "\n"
 	case 't':
 		text = "\t"
-	case 'z', 'Z': // transformers reads the clock without a zone
+	case 's':
+		r.unsupported("strftime_now with %%s, which depends on the zone")
+	case 'z': // transformers reads the clock without a zone
+		return ""
+	case 'Z':
+		text = ""
 	case 'f':
-		text = strconv.Itoa(1e6 + r.now.Nanosecond()/1000)[1:]
-	default:
-		if dates[code.letter] == "" {
-			r.unsupported("strftime_now with %%%c", code.letter)
+		if code.text == "%f" {
+			return strconv.Itoa(1e6 + r.now.Nanosecond()/1000)[1:]
 		}
-		text = r.date(dates[code.letter])
+	default:
+		if dates[code.letter] != "" {
+			text = r.date(dates[code.letter])
+		}
 	}
-	if !plain {
-		r.unsupported("strftime_now with a flag or a width of %%%c", code.letter)
+	if code.upper {
+		text = strings.Map(unicode.ToUpper, text)
+	}
+	return r.dateFilled(code, text)
+}
+
+// dateName is the name of a day or a month, or the half of a day.
+func dateName(now time.Time, code dateCode) string {
+	text := now.Format(map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'P': "pm"}[code.letter])
+	switch {
+	case code.swap && code.letter == 'p':
+		return strings.ToLower(text)
+	case code.letter != 'P' && (code.upper || code.swap):
+		return strings.ToUpper(text)
 	}
 	return text
 }
 
-// dateName is the name of a day or a month, or the half of a day.
-func (r *renderer) dateName(code dateCode) string {
-	text := r.now.Format(map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'P': "pm"}[code.letter])
-	switch {
-	case code.flag == '#' && code.letter == 'p':
-		text = strings.ToLower(text)
-	case code.letter != 'P' && (code.flag == '^' || code.flag == '#'):
-		text = strings.ToUpper(text)
-	}
+// dateFilled fills a text up to the width of its code.
+func (r *renderer) dateFilled(code dateCode, text string) string {
 	fill := " "
-	if code.flag == '0' {
+	if code.pad == '0' {
 		fill = "0"
 	}
-	return r.repeated(fill, int64(code.width-len(text))) + text
+	return r.repeated(fill, int64(code.width-utf8.RuneCountInString(text))) + text
 }
 
 // dateNumber returns the digits of a code that stands for a number, with the spaces or zeros that glibc writes.
@@ -165,12 +192,10 @@ func (r *renderer) dateDigits(code dateCode, text string) string {
 		digits = "0"
 	}
 	width, fill := max(code.width, len(text)), "0"
-	switch {
-	case code.flag == '-':
-		if width = code.width; code.width > 0 {
-			r.unsupported("strftime_now with %%-%d%c", code.width, code.letter)
-		}
-	case code.flag == '_', code.flag == 0 && strings.IndexByte("ekl", code.letter) >= 0:
+	if code.pad == '-' {
+		width = code.width
+	}
+	if code.pad == '-' || code.pad == '_' || code.pad == 0 && strings.IndexByte("ekl", code.letter) >= 0 {
 		fill = " "
 	}
 	return r.repeated(fill, int64(width-len(digits))) + digits

@@ -68,6 +68,7 @@ func (r *renderer) inFormat(value any, spec string) string {
 		return r.text(value)
 	}
 	if text, isText := str(value); isText {
+		r.spend(4 * len(text))
 		return r.textInFormat(text, r.parseSpec(spec, true))
 	}
 	n, isWhole := whole(value)

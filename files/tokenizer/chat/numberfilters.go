@@ -189,8 +189,8 @@ func (r *renderer) roundedWhole(n *big.Int, precision int64) any {
 	switch {
 	case precision >= 0:
 		return newInt(n)
-	case -precision > maxBits:
-		r.unsupported("round to %d places", precision)
+	case -precision > maxBits/3: // more digits than an integer has
+		return int64(0)
 	}
 	r.spend(int(-precision))
 	return newInt(nearest(new(big.Rat).SetInt(n), tenTo(-precision)))

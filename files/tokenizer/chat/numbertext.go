@@ -86,8 +86,8 @@ func (r *renderer) ascii(value any) string {
 
 // grouped writes separators between groups of digits. It adds zeros at the front up to the width.
 func grouped(digits string, separator byte, size, width int) string {
-	// Of n digits, (n-1)/size have a separator before them.
-	if n := (width*size + size) / (size + 1); n > len(digits) {
+	// n digits have (n-1)/size separators.
+	if n := width*size/(size+1) + 1; width > 0 && n > len(digits) {
 		digits = strings.Repeat("0", n-len(digits)) + digits
 	}
 	var out []byte

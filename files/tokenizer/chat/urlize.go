@@ -52,6 +52,7 @@ func urlizeFilter(r *renderer, of any, g given) any {
 	b := r.buffer()
 	for text != "" {
 		r.spend(64)
+		r.step(1 + len(l.schemes))
 		end := strings.IndexFunc(text, isSpace)
 		if end < 0 {
 			end = len(text)
