@@ -80,7 +80,7 @@ func TestToolVectors(t *testing.T) {
 }
 
 // readMessages reads messages with the kinds of their contents.
-func readMessages(t *testing.T, raw json.RawMessage) (messages []Message) {
+func readMessages(t testing.TB, raw json.RawMessage) (messages []Message) {
 	t.Helper()
 	var fields []map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &messages); err != nil {
@@ -192,6 +192,9 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(v.Template)
 	}
 	for _, v := range readFeatures(f).Vectors {
+		f.Add(v.Template)
+	}
+	for _, v := range readRandom(f, "testdata/random.jsonl").vectors {
 		f.Add(v.Template)
 	}
 	fuzztest.Run(f, func(t *testing.T, source string) {

@@ -361,6 +361,9 @@ func escape(out *strings.Builder, rest string) (int, error) {
 			return 0, fmt.Errorf("%w: an escape is cut off", ErrSyntax)
 		}
 		value, err := strconv.ParseUint(rest[1:1+n], 16, 32)
+		if err == nil && value >= 0xd800 && value <= 0xdfff {
+			return 0, fmt.Errorf("%w: the escape \\%s of a surrogate", ErrUnsupported, rest[:1+n])
+		}
 		if err != nil || !utf8.ValidRune(rune(value)) {
 			return 0, fmt.Errorf("%w: invalid escape \\%s", ErrSyntax, rest[:1+n])
 		}

@@ -21,6 +21,35 @@ func TestRandomTemplates(t *testing.T) {
 	if name == "" {
 		name = "testdata/random.jsonl"
 	}
+	made := readRandom(t, name)
+	counts, refusals := map[string]int{}, map[string]int{}
+	for _, v := range made.vectors {
+		text, err := render(v.Template, made.inputs[v.Chat])
+		verdict := v.verdict(text, err)
+		if counts[verdict]++; verdict == "differ" {
+			t.Errorf("%s\nchat %d: %q, %v; the reference: %q, %s", v.Template, v.Chat, text, err, v.Text, v.Error)
+		}
+		if verdict == "refused only here" {
+			refusals[err.Error()]++
+		}
+	}
+	t.Logf("%v", counts)
+	for text, n := range refusals {
+		t.Logf("%5d %s", n, text)
+	}
+	if counts["equal"] == 0 || counts["refused only here"]*20 > counts["equal"] {
+		t.Errorf("%v: too many are refused only here", counts)
+	}
+}
+
+type randomVectors struct {
+	inputs  []Input
+	vectors []randomVector
+}
+
+// readRandom reads a file of scripts/reference/chat_random.py.
+func readRandom(t testing.TB, name string) (made randomVectors) {
+	t.Helper()
 	file, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -36,33 +65,17 @@ func TestRandomTemplates(t *testing.T) {
 	if err := decoder.Decode(&head); err != nil {
 		t.Fatal(err)
 	}
-	inputs := make([]Input, len(head.Chats))
-	for i, chat := range head.Chats {
-		inputs[i] = Input{Messages: readMessages(t, chat), Tools: head.Tools, Tokens: head.Tokens, Now: head.Now}
+	for _, chat := range head.Chats {
+		made.inputs = append(made.inputs, Input{Messages: readMessages(t, chat), Tools: head.Tools, Tokens: head.Tokens, Now: head.Now})
 	}
-	counts, refusals := map[string]int{}, map[string]int{}
 	for {
 		var v randomVector
 		if err := decoder.Decode(&v); errors.Is(err, io.EOF) {
-			break
+			return made
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		text, err := render(v.Template, inputs[v.Chat])
-		verdict := v.verdict(text, err)
-		if counts[verdict]++; verdict == "differ" {
-			t.Errorf("%s\nchat %d: %q, %v; the reference: %q, %s", v.Template, v.Chat, text, err, v.Text, v.Error)
-		}
-		if verdict == "refused only here" {
-			refusals[err.Error()]++
-		}
-	}
-	t.Logf("%v", counts)
-	for text, n := range refusals {
-		t.Logf("%5d %s", n, text)
-	}
-	if counts["equal"] == 0 || counts["refused only here"]*20 > counts["equal"] {
-		t.Errorf("%v: too many are refused only here", counts)
+		made.vectors = append(made.vectors, v)
 	}
 }
 
