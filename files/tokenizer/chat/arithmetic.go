@@ -54,8 +54,10 @@ func (r *renderer) operate(op string, left, right any) any {
 			return r.realArithmetic(op, a, b)
 		}
 	}
-	if v, isView := left.(*view); op == "-" && isView && v.isSet() {
-		r.unsupported("- of a value of the type %s, which makes a set", v.kind)
+	for _, one := range []any{left, right} {
+		if v, isView := one.(*view); op == "-" && isView && v.isSet() {
+			r.unsupported("- of a value of the type %s, which makes a set", v.kind)
+		}
 	}
 	switch op {
 	case "+":
