@@ -137,7 +137,7 @@ func (f *braces) replaced(field string, depth int) string {
 	return string(f.r.escaped(f.r.inFormat(value, spec)))
 }
 
-// value returns the value of a field: an argument, or what its attributes and items lead to.
+// value returns the value of a field: an argument, or one of its attributes or items.
 func (f *braces) value(name string) any {
 	end := strings.IndexAny(name, ".[")
 	if end < 0 {

@@ -172,13 +172,18 @@ func TestBounded(t *testing.T) {
 		"{% for c in ('\u03a3' ~ '.' * 9999) * 999 %}{% endfor %}{{ (('\u03a3' ~ '.' * 9999) * 999) | lower | length }}",
 		"{% for i in range(99) %}{{ dict(*range(99999)) if 0 else cycler(*range(99999)).next() }}{% endfor %}", "{{ range(999999999) }}",
 		"{{ '" + strings.Repeat("%s", 9999) + "' % (('x' * 99999,) * 9999) }}",
+		"{{ '{:>999999999}'.format(1) }}", "{{ '{:{}}'.format(1, 999999999) }}", "{{ '%*d' % (999999999, 1) }}", "{{ strftime_now('%999999999d') }}", "{{ 'a\tb'.expandtabs(999999999) }}",
+		"{% for i in range(9999) %}{{ '{:09999,}'.format(i) | length }}{{ '%.9999f' % i }}{% endfor %}", "{% for i in range(99999) %}{{ ('x ' * 999) | wordwrap(2) | length }}{% endfor %}",
+		"{% for i in range(99999) %}{{ ('a@b.c ' * 999) | urlize | length }}{% endfor %}", "{% for i in range(99999) %}{{ [('x ' * 99,) * 99] | pprint | length }}{% endfor %}",
+		"{% for i in range(99999) %}{{ range(999) | groupby('real') | length }}{{ ('x' * 999) | striptags }}{% endfor %}", "{% set x = dict.fromkeys(range(2000)) %}{% for i in range(99) %}{{ x.items() == dict(x).items() }}{% endfor %}",
+		"{% for i in range(99999) %}{{ ('x' * 999).translate({120: 'y' * 999}) | length }}{% endfor %}",
 		strings.Repeat("{% if 1 %}", 1000), "{{ " + strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000) + " }}", strings.Repeat("x", maxSource+1),
 		"{% set " + strings.Repeat("(", 1000) + "a" + strings.Repeat(")", 1000) + " = 1 %}",
 	} {
 		template, err := Parse(source)
 		var text string
 		if err == nil {
-			text, _, err = template.renderWithin(Input{}, maxSteps/16, maxWork/16)
+			text, _, err = template.renderWithin(Input{Now: time.Unix(0, 0)}, maxSteps/16, maxWork/16)
 		}
 		if !errors.Is(err, ErrTooMuch) {
 			t.Errorf("%.80s: %.60q, error %v", source, text, err)

@@ -79,24 +79,11 @@ func (r *renderer) formatNumber(text string) (n int, rest string) {
 
 // formatted is the operator % of strings.
 func (r *renderer) formatted(format string, value any, escape bool) string {
-	values, single := []any{value}, true
+	o := operands{r: r, of: value, values: []any{value}, single: true}
 	if tuple, isList := value.(*list); isList && tuple.tuple {
-		values, single = tuple.items, false
+		o.values, o.single = tuple.items, false
 	}
-	b, used := r.buffer(), 0
-	star := func() int {
-		if used >= len(values) || single {
-			r.wrong("a format with * requires a tuple with its width")
-		}
-		n, isNumber := number(values[used])
-		if used++; !isNumber {
-			r.wrong("a format with a width of the type %s", typeName(values[used-1]))
-		}
-		if n > maxWidth || n < -maxWidth {
-			r.tooMuch("a format of %d characters", n)
-		}
-		return int(n)
-	}
+	b := r.buffer()
 	for {
 		text, rest, found := strings.Cut(format, "%")
 		b.add(text)
@@ -110,34 +97,71 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 			continue
 		}
 		var p placeholder
-		p, format = r.placeholderAt(rest, star)
-		var operand any
-		if d, isDict := value.(*dict); p.hasKey && isDict {
-			var there bool
-			if operand, there = d.values[p.key]; !there {
-				r.wrong("a format has the missing key %s", p.key)
-			}
-			used = len(values)
-		} else if used < len(values) && !p.hasKey {
-			operand = values[used]
-			used++
-		} else {
-			r.wrong("a format has more places than values")
-		}
-		b.add(r.convert(p, operand, escape))
+		p, format = r.placeholderAt(rest, o.width)
+		b.add(r.convert(p, o.next(p), escape))
 	}
-	switch value.(type) {
-	case *dict, *view, undefined:
-	case *list:
-		if !single && used < len(values) {
-			r.wrong("a format has fewer places than values")
-		}
-	default:
-		if used < len(values) {
-			r.wrong("a format has fewer places than values")
-		}
-	}
+	o.finish()
 	return b.String()
+}
+
+// operands are the values of the operator %.
+type operands struct {
+	r      *renderer
+	of     any // the value behind the operator
+	values []any
+	used   int
+	single bool // of is not a tuple
+}
+
+// width returns the next value as the width of another, for *.
+func (o *operands) width() int {
+	if o.used >= len(o.values) || o.single {
+		o.r.wrong("a format with * requires a tuple with its width")
+	}
+	n, isNumber := number(o.values[o.used])
+	if o.used++; !isNumber {
+		o.r.wrong("a format with a width of the type %s", typeName(o.values[o.used-1]))
+	}
+	if n > maxWidth || n < -maxWidth {
+		o.r.tooMuch("a format of %d characters", n)
+	}
+	return int(n)
+}
+
+// next returns the value of a placeholder.
+func (o *operands) next(p placeholder) any {
+	if d, isDict := o.of.(*dict); p.hasKey && isDict {
+		value, there := d.values[p.key]
+		if !there {
+			o.r.wrong("a format has the missing key %s", p.key)
+		}
+		o.used = len(o.values)
+		return value
+	}
+	if o.used >= len(o.values) || p.hasKey {
+		o.r.wrong("a format has more places than values")
+	}
+	o.used++
+	return o.values[o.used-1]
+}
+
+// finish refuses values that are left over, except single values with items, as Python does.
+func (o *operands) finish() {
+	switch v := o.of.(type) {
+	case *dict, undefined:
+		return
+	case *list:
+		if o.single {
+			return
+		}
+	case *view:
+		if v.kind == rangeType {
+			return
+		}
+	}
+	if o.used < len(o.values) {
+		o.r.wrong("a format has fewer places than values")
+	}
 }
 
 // convert returns the text of one value of a format.

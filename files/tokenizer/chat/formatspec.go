@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// formatSpec is what follows the colon of a field of str.format: [[fill]align][sign][z][#][0][width][grouping][.precision][verb].
+// formatSpec is the specification of a field of str.format, behind its colon:
+// [[fill]align][sign][z][#][0][width][grouping][.precision][verb].
 type formatSpec struct {
 	fill             string
 	align            byte // < > = ^; 0: the default of the type

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Bounds of what is within each other.
+// Bounds of nesting.
 const (
-	maxDepth   = 400 // statements and expressions, of which parentheses count twice
+	maxDepth   = 400 // statements and expressions; a pair of parentheses counts twice
 	maxNesting = 100 // values
 )
 

@@ -104,7 +104,7 @@ func prettyRank(value any) int {
 	return 2
 }
 
-// write writes a value behind indent characters of its line. allowance is the room for what follows.
+// write writes a value behind indent characters of its line. allowance is the room for the brackets behind it.
 func (p pretty) write(value any, indent, allowance, level int) {
 	text := p.repr(value, level)
 	if utf8.RuneCountInString(text) > prettyWidth-indent-allowance {

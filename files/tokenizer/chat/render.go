@@ -147,7 +147,7 @@ type renderer struct {
 	work   int // bytes that are left
 	macros int
 	escape bool   // within the tag autoescape
-	blocks *scope // what the tag block sees
+	blocks *scope // variables of the tag block
 }
 
 func (r *renderer) wrong(format string, args ...any) {
