@@ -358,7 +358,12 @@ func (p *parser) forBlock() (any, error) {
 		return nil, err
 	}
 	if end == "else" {
+		loops := p.loops
+		if node.recursive { // a function in jinja2, which break cannot leave
+			p.loops = 0
+		}
 		node.or, err = p.body("endfor")
+		p.loops = loops
 	}
 	return node, err
 }
