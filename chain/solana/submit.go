@@ -69,8 +69,8 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// mirror returns the state with all accepted actions of this client, and the next nonce. An own
-// action that a later state lacks was rolled back.
+// mirror returns the state with all accepted actions of this client, and the next nonce. If a later
+// state lacks such an action, the action was rolled back.
 func (c *Client) mirror() (coordinator.State, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
