@@ -61,8 +61,8 @@ func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32)
 	return shown
 }
 
-// Events returns older events, newest first, and the number of even older ones. before is the
-// number of events that are older than the newest known ones.
+// Events returns a page of the first before events, newest first, and the number of events before
+// the page. A caller passes the number that the previous page returned.
 func Events(h *history.History, before int) (events []history.Event, more int) {
 	return newest(h.Events, min(before, history.MaxEvents)), max(0, before-maxEvents)
 }
