@@ -30,7 +30,7 @@ type generateCommand struct {
 	inferenceFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *generateCommand) Help() string {
 	return `Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
 of generation_config.json, or of config.json) or --max-tokens are generated. When a text exceeds

@@ -26,7 +26,7 @@ type joinCommand struct {
 	memberFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *joinCommand) Help() string {
 	return `Works like psyche-client train. The link sets the server's address, the key that the server must
 prove, the run, and the hash that the run must have.

@@ -49,7 +49,7 @@ func (w *words) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serveCommand) Help() string {
 	return `For machines that are available for training: the machine joins the first open run of the list. A
 run is open if it is neither paused nor over and admits the key of this machine.

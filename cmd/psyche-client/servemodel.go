@@ -40,7 +40,7 @@ type serveModelCommand struct {
 	inferenceFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serveModelCommand) Help() string {
 	return `Answers POST /v1/chat/completions and /v1/completions, whole or streamed, and GET /v1/models and
 /healthz, in the format of OpenAI's API, until it is interrupted. Chats need a template: the model's

@@ -53,7 +53,7 @@ type soloCommand struct {
 	exampleFlags `embed:"" group:"Flags of the original:"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *soloCommand) Help() string {
 	return `With --save, the same command line with more --steps continues where the training ended, also
 after an interrupt or an error. The data, its order and --seq-len must stay the same. Other flags

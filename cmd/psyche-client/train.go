@@ -66,7 +66,7 @@ type memberFlags struct {
 	idleFlags    `embed:"" group:"Flags of the original:"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *trainCommand) Help() string {
 	return `Joins at the start of the next epoch, downloads the model from the members (or from the run's
 checkpoint) and trains. The run is on a server (--server-addr) or on a Solana chain (--rpc). On a

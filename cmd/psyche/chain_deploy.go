@@ -26,7 +26,7 @@ type nodeFlags struct {
 	Timeout       time.Duration `default:"10m" help:"Give up after this time (${default})."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *chainDeploy) Help() string {
 	return `Deploys the program that is built into this executable: chain/program/psyche.so of the sources. Its
 address follows from the signing key, and this key can change the program later. To continue an

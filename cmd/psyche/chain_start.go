@@ -29,7 +29,7 @@ type chainStart struct {
 	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the start of the chain, callable at this id. May be repeated."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (chainStart) Help() string {
 	return `Runs a local chain of one node (package chain/localnet) with Solana's transactions, fees, limits and
 programs. Its faucet gives lamports to every caller of requestAirdrop. The chain is in memory and is

@@ -30,7 +30,7 @@ type dashboard struct {
 	logFlags      `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *dashboard) Help() string {
 	return `Shows live and past runs: their rounds, phases, members and reasons for leaving, checkpoints, and the
 loss and speed that members report. All other values come from the run logs, and this program

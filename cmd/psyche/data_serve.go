@@ -35,7 +35,7 @@ type dataServe struct {
 	logFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (dataServe) Help() string {
 	return `Follows the run at its server and gives each healthy member the batches that the run assigns to it in
 the newest rounds. In an audited run, every member may also get the batches of past rounds, to audit

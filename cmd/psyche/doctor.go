@@ -15,7 +15,7 @@ type doctor struct {
 	Client string `help:"The psyche-client program. Default: psyche-client in the folder of this program, or else in PATH." placeholder:"FILE" type:"path"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *doctor) Help() string {
 	return `This program has no dependencies. Training has: psyche-client doctor checks them. This command also
 runs psyche-client doctor if it finds that program.`

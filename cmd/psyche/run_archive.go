@@ -26,7 +26,7 @@ type runArchive struct {
 	hostFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runArchive) Help() string {
 	return `Verifies and keeps every transaction of a run on a chain, so that psyche run replay can replay them.
 At the end, the command compares the hash chain over all events with the run's account: the file is

@@ -14,7 +14,7 @@ type runAuthorize struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runAuthorize) Help() string {
 	return `For permissioned runs. The join authority signs. A member whose authorization is revoked stays until
 the end of the epoch.`

@@ -12,7 +12,7 @@ type runClose struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runClose) Help() string {
 	return `The run must be paused or finished. After this command it cannot be changed. Its log stays on the
 server and can be exported. The main authority signs.`

@@ -24,7 +24,7 @@ type runCreate struct {
 	shownFlags     `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runCreate) Help() string {
 	return `The signing key becomes the run's main authority: only this key can configure, pause and close the
 run. A server must allow the key to create runs (server run --allow-create).

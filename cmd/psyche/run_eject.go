@@ -15,7 +15,7 @@ type runEject struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runEject) Help() string {
 	return `A waiting client is removed at once, a member at the end of the current round. It cannot join before
 the epoch after the next. If fewer clients would remain than an epoch needs to start, the command does

@@ -25,7 +25,7 @@ type runExamine struct {
 	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors. Required with --exhibit."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runExamine) Help() string {
 	return `Verifies the whole log, as psyche run replay does, and explains one entry and its outcome. For an
 accusation, it shows the jury, each vote, and the verdict. For a proof that a member signed two

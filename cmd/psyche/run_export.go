@@ -20,7 +20,7 @@ type runExport struct {
 	connectFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runExport) Help() string {
 	return `The log contains every change of the run, with the signature of the key that made it. The log is
 public; psyche run replay verifies it. --timeout bounds the whole transfer.`

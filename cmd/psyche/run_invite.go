@@ -27,7 +27,7 @@ type runInvite struct {
 	hostFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runInvite) Help() string {
 	return `Prints one command line for joining the run:
 

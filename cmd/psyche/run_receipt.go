@@ -22,7 +22,7 @@ type runReceipt struct {
 	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log instead of writing a receipt."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runReceipt) Help() string {
 	return `Reports a member's contribution to a run: its counted rounds and tokens, its share of the total, and
 the part that is in the run's newest recorded model. The numbers come from the log, which the command

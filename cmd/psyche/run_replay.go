@@ -21,7 +21,7 @@ type runReplay struct {
 	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Also write an HTML page. The page contains the log; it verifies the log and shows the run in any browser, without internet access. An existing file is never overwritten."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runReplay) Help() string {
 	return `Verifies the hash chain and every signature, and replays every record. If a record does not verify,
 the command names the first such record and its offset in the file, and exits with code 6.`

@@ -12,7 +12,7 @@ type runSetDelegates struct {
 	actFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runSetDelegates) Help() string {
 	return `For permissioned runs. The signing key must be authorized by the join authority. Delegates allow
 machines to train without a copy of that key. The list replaces the previous list.`

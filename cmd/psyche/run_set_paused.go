@@ -13,7 +13,7 @@ type runSetPaused struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runSetPaused) Help() string {
 	return `A run that trains pauses at the end of the epoch, after its checkpoint; psyche run status shows when.
 The main authority signs.`

@@ -30,7 +30,7 @@ type runTick struct {
 	chainRunFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runTick) Help() string {
 	return `Members tick their run automatically. This command is for a run without members, for example after a
 pause. Every key may use it, and pays the fees.`
@@ -90,7 +90,7 @@ type runFree struct {
 	agreeFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runFree) Help() string {
 	return `The run must be closed, or must not have started. This deletes its account and the run's progress;
 use psyche run archive first to keep it. The main authority signs.`

@@ -15,7 +15,7 @@ type runUpdateConfig struct {
 	agreeFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runUpdateConfig) Help() string {
 	return `The run must be paused. Progress and members are kept. The checkpoint is kept if the file names the
 run's initial checkpoint. Name and description come from the file or the flags. The main authority

@@ -15,7 +15,7 @@ type serverRepair struct {
 	LoseRecords  bool   `help:"Truncate even if records follow the damage. These records may have been acknowledged, and are lost."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serverRepair) Help() string {
 	return `After a kill or a power failure, a server automatically truncates an incomplete record or zeros at the
 end of a journal. It refuses a journal with other damage. This command reports the damage and, with

@@ -22,7 +22,7 @@ type serverValidateConfig struct {
 	Permissioned  bool   `help:"Admit only keys that the join authority authorized, and their delegates."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serverValidateConfig) Help() string {
 	return `Refuses the same configuration errors as psyche server run with these flags. It only warns if data for
 clients is missing on this machine, or if unknown clients or a thief of the server's key could harm

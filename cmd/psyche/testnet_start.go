@@ -50,7 +50,7 @@ type testnetStart struct {
 	extraFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *testnetStart) Help() string {
 	return `Starts a server and several clients as separate processes over loopback, shows their progress and
 prints a summary. The run's folder contains the summary as summary.json, and the logs, event logs,
