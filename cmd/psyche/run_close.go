@@ -18,7 +18,7 @@ func (c *runClose) Help() string {
 server and can be exported. The main authority signs.`
 }
 
-// Run ends a run for good.
+// Run ends a run permanently.
 func (c *runClose) Run(ctx context.Context, to console) error {
 	if isChain, err := c.onChain(); err != nil || c.Free && !isChain {
 		return firstOf(err, usagef("--free applies to runs on a chain only"))

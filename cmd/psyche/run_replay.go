@@ -27,7 +27,7 @@ func (c *runReplay) Help() string {
 the command names the first such record and its offset in the file, and exits with code 6.`
 }
 
-// meter is where it is said how far the reading is: nowhere beside lines of states.
+// meter returns the output for progress, which is disabled if states are printed.
 func (c *runReplay) meter(to console) io.Writer {
 	if c.States {
 		return io.Discard

@@ -19,7 +19,7 @@ func (c *runSetPaused) Help() string {
 The main authority signs.`
 }
 
-// Run pauses a run or lets it go on.
+// Run pauses or resumes a run.
 func (c *runSetPaused) Run(ctx context.Context, to console) error {
 	paused := (c.Paused == "true" || c.Paused == "pause") && !c.Resume
 	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {

@@ -45,7 +45,7 @@ func (c *runUpdateConfig) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// beginOnChain begins a run of which the chain has only the account, and reports whether it did.
+// beginOnChain starts a run if the chain has only its account, and reports whether it did.
 func (c *runUpdateConfig) beginOnChain(ctx context.Context, to console, run config.Run) (bool, error) {
 	if isChain, err := c.onChain(); err != nil || !isChain {
 		return false, err

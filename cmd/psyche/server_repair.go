@@ -23,7 +23,7 @@ end of a journal. It refuses a journal with other damage. This command reports t
 journal. The server must not be running.`
 }
 
-// Run inspects a journal, and repairs it if it may.
+// Run inspects a journal, and repairs it if permitted.
 func (c *serverRepair) Run(to console) error {
 	path := server.JournalPath(c.SaveStateDir, c.RunID)
 	found, err := server.InspectJournal(c.SaveStateDir, c.RunID)
