@@ -16,22 +16,22 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Bounds of a sweep.
+// Limits of a sweep.
 const (
 	maxSwept     = 3  // flags
 	maxTrainings = 64 // combinations
 )
 
-// swept is a flag of --sweep and its values.
+// swept is a flag of --sweep with its values.
 type swept struct {
 	flag   string
 	values []string
 }
 
-// notSwept are flags that belong to all trainings of a sweep, or name what each has for itself.
+// notSwept are flags that apply to a whole sweep, or that each training sets for itself.
 var notSwept = []string{"sweep", "save", "events-dir", "steps", "held-out"}
 
-// parseSweep reads KEY=VALUE,VALUE of each --sweep.
+// parseSweep parses the KEY=VALUE,VALUE of each --sweep.
 func parseSweep(texts []string, flags []*kong.Flag) (all []swept, err error) {
 	trainings := 1
 	for _, text := range texts {
@@ -59,7 +59,7 @@ func parseSweep(texts []string, flags []*kong.Flag) (all []swept, err error) {
 	return all, nil
 }
 
-// combinations returns a value of each flag for every training; the last flag changes soonest.
+// combinations returns a value of each flag for every training. The last flag changes fastest.
 func combinations(all []swept) [][]string {
 	made := [][]string{nil}
 	for _, s := range all {
@@ -74,7 +74,7 @@ func combinations(all []swept) [][]string {
 	return made
 }
 
-// outcome is what came of one training of a sweep.
+// outcome is the result of one training of a sweep.
 type outcome struct {
 	values  []string
 	step    uint32
@@ -85,7 +85,7 @@ type outcome struct {
 	failed  bool
 }
 
-// sweep trains every combination, each as if its command line had been typed, and prints a table.
+// sweep trains every combination, as if its command line had been typed, and prints a table.
 func (c *soloCommand) sweep(ctx context.Context, t terminal, line *kong.Context) error {
 	all, err := parseSweep(c.Sweep, line.Selected().Flags)
 	if err != nil {
@@ -146,7 +146,7 @@ func readable(ctx context.Context, arguments []string, all []swept, t terminal) 
 	return nil
 }
 
-// ownPlaces returns the flags that say where the training of a name writes.
+// ownPlaces returns the flags with the output paths of a training.
 func (c *soloCommand) ownPlaces(name string) []string {
 	places := []string{"save=" + filepath.Join(c.Save, name)}
 	if c.WandbProject+c.WandbRun+c.WandbGroup+c.WandbEntity != "" {
@@ -197,8 +197,8 @@ func readOutcome(log string, failed bool) outcome {
 	return o
 }
 
-// printSweep prints a table of trainings, the best first: of the least held-out loss, or, where that was
-// not measured, of the least loss of the last step.
+// printSweep prints a table of trainings, the best first: with the lowest held-out loss or, if that
+// was not measured, the lowest loss of the last step.
 func printSweep(t terminal, all []swept, outcomes []outcome) error {
 	order := func(o outcome) float64 {
 		switch {

@@ -26,7 +26,7 @@ type simulate struct {
 	NoShrink bool   `help:"Do not search for a smaller run that reproduces a violation."`
 }
 
-// gcPercent trades memory, of which a run needs little, for speed.
+// gcPercent trades memory for speed, because a run needs little memory.
 const gcPercent = 400
 
 // errViolation means that a run broke an assertion.

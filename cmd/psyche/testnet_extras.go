@@ -52,7 +52,7 @@ func (f extraFlags) extras(to console) (testnet.Extras, error) {
 	return e, err
 }
 
-// logLevel parses a level, or a list of levels by target of which at most one is for psyche.
+// logLevel parses a level, or a list of levels by target. In a list, the level of the target psyche counts.
 func logLevel(text string) (string, error) {
 	if text == "" {
 		return "", nil
