@@ -20,11 +20,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
-// the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
-// when it returns, with two exceptions: goroutines that wait for a disk which does not answer (Options.DiskHangs), and
-// after the end of ctx goroutines that write nothing and do not end (Options.Computes).
-// A Node runs once, on goroutines of its own: not with a Runtime among its options.
+// Run takes part in the run until the run is finished, ctx is done, or the client fails. It returns
+// nil after a finished run. When ctx is done, it reports the model that the client holds, for at
+// most Options.LeaveTimeout, withdraws, and returns the cause of ctx.
+//
+// All goroutines have ended when Run returns, with two exceptions: goroutines that wait for a disk
+// that does not answer (Options.DiskHangs), and, after the end of ctx, goroutines that write
+// nothing and have not ended (Options.Computes).
+//
+// Run may be called once. It starts goroutines of its own, so Options.Runtime must be nil.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
@@ -88,9 +92,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.end.err
 }
 
-// Open begins the client's part in the run for a caller that has a Runtime of its own and
-// drives the client by Step instead of Run. Work is the context of everything that the
-// client starts.
+// Open starts the client for a caller that has a Runtime of its own and calls Step instead of Run.
+// work is the context of everything that the client starts.
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
@@ -112,10 +115,10 @@ func (n *Node) Open(work context.Context) error {
 	return nil
 }
 
-// Step does what the loop of Run does between two waits: it takes over the newest state
-// of the run, when there is a newer one, what peers announced, and what tasks returned,
-// and starts what is missing. It reports whether the client has ended, and why when that
-// is no success.
+// Step does the work of Run's loop between two waits. It takes the newest state of the run, if
+// there is a newer one, the announcements of peers, and what tasks returned, and then starts
+// missing work. It reports whether the client has ended. The error is nil if the client ended with
+// success.
 func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err error) {
 	if update != nil {
 		n.observe(*update)

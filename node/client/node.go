@@ -18,8 +18,8 @@ import (
 // errDesynchronised says that the client ended with another model than the run.
 var errDesynchronised = errors.New("the model differs from the run's")
 
-// Node is one client of a run. Everything in it belongs to the goroutine of Run; what takes
-// time runs beside it and hands back what is to be done.
+// Node is one client of a run. All its fields belong to the goroutine of Run. Slow work runs in
+// other goroutines, which return a continuation for Run to call.
 type Node struct {
 	Options
 	tasks *env.Tasks
@@ -42,7 +42,7 @@ type Node struct {
 // ending is how a client ended.
 type ending struct{ err error }
 
-// New checks the options and returns a client that has not begun anything.
+// New checks the options and returns a client that has not started anything.
 func New(o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -130,9 +130,9 @@ func (n *Node) fail(err error) {
 	n.report.emit(event.Failed{Error: err.Error()})
 }
 
-// Uploaded takes note that a checkpoint which was saved here lies at a place where others
-// can get it. The run is told as soon as this client has a place in it. It may be called
-// from any goroutine, also when the client has ended; nobody is told then.
+// Uploaded records that a checkpoint saved by this client is available to others at a location. The
+// client reports it to the run once it is a member or pending. Uploaded may be called from any
+// goroutine, also after the client has ended. In that case it reports nothing.
 func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
 	n.saver.Uploads.Add(n.RunID, f, at)
 }
@@ -149,8 +149,8 @@ func (n *Node) reportUpload() {
 	})
 }
 
-// Model returns the digest of the model that the client holds between two epochs, and
-// the step after which it was taken; false while it trains or holds none.
+// Model returns the digest of the model that the client holds between two epochs, and the step
+// after which the model was taken. ok is false while the client trains or holds no model.
 func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
 	m := n.models.Held
 	if m == nil {
@@ -159,7 +159,7 @@ func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
 	return m.Digest, m.Step, true
 }
 
-// Replica returns the hash of what was applied in this epoch and the newest applied step;
+// Replica returns the hash of all results applied in this epoch, and the newest applied step. ok is
 // false while the client has no replica of the run's model.
 func (n *Node) Replica() (hash [32]byte, step uint32, ok bool) {
 	if n.rounds.replica == nil {

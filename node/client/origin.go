@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// ErrReplaced says that the run's main authority put another model in the place of the one that the
-// members trained. Nobody of them has agreed to train that.
+// ErrReplaced means that the run's main authority replaced the model that the members trained. The
+// members have not agreed to train the new model.
 var ErrReplaced = errors.New("the run's main authority replaced its model")
 
 // origin is which model the run trains: the one that it began with, or that its main authority named
