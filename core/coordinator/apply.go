@@ -6,9 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Apply takes an action that from signed. The nonces of one key must strictly
-// increase, also over its restarts. A refusal is a Code and leaves the state as it was.
-// Apply never changes RunState: Tick does.
+// Apply applies an action signed by from. The nonces of one key must strictly increase, also across
+// restarts of its owner. If Apply refuses the action, it returns a Code and leaves the state
+// unchanged. Apply never changes RunState; only Tick does.
 func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
 	if s.RunState == Uninitialized || s.Closed {
 		return ErrHalted

@@ -8,9 +8,9 @@ import (
 // domainAuditSeed keeps what results are audited by apart from everything else that is hashed.
 const domainAuditSeed = "psyche/audit/seed/v1"
 
-// AuditSeed returns what draws the parts of a step's results that audits look at. Nobody knew it
-// when the results were committed to. ok is false before the round of that step is over, and when
-// it is stored no more.
+// AuditSeed returns the seed that draws the audited parts of a step's results. The seed was unknown
+// when trainers committed to the results. ok is false until the round of that step is over, and
+// after the state has dropped that round.
 func (s *State) AuditSeed(step uint32) (seed [32]byte, ok bool) {
 	round := s.RoundOfStep(step)
 	if round == nil || step >= s.Progress.Step {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MayJoin reports whether the run admits the key: everybody when it is permissionless,
-// else grantees of the join authority and their delegates.
+// MayJoin reports whether the run admits the key. A permissionless run admits all keys, a
+// permissioned run the grantees of the join authority and their delegates.
 func (a *Authority) MayJoin(id ClientID) bool {
 	return !a.Permissioned || slices.ContainsFunc(a.Authorizations, func(x Authorization) bool {
 		return x.Grantee == id || slices.Contains(x.Delegates, id)

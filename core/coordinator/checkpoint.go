@@ -89,7 +89,8 @@ func (s *State) agreed() (model Recorded, ok bool) {
 	return Recorded{}, false
 }
 
-// Reporters returns those that reported a model of a step of the epoch that runs, or ended last.
+// Reporters returns the clients that reported a model of step, in the running epoch or, between
+// epochs, in the last one.
 func (s *State) Reporters(step uint32) (reporters []Client) {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
 		for i := range clients {

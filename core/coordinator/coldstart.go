@@ -1,8 +1,8 @@
 package coordinator
 
-// ColdStartBounds returns the first step of the running epoch and the number of steps
-// over which the learning rate rises because all optimizers started afresh with it; 0
-// steps in an epoch that did not start cold.
+// ColdStartBounds returns the first step of the running epoch and the number of steps over which
+// the learning rate rises because the epoch started with fresh optimizers. steps is 0 if the epoch
+// did not start cold.
 func (s *State) ColdStartBounds() (start, steps uint32) {
 	if !s.Epoch.ColdStart {
 		return s.Epoch.StartStep, 0
@@ -10,9 +10,9 @@ func (s *State) ColdStartBounds() (start, steps uint32) {
 	return s.Epoch.StartStep, s.Model.ColdStartWarmupSteps
 }
 
-// LearningRateScale returns by which fraction the scheduled learning rate of a step of
-// the running epoch is multiplied: from 0 at a cold start, linearly, to 1 after
-// Model.ColdStartWarmupSteps. It is the same for every member.
+// LearningRateScale returns the fraction by which the scheduled learning rate of a step of the
+// running epoch is multiplied. It rises linearly from 0 at a cold start to 1 after
+// Model.ColdStartWarmupSteps. It is the same for all members.
 func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	start, steps := s.ColdStartBounds()
 	if step < start || step-start >= steps {

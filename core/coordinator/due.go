@@ -2,10 +2,10 @@ package coordinator
 
 import "slices"
 
-// Due returns the earliest time, now or later, at which a Tick changes the state if no action comes
-// before. If no Tick ever does, ok is false. A host may sleep until that time, since a Tick before it
-// changes nothing. It has to ask again after every action, and after its clock was set back, since the
-// time may be an earlier one then.
+// Due returns the earliest time, now or later, at which a Tick changes the state if no action is
+// applied before. ok is false if no Tick ever changes it. A host may sleep until that time, because
+// an earlier Tick changes nothing. It must call Due again after every action, and after its clock
+// was set back, because the time may then be earlier.
 func (s *State) Due(now uint64) (at uint64, ok bool) {
 	switch {
 	case s.RunState == Uninitialized || s.RunState == Finished:
@@ -45,7 +45,7 @@ type phase struct {
 // isOver reports whether a tick at now ends the phase.
 func (p phase) isOver(now uint64) bool { return p.over || elapsed(p.since, now, p.most) }
 
-// PhaseTime returns how many milliseconds the running phase lasts at most; 0 if only actions
+// PhaseTime returns the maximum duration of the running phase in milliseconds; 0 if only actions
 // end it.
 func (s *State) PhaseTime() uint64 {
 	if p := s.phase(); !p.endless {

@@ -44,9 +44,9 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	8 + 3*32 + 8 + 4 +
 	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
 
-// AppendTo appends the canonical bytes of the state to b: a version byte, then every
-// field in the order of declaration. Integers are little endian and of fixed width; a
-// length precedes each list and text. Equal states have equal bytes.
+// AppendTo appends the canonical bytes of the state to b: a version byte, then every field in the
+// order of declaration. Integers are little endian and of fixed width; a length precedes each list
+// and text. Equal states have equal bytes.
 func (s *State) AppendTo(b []byte) []byte {
 	c := coder{bytes: b}
 	c.state(s)
@@ -64,14 +64,14 @@ func (u *UpdateConfig) AppendTo(b []byte) []byte {
 	return c.bytes
 }
 
-// DecodeError tells where the bytes of a state are wrong. It wraps ErrMalformed.
+// DecodeError locates the invalid bytes of a state. It wraps ErrMalformed.
 type DecodeError struct {
 	Field   string
-	Offset  int   // of the first byte after the last field that was read
-	Version uint8 // of the encoding, when it is an earlier one
+	Offset  int   // of the first byte after the last decoded field
+	Version uint8 // of the encoding, if it is an earlier version; else 0
 }
 
-// Error names the field and the offset. For an earlier encoding it names the remedy.
+// Error names the field and the offset. For an earlier encoding it also names the remedy.
 func (e *DecodeError) Error() string {
 	if e.Version != 0 {
 		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
@@ -120,7 +120,7 @@ func (d *Decoder) elected(r *Round, c Config) MemberSet {
 	return e.elected
 }
 
-// Decode is the function Decode.
+// Decode decodes the bytes as the function Decode does.
 func (d *Decoder) Decode(b []byte) (State, error) {
 	c := coder{bytes: b, reads: true}
 	var s State

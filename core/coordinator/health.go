@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Score returns how many of the round's witnesses hold the client's result.
+// Score returns the number of the round's witnesses that hold the client's result.
 func (r *Round) Score(id ClientID) int {
 	keys := bloom.NewKeys(r.Seed)
 	return r.score(&keys, id)
@@ -38,9 +38,9 @@ func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
 	return len(r.Witnesses)-r.score(keys, id) >= int(r.WitnessesNeeded)
 }
 
-// Unhealthy returns the members of a finished round that had a batch and whose results
-// no quorum of witnesses can hold, whatever those would say that are silent. It is empty
-// when the witnesses themselves are fewer than the quorum.
+// Unhealthy returns the members of a finished round that had a batch, but whose results cannot have
+// a quorum of witnesses, even if all silent witnesses held them. It is empty if the number of
+// witnesses is below the quorum.
 func (r *Round) Unhealthy(c Config) []ClientID {
 	if !r.HasQuorum() {
 		return nil
@@ -55,8 +55,8 @@ func (r *Round) Unhealthy(c Config) []ClientID {
 	return unhealthy
 }
 
-// Accusable returns the healthy members of whom a HealthCheck about the newest finished
-// round, that of step Progress.Step−1, would change something now.
+// Accusable returns the healthy members for which a HealthCheck about the newest finished round
+// (step Progress.Step−1) would change the state now.
 func (s *State) Accusable() []ClientID {
 	if !s.active() {
 		return nil
@@ -121,8 +121,8 @@ func (c *Client) afterFinding(left room, denied bool) health {
 	}
 }
 
-// Seats returns how many members the running epoch began with; between epochs, how many left the
-// one before.
+// Seats returns the number of members that the running epoch started with or, between epochs, the
+// number that left the previous epoch.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
 // healthCheck applies a member's report that others were late. By the witnesses of the newest finished

@@ -7,16 +7,17 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// NextRound returns the round that follows the running one, and in Warmup the first round of the epoch, if
-// nothing changes until then: no member leaves, no authority acts, and the running round gets its quorum.
-// Trainers can fetch the data of that round before it begins. Seed and the numbers of witnesses are zero. ok
-// is false if no next round can be predicted.
+// NextRound returns the round that follows the running one, and in Warmup the first round of the
+// epoch. The prediction assumes that no member leaves, no authority acts, and the running round
+// gets its quorum. Trainers can fetch the data of that round before it starts. Seed and the numbers
+// of witnesses are zero. ok is false if the next round cannot be predicted.
 //
-// Seed stays unknown until the round begins, because witnesses decide which results count. If members knew it
-// before the members of the round are fixed, a party with k keys could choose which of them stay, 2ᵏ sets, and
-// take the set that elects most of its keys. Batches do not offer this choice: all come from the run's data
-// and have nearly one size, and a key that leaves loses its place and its own batch. Verifiers follow from
-// BatchSeed, and are known a round early. A rule that fixes the targets of their audits would need Seed.
+// Seed stays unknown until the round starts, because witnesses decide which results count. If
+// members knew it before the members of the round are fixed, a party with k keys could choose which
+// of its keys stay, among 2ᵏ sets, and take the set that elects most of its keys. Batches do not
+// offer this choice: all come from the run's data and have nearly the same size, and a key that
+// leaves loses its seat and its own batch. Verifiers follow from BatchSeed, and are known a round
+// early. A rule that fixes the targets of their audits would need Seed.
 func (s *State) NextRound() (next Round, ok bool) {
 	step := s.Progress.Step
 	switch s.RunState {

@@ -2,7 +2,7 @@ package coordinator
 
 import "slices"
 
-// MayReturn reports whether a Return of the client would be accepted now, or when the running
+// MayReturn reports whether Apply would accept a Return of the client now, or once the running
 // round is over.
 func (s *State) MayReturn(id ClientID) bool {
 	if s.RunState != RoundTrain && s.RunState != RoundWitness || s.isEjected(id) || !s.Authority.MayJoin(id) {

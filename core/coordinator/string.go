@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// String returns the first eight hexadecimal digits of the id.
+// String returns the first eight hexadecimal digits of the ID.
 func (id ClientID) String() string {
 	digits := strconv.FormatUint(uint64(binary.BigEndian.Uint32(id[:4])), 16)
 	return strings.Repeat("0", 8-len(digits)) + digits
 }
 
-// String returns the state as a page for people and golden files: one line for the
-// run, the checkpoint, each client and each stored round.
+// String returns the state as text for people and golden files, with one line for the run, the
+// checkpoint, each client and each stored round.
 func (s *State) String() string {
 	p := page{step: s.Progress.Step}
 	p.line(s.RunID, ": ", s.RunState.String(), " since ", seconds(s.StateStart),
@@ -53,7 +53,7 @@ func (s *State) String() string {
 	return p.text.String()
 }
 
-// String returns the place as people write it.
+// String returns the location in the notation that people use.
 func (p Place) String() string {
 	text := p.Kind.String() + " " + p.Repo
 	if p.Revision != "" {

@@ -6,14 +6,14 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Tick moves the run on to its next RunState if that is due at now (Unix milliseconds), and reports
-// whether the state changed. When nothing is due it changes nothing, so anybody may call it at any
-// time; Due tells when it has to be called. draw is a value that no member could know before. It is
-// used only when a round begins, mixed with the draws of all earlier rounds. If the state has a
-// DrawCommitment, no round begins with a draw that does not open it.
+// Tick moves the run to its next RunState if that is due at now (Unix milliseconds), and reports
+// whether the state changed. If nothing is due it changes nothing, so a host may call it at any
+// time; Due returns when it must be called. draw is a value that no member could know before. Tick
+// uses it only when a round starts, mixed with the draws of all earlier rounds. If the state has a
+// DrawCommitment, a round starts only with a draw that opens it.
 //
-// After the clock was set back, times of the state that lie in the future become now, so that nothing
-// waits for the clock to come back to them.
+// If the clock was set back, Tick sets times of the state that lie in the future to now, so that
+// the run does not wait for the clock to reach them again.
 func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	adjusted := s.adjustClock(now)
 	var moved bool

@@ -7,22 +7,22 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// A trial that no votes decide ends when both of these are over.
+// A trial that votes do not decide ends when both limits have passed.
 const (
-	TrialRounds = 6      // rounds after the one in which the accusation came
-	TrialTime   = 60_000 // milliseconds since the phase began in which it came
+	TrialRounds = 6      // rounds after the round of the accusation
+	TrialTime   = 60_000 // milliseconds since the start of the phase of the accusation
 )
 
 // minJury is the smallest jury that can judge. A trial for which fewer jurors are drawn ends undecided.
 const minJury = 2
 
-// Fault is what a member is accused of.
+// Fault is the misbehaviour that a member is accused of.
 type Fault uint8
 
-// The faults.
+// Kinds of a Fault.
 const (
-	FaultResult Fault = iota + 1 // its result is not what its batch gives
-	FaultSilent                  // it opens its result to nobody
+	FaultResult Fault = iota + 1 // its result does not match its batch
+	FaultSilent                  // it does not open its result
 
 	// FaultPart + i means that the i-th part of its opening is false or missing. A jury asks for this part.
 	FaultPart
@@ -50,9 +50,9 @@ type Trial struct {
 	Accuser   ClientID
 	Step      uint32 // of the result
 	Fault     Fault
-	Since     uint32 // step of the round in which it was accused
-	SinceTime uint64 // when the phase began in which it was accused
-	Jurors    uint8  // how many there are; 0 before they are drawn
+	Since     uint32 // step of the round of the accusation
+	SinceTime uint64 // start of the phase of the accusation
+	Jurors    uint8  // number of jurors; 0 before they are drawn
 	Guilty    uint8  // how many jurors voted that the accused is guilty
 	Innocent  uint8  // how many jurors voted that the accused is innocent
 }
@@ -76,8 +76,8 @@ func (s *State) Trial(accused ClientID, step uint32) *Trial {
 	return &s.Trials[i]
 }
 
-// Juror reports whether a client may vote in the trial of a slot, and whether it has. It may as a
-// healthy member and while it is pending.
+// Juror reports whether a client may vote in the trial of a slot, and whether it has voted. Only
+// healthy members and pending clients may vote.
 func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
 	client := s.juror(id)
 	if client == nil {
@@ -98,9 +98,9 @@ func (s *State) juror(id ClientID) *Client {
 	return nil
 }
 
-// MayAccuse returns the error with which Apply would refuse an accusation now, its nonce aside. A
-// result of any earlier step may be accused. If it is too old for jurors to judge, the trial ends
-// undecided and counts as a complaint of the accuser.
+// MayAccuse returns the error with which Apply would refuse an accusation now, apart from its
+// nonce. A result of any earlier step may be accused. If it is too old for jurors to judge, the
+// trial ends undecided and counts as a complaint of the accuser.
 func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	client, ok := s.Member(from)
 	switch {

@@ -26,8 +26,8 @@ func (s *State) reportUpload(from ClientID, a ReportUpload) error {
 	return nil
 }
 
-// CheckUpload returns why Apply would refuse a report, unless for its nonce or because the
-// run is over.
+// CheckUpload returns the error with which Apply would refuse a report now. It does not check the
+// nonce, or whether the run is over.
 func (s *State) CheckUpload(from ClientID, a ReportUpload) error {
 	_, err := s.uploadToReplace(from, a)
 	return err
@@ -110,7 +110,7 @@ func (s *State) seniority(id ClientID) uint32 {
 	return client.ProbationUntil
 }
 
-// UploadsOf returns where a checkpoint can be got, in the order in which to try.
+// UploadsOf returns the reported uploads of a checkpoint, in the order in which to try them.
 func (s *State) UploadsOf(digest [32]byte) []Upload {
 	var found []Upload
 	for _, u := range s.Uploads {
@@ -184,9 +184,10 @@ func (s *State) seen(first uint32) uint32 {
 	return seen
 }
 
-// AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
-// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then, unless a
-// newcomer that says it holds this one gets a seat.
+// AwaitsModelUntil returns the Unix time in milliseconds until which an epoch that could start
+// waits for a client that has the run's model. It returns 0 if the epoch does not wait, or if no
+// time ends the wait. After that time the run continues from an older model, unless a newcomer that
+// claims to hold this model gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
@@ -217,10 +218,11 @@ func (s *State) newestAtHand(clients []Client) Recorded {
 	return newest
 }
 
-// WaitsForMember reports whether no epoch may begin, however many wait, since no model of the run was uploaded,
-// and none of them was a member before, or says that it holds the checkpoint's model, as a member does that lost
-// its key. Strangers do not decide that all is lost, however long they wait: those that have it may come back
-// tomorrow. The main authority may name another checkpoint.
+// WaitsForMember reports whether no epoch may start, however many clients are pending, because no
+// model of the run was uploaded and every pending client is new and does not claim to hold the
+// checkpoint's model. (A member that lost its key makes that claim under its new key.) New clients
+// alone cannot make the run abandon its model, because the members that have it may return later.
+// The main authority may name another checkpoint.
 func (s *State) WaitsForMember() bool {
 	return s.RunState == WaitingForMembers && !s.Model.Checkpoint.Kind.isOrigin() &&
 		!slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel || !c.isNew() }) &&
