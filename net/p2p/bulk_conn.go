@@ -163,18 +163,18 @@ func (s bulkStream) Reset() error {
 	return nil
 }
 
-// HandleBulk serves a protocol as HandleStream does, and besides over connections that
-// carry one exchange after the other. The handler has to read one request and write one
-// answer, each of which shows where it ends, and nothing more.
+// HandleBulk serves a protocol as HandleStream does, and also over connections that carry one
+// exchange after another. The handler must read exactly one request and write exactly one response,
+// both of which must be self-delimiting.
 func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
 	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
 }
 
-// OpenBulk is OpenStream for an exchange of a protocol that the other side serves with
-// HandleBulk, when much is expected: it takes a connection without a multiplexer where
-// one can be made, which costs both sides less, and where the other side can refuse only by
-// ending it (ErrHungUp). Close says that the exchange is complete; after anything else Reset
-// is to be called. The stream must not be used after either.
+// OpenBulk is OpenStream for a large exchange of a protocol that the other side serves with
+// HandleBulk. If possible, it uses a connection without a multiplexer, which costs both sides less.
+// On such a connection the other side can refuse only by closing it (ErrHungUp). The caller must
+// call Close when the exchange is complete, and Reset otherwise. It must not use the stream
+// afterwards.
 func (n *Node) OpenBulk(ctx context.Context, to identity.ID, name string) (Stream, error) {
 	p, err := PeerID(to)
 	if err != nil || !n.Allows(p) || p == n.peerID || !n.isDirect(p) {

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// PeersProtocol asks a member where others are. Request: ids of 32 bytes. Response: for
-	// each that is known, in any order, length uint16 big-endian and the peer's own signed
-	// record as libp2p has it.
+	// PeersProtocol asks a member for the addresses of other peers. The request is a list of ids of
+	// 32 bytes. The response contains, for each known peer and in any order, a length (uint16,
+	// big-endian) and the signed peer record in libp2p's encoding.
 	PeersProtocol = "/psyche/peers/1"
 
 	maxPeersAsked = 32

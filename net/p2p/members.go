@@ -48,10 +48,10 @@ type member struct {
 
 func compareIDs(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }
 
-// SetMembers replaces the list of those who may connect to us and whom we connect to.
-// Members that are no longer in the list are disconnected and refused from now on, new
-// ones are dialled, and changed addresses are taken over. Unusable addresses are logged
-// and skipped. The node itself may be in the list. SetMembers does not wait for dials.
+// SetMembers replaces the list of peers that may connect to this node and that it connects to. The
+// node disconnects and refuses members that are no longer in the list, dials new ones, and uses
+// changed addresses. It logs and skips unusable addresses. The list may contain the node itself.
+// SetMembers does not wait for dials.
 func (n *Node) SetMembers(members []Peer) {
 	wanted := make(map[peer.ID]Peer, len(members))
 	for _, m := range members {
@@ -132,13 +132,13 @@ func (n *Node) usableAddrs(p peer.ID, w Peer) []ma.Multiaddr {
 	return addrs
 }
 
-// IsMember reports whether id is the node itself or in the current list of members.
+// IsMember reports whether id is the node itself or a member in the current list.
 func (n *Node) IsMember(id identity.ID) bool {
 	p, err := PeerID(id)
 	return err == nil && n.Allows(p)
 }
 
-// Allows is IsMember for the libp2p name of a peer.
+// Allows is IsMember for a libp2p peer ID.
 func (n *Node) Allows(p peer.ID) bool {
 	if p == n.peerID {
 		return true
@@ -158,8 +158,8 @@ func (n *Node) isAllowed(p peer.ID) bool {
 // the operator named.
 func (n *Node) mayConnect(p peer.ID) bool { return n.Allows(p) || n.relays.isStatic(p) }
 
-// WaitConnected returns when connections to all ids exist at the same moment, or with
-// the error of ctx.
+// WaitConnected waits until connections to all ids exist at the same time. It returns the error of
+// ctx if ctx ends first.
 func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
 	for {
 		n.mu.Lock()
@@ -182,7 +182,7 @@ func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
 	}
 }
 
-// Relayed reports whether a member can be reached through another one only.
+// Relayed reports whether a member can be reached only through a relay.
 func (n *Node) Relayed(id identity.ID) bool {
 	p, err := PeerID(id)
 	if err != nil {
@@ -191,7 +191,7 @@ func (n *Node) Relayed(id identity.ID) bool {
 	return n.isConnected(p) && !n.isDirect(p)
 }
 
-// Reaches reports whether a connection to a member exists that leads through no other one.
+// Reaches reports whether a direct connection to a member exists.
 func (n *Node) Reaches(id identity.ID) bool {
 	p, err := PeerID(id)
 	return err == nil && n.isDirect(p)

@@ -21,16 +21,15 @@ const (
 // of another peer.
 var errAddress = errors.New("unusable peer address")
 
-// Peer is a member of the run and the multiaddrs it can be reached at, for example
-// /ip4/192.0.2.7/udp/4001/quic-v1. A member without addresses may connect to us, we
-// cannot dial it.
+// Peer is a member of the run with its multiaddrs, for example /ip4/192.0.2.7/udp/4001/quic-v1. A
+// member without addresses may connect to this node, but this node cannot dial it.
 type Peer struct {
 	ID    identity.ID
 	Addrs []string
-	Waits bool // it has no seat in the run
+	Waits bool // the peer has no seat in the run
 }
 
-// PeerID returns the libp2p name of an identity: the public key itself, as an identity
+// PeerID returns the libp2p peer ID of an identity: the public key itself, as an identity
 // multihash.
 func PeerID(id identity.ID) (peer.ID, error) {
 	key, err := crypto.UnmarshalEd25519PublicKey(id[:])
@@ -40,7 +39,7 @@ func PeerID(id identity.ID) (peer.ID, error) {
 	return peer.IDFromPublicKey(key)
 }
 
-// Identity returns the ed25519 public key in a libp2p peer id, and false if the id holds
+// Identity returns the ed25519 public key of a libp2p peer ID. ok is false if the ID contains
 // another kind of key or only its hash.
 func Identity(p peer.ID) (identity.ID, bool) {
 	key, err := p.ExtractPublicKey()

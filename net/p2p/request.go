@@ -15,7 +15,7 @@ import (
 
 // Bounds of requests and responses.
 const (
-	// MaxResponse is the largest response a handler may give, in bytes.
+	// MaxResponse is the maximum size of a response in bytes.
 	MaxResponse = 16 << 20
 
 	// requestTimeout is how long a request may take on either side. A large response may take longer: as long as
@@ -42,19 +42,21 @@ const (
 
 // Errors of requests.
 var (
-	// ErrTooLarge says that a request or response is larger than allowed.
+	// ErrTooLarge means that a request or response exceeds its maximum size.
 	ErrTooLarge = errors.New("message too large")
-	// ErrRefused wraps what the other side's handler answered instead of a response.
+	// ErrRefused wraps the error text that the other side's handler returned.
 	ErrRefused = errors.New("peer refused the request")
 	// errMalformed says that the bytes of a message break the format.
 	errMalformed = errors.New("malformed message")
 )
 
-// Handle serves a protocol of single requests and responses from members. Requests over maxRequest bytes are refused
-// unread. The function h may run many times at once. Its ctx ends when the response has arrived at the other side.
-// It ends earlier if h takes longer than 30 s, if the node closes, or if the queue evicts the request: a member with
-// fewer requests needs the place, or the receiver is slow and a member without a place needs it. Responses count against Options.MaxUploadRate and let
-// blobs go first. The text of an error that h returns goes to the other side, cut to 512 bytes.
+// Handle serves a protocol with single requests and responses from members. A request larger than
+// maxRequest bytes is refused unread. h may run many times concurrently. Its ctx ends when the
+// response has arrived at the other side. It ends earlier if h takes longer than 30 s, if the node
+// closes, or if the queue evicts the request: a member with fewer requests needs the slot, or the
+// receiver is slow and a member without a slot needs it. Responses count against
+// Options.MaxUploadRate and take precedence over blobs. The text of an error that h returns goes to
+// the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
@@ -121,11 +123,12 @@ func refuse(w io.Writer, reason error) error {
 	return writeResponse(w, statusRefused, []byte(text))
 }
 
-// Request sends request to a member and returns its response, which is refused unread
-// when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 2 KiB of maxResponse,
-// at most two minutes.
-// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the end of
-// ctx; others are of the connection.
+// Request sends request to a member and returns its response. It refuses a response larger than
+// maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every 2
+// KiB of maxResponse, at most two minutes.
+//
+// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the error of ctx;
+// all others come from the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
 	defer cancel()

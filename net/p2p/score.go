@@ -13,12 +13,12 @@ import (
 // Fault is a kind of misbehaviour of a member.
 type Fault string
 
-// Faults and what they weigh, in points.
+// Faults and their weights in points.
 const (
-	FaultWrongBytes Fault = "wrong bytes"     // 50: nobody sends them by accident
-	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member makes
+	FaultWrongBytes Fault = "wrong bytes"     // 50: does not happen by accident
+	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member sends
 	FaultFlood      Fault = "flood"           // 10: more messages than a member may send
-	FaultStall      Fault = "stall"           // 10: sends nothing, or a few bytes a second
+	FaultStall      Fault = "stall"           // 10: sends nothing, or only a few bytes a second
 )
 
 func (f Fault) points() float64 {
@@ -43,13 +43,13 @@ const (
 	reportEvery = 10 * time.Second
 )
 
-// Penalty is a fault that was found in a member.
+// Penalty is one fault of a member.
 type Penalty struct {
 	Peer   identity.ID
 	Fault  Fault
 	Detail string
-	Times  int     // since it was last reported
-	Score  float64 // minus all points against the member, those forgiven left out
+	Times  int     // number of faults since the last report
+	Score  float64 // negative sum of the member's points that are not yet forgiven
 }
 
 // conduct is what is held against one member. It is kept when the member leaves, so that
@@ -159,9 +159,9 @@ func (s *records) gravePoints(id identity.ID) float64 {
 	return r.grave * r.left()
 }
 
-// Penalise holds a fault against a member: it is named in the log and to Options.OnPenalty,
-// asked for blobs after others, and in the end, if not for stalls, not listened to. A penalty halves every
-// ten minutes.
+// Penalise records a fault of a member. The node logs it and calls Options.OnPenalty. It asks
+// penalised members last for blobs, and ignores a member with too many points, except points for
+// stalls. Points halve every ten minutes.
 func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	p, report := n.records.add(id, fault, detail)
 	if !report {
@@ -177,12 +177,13 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	}
 }
 
-// Score returns what is held against a member: 0 for nothing, otherwise negative.
+// Score returns a member's score: 0 without penalties, otherwise negative.
 func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
 
-// GraveScore is Score without what is held against a member for stalls: one with a slow line of which many want something
-// stalls as one does that means to. It is asked for blobs after others, and is no worse for all else.
+// GraveScore is Score without penalties for stalls. A member with a slow connection and many
+// requests stalls just as one does that stalls deliberately. Stalls therefore only move a member to
+// the end of the order for blobs.
 func (n *Node) GraveScore(id identity.ID) float64 { return 0 - n.records.gravePoints(id) }
 
-// Avoids reports whether a member misbehaved so much of late that others are preferred.
+// Avoids reports whether the node prefers other members because of recent misbehaviour.
 func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }

@@ -26,9 +26,9 @@ func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(max(1, bytesPerSecond/2)), uploadBurst)
 }
 
-// ThrottleFirst returns w for little messages that must not wait behind blobs: they take their part
-// of Options.MaxUploadRate from what else leaves. They wait when they alone would be more than half
-// of it. A Write ends with ctx.
+// ThrottleFirst returns a writer for small messages that must not wait behind blobs. They take
+// their share of Options.MaxUploadRate before all other data. They wait only if they alone would
+// exceed half of it. A Write ends with ctx.
 func (n *Node) ThrottleFirst(ctx context.Context, w io.Writer) io.Writer {
 	if n.upload == nil {
 		return w
@@ -55,8 +55,8 @@ func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytesPerSecond), uploadBurst)
 }
 
-// Throttle returns w with Options.MaxUploadRate, which everything that is written through
-// Throttle shares. A Write ends with ctx.
+// Throttle returns a writer that is limited to Options.MaxUploadRate, which all writers of Throttle
+// share. A Write ends with ctx.
 func (n *Node) Throttle(ctx context.Context, w io.Writer) io.Writer {
 	w = counted{&n.sending, w}
 	if n.upload == nil {

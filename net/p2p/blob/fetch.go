@@ -72,14 +72,13 @@ type flightKey struct {
 	size uint64
 }
 
-// Fetch returns the payload of a hash and an announced size, from the store or else from
-// holders, and keeps it in the store until the room is needed. All holders that are
-// members are asked, those with the best record first, new ones in the order given.
-// Callers that want the same payload at the same time share one fetch. It ends when the
-// payload is complete, when every holder has failed, or with ctx; what was verified until
-// then is not fetched again by the next one.
+// Fetch returns the payload with a hash and an announced size, from the store or from holders. The
+// store keeps it until it needs the space. Fetch asks all holders that are members, those with the
+// best record first, and holders without a record in the given order. Concurrent callers that want
+// the same payload share one fetch. Fetch ends when the payload is complete, when every holder has
+// failed, or with ctx. A later call does not fetch data again that was already verified.
 //
-// Errors match ErrFull, errNoHolders, the end of ctx, or are a *fetchError.
+// Errors match ErrFull, errNoHolders or the error of ctx, or are a *fetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
@@ -167,8 +166,8 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 	}
 }
 
-// FetchUpTo is Fetch for a payload whose size nobody has announced: holders are asked
-// for a proof of the size first. The error matches errTooLarge if it is over maxSize.
+// FetchUpTo is Fetch for a payload whose size is unknown: it first asks holders for a proof of the
+// size. The error matches errTooLarge if the size exceeds maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {

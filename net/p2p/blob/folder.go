@@ -30,7 +30,7 @@ const (
 	staleAfter = 7 * 24 * time.Hour
 )
 
-// ErrInUse means that another process has the folder of a store.
+// ErrInUse means that another process uses the folder of a store.
 var ErrInUse = errors.New("in use by another process")
 
 // errDamaged says that a file is not what its name says.

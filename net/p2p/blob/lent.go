@@ -24,9 +24,10 @@ type lentFile struct {
 	lost func(error)
 }
 
-// Lend is Put for data that the caller keeps in memory until Drop whatever the store does: it takes no room here and is
-// never written to the folder. The tree of its hashes is made with its hash, so that nobody who asks for a part of it waits
-// for that: of data of a gigabyte it takes a second and more, after which a holder counts as silent.
+// Lend is Put for data that the caller keeps in memory until Drop anyway. The data does not count
+// against the store's limits and is never written to the folder. Lend computes the whole hash tree,
+// so that requests for a part of the data do not wait for it. For a gigabyte this takes a second or
+// more; a holder that delays its answer that long counts as silent.
 func (s *Store) Lend(data []byte) Hash {
 	if data == nil { // which would say that it is in a file
 		data = []byte{}
@@ -42,11 +43,12 @@ func (s *Store) Lend(data []byte) Hash {
 	return h
 }
 
-// LendFrom is Lend for data that lie in a file, which is read once for their hash. The file has to stay open: who opened
-// it leaves it to the collector to close it, since a stream may be sending it when it is dropped. In memory is the tree of
-// the hashes alone, of the data what is being sent; data that were in memory until now are not any more. What is sent,
-// and what Get returns, is compared with the hash before. Data that are others by then, or cannot be read, are dropped,
-// and lost is told why, from any goroutine.
+// LendFrom is Lend for data in a file, which LendFrom reads once to hash it. The file must stay
+// open. Its opener leaves closing to the garbage collector, because a stream may still be sending
+// the data after Drop. Only the hash tree and the part being sent are in memory; if the data was in
+// memory before, it no longer is. The store verifies data against the hash before it sends it or
+// returns it from Get. If the data has changed or cannot be read, the store drops it and calls lost
+// with the reason, from any goroutine.
 func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error) {
 	size := data.Size()
 	tree := make(outboardBuffer, bao.EncodedSize(int(size), group, true))

@@ -46,9 +46,9 @@ func (r *room) makeRoom(need int64) bool {
 	return true
 }
 
-// GiveWay frees the disk for what is worth more: what may be removed from the folder is, what is retained
-// moves into memory as far as it fits there, and from then on nothing goes to the folder that fits into memory. It
-// returns the bytes that it freed.
+// GiveWay frees disk space for data that is more important. It deletes what may be removed from the
+// folder and moves retained payloads into memory as far as they fit. From then on, payloads that
+// fit into memory are not written to the folder. GiveWay returns the number of bytes that it freed.
 func (s *Store) GiveWay() (freed int64) {
 	if s.folder == nil {
 		return 0

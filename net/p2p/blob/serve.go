@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-// Protocol is the name of the protocol, see the package comment.
+// Protocol is the protocol ID; see the package comment.
 const Protocol = "/psyche/blob/1"
 
 const (

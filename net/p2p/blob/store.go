@@ -18,13 +18,13 @@ const spillSize = 1 << 20
 
 // Errors of a store.
 var (
-	// ErrFull says that a payload does not fit beside what is retained.
+	// ErrFull means that a payload does not fit into the store together with the retained payloads.
 	ErrFull = errors.New("blob store is full")
-	// ErrNotHeld says that a store has no such payload.
+	// ErrNotHeld means that a store does not hold a payload.
 	ErrNotHeld = errors.New("blob not held")
 )
 
-// Hash is the BLAKE3 hash of a payload and its name.
+// Hash is the BLAKE3 hash of a payload, which identifies it.
 type Hash [32]byte
 
 // String returns the hash in hexadecimal.
@@ -33,23 +33,23 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // Short returns the first 8 digits of the hash, for logs.
 func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 
-// Options are what a store is made from.
+// Options are the settings of a store.
 type Options struct {
 	MaxMemory int64 // bytes
-	// Dir is the folder for payloads of 1 MiB and more, and for smaller ones that find no
-	// room in memory, one store's at a time; empty: all stay in memory. What it holds of an
-	// earlier process is used again.
+	// Dir is the folder for payloads of 1 MiB or more, and for smaller ones that do not fit into
+	// memory. Only one store may use it at a time. If it is empty, all payloads stay in memory. A
+	// store reuses what an earlier process left in the folder.
 	Dir     string
 	MaxDisk int64        // bytes in Dir
 	Logger  *slog.Logger // may be nil
 }
 
-// Store holds payloads, the small ones in memory, the large ones in a folder if it has
-// one, and each where the other has room when its own place has none. A payload that is retained stays until Drop; others, and what is there of
-// payloads that are not complete, stay until the room is needed, oldest first.
+// Store holds payloads: small ones in memory, large ones in a folder if it has one, and either kind
+// in the other place if its own is full. A retained payload stays until Drop. The store removes
+// other payloads, and the data of incomplete ones, oldest first, when it needs the space.
 //
-// The limits are for what comes from others: Fetch fails with ErrFull rather than exceed
-// them. Put always keeps what the node itself made, because it must be able to serve it.
+// The limits apply to data from other members: Fetch fails with ErrFull rather than exceed them.
+// Put always keeps the node's own data, because the node must be able to serve it.
 type Store struct {
 	logger  *slog.Logger
 	holders book
@@ -81,7 +81,7 @@ type entry struct {
 // inFolder reports whether the payload is in the store's own folder.
 func (e *entry) inFolder() bool { return e.data == nil && e.from == nil }
 
-// NewStore makes an empty store for at most maxBytes bytes in memory.
+// NewStore returns an empty store with at most maxBytes bytes in memory.
 func NewStore(maxBytes int64) *Store {
 	s := &Store{
 		logger:   slog.New(slog.DiscardHandler),
@@ -95,7 +95,7 @@ func NewStore(maxBytes int64) *Store {
 	return s
 }
 
-// OpenStore makes a store that may have a folder. Close it.
+// OpenStore returns a store that may have a folder. The caller must close it.
 func OpenStore(o Options) (*Store, error) {
 	s := NewStore(o.MaxMemory)
 	if o.Logger != nil {
@@ -115,7 +115,7 @@ func OpenStore(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close leaves the folder to the next store.
+// Close releases the folder, so that another store can use it.
 func (s *Store) Close() error {
 	if s.folder == nil {
 		return nil
@@ -129,7 +129,7 @@ func cost(size uint64) int64 {
 	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
 }
 
-// Put retains data and returns its hash. The caller must not modify data any more.
+// Put retains data and returns its hash. The caller must not modify data afterwards.
 func (s *Store) Put(data []byte) Hash {
 	outboard, sum := bao.EncodeBuf(data, group, true)
 	e := &entry{hash: Hash(sum), size: uint64(len(data)), data: data, outboard: made(outboard)}
@@ -202,7 +202,7 @@ func (s *Store) insert(e *entry) {
 	e.place = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
-// Get returns a payload, which the caller must not modify. It waits for a disk no longer than ctx lasts.
+// Get returns a payload, which the caller must not modify. It waits for the disk until ctx ends.
 func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	s.mu.Lock()
 	e := s.blobs[h]
@@ -278,7 +278,7 @@ func (s *Store) retain(h Hash) {
 	e.place = nil
 }
 
-// Drop removes a payload and what is there of it. Streams that are sending it finish.
+// Drop removes a payload, complete or not. Streams that are sending it finish.
 func (s *Store) Drop(h Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,14 +357,14 @@ func (s *Store) open(h Hash) (held, error) {
 	return held{data, e.size, outboard}, nil
 }
 
-// Usage is what a store holds; what was lent takes nothing.
+// Usage is the space that a store uses. Lent data does not count.
 type Usage struct {
 	Blobs  int
 	Memory int64 // bytes of payloads, their hash trees, and running fetches
 	Disk   int64 // the same in the folder
 }
 
-// Usage returns what the store holds now.
+// Usage returns the store's current usage.
 func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// MaxMessage is the largest message, in bytes: an announcement has half of that.
+	// MaxMessage is the maximum size of a message in bytes, twice the size of an announcement.
 	MaxMessage = 512
 
 	maxTopicName = 128 // bytes
@@ -34,19 +34,21 @@ var (
 	ErrClosed   = errors.New("gossip topic is closed")
 	ErrName     = errors.New("invalid gossip topic name")
 
-	// ErrIgnored is a handler's word for a message that is not passed on, and is held against nobody.
+	// ErrIgnored is the error that a handler returns for a message that should not be forwarded,
+	// but for which the sender should not be penalised.
 	ErrIgnored = errors.New("gossip message ignored")
 )
 
-// Handler takes one message of another member, before it is passed on. An error other than ErrIgnored means
-// that no honest member passes it on, and is held against the one that did. It may run in several goroutines at
-// once, must not block, and must not call Topic.Close. data belongs to the handler.
+// Handler processes one message of another member before the node forwards it. An error other than
+// ErrIgnored means that no honest member forwards such a message; the member that did is penalised.
+// Handlers may run concurrently. A Handler must not block, and must not call Topic.Close. It may
+// keep and modify data.
 type Handler func(from identity.ID, data []byte) error
 
 // errPanicked says that a handler did not come to a decision.
 var errPanicked = errors.New("the handler panicked")
 
-// Topic is a joined topic.
+// Topic is a joined gossip topic.
 type Topic struct {
 	node    *p2p.Node
 	router  *router
@@ -67,8 +69,8 @@ type Topic struct {
 	seen *recent
 }
 
-// Join takes part in a topic until Close, the end of ctx, or the end of the node. A node
-// can join a topic once at a time.
+// Join joins a topic until Close, the end of ctx, or the end of the node. A node cannot join a
+// topic twice at the same time.
 func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
 	if topic == "" || len(topic) > maxTopicName {
 		return nil, fmt.Errorf("join gossip topic %.40q…: %w: 1 to %d bytes", topic, ErrName, maxTopicName)
@@ -187,10 +189,10 @@ func (t *Topic) call(from identity.ID, data []byte) (err error) {
 	return t.handler(from, data)
 }
 
-// Publish sends data to the members that have joined the topic. It refuses what is over
-// MaxMessage, and more than 20 messages a second after 256 at once, on all topics of the
-// node together: the network would drop that without a word. No error does not mean that
-// anybody received it; the node's own handler never does.
+// Publish sends data to the members that have joined the topic. It refuses messages larger than
+// MaxMessage. After a burst of 256 messages it also refuses more than 20 messages a second, over
+// all topics of the node, because the network would drop them silently. A nil error does not mean
+// that a member received the message. The node's own handler does not receive it.
 func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	if len(data) > MaxMessage {
 		return fmt.Errorf("publish %d bytes on %q: %w: at most %d bytes", len(data), t.name, ErrTooLarge, MaxMessage)
@@ -221,8 +223,8 @@ func (t *Topic) Peers() []identity.ID {
 	return ids
 }
 
-// Close leaves the topic and waits for the handler to return. Later calls return the
-// first one's result.
+// Close leaves the topic and waits for the handler to return. Later calls return the result of the
+// first.
 func (t *Topic) Close() error {
 	t.cancel()
 	<-t.done
