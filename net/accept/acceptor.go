@@ -21,21 +21,20 @@ var errEvicted = errors.New("evicted for a newer connection before its handshake
 // the process has no file descriptor left.
 const pauseAfterError = 100 * time.Millisecond
 
-// Acceptor accepts connections while there is a place for them.
+// Acceptor accepts connections while its Limiter has capacity.
 type Acceptor struct {
-	Limiter *admission.Limiter // of connections that have not said who they are
+	Limiter *admission.Limiter // for connections that have not identified themselves yet
 	Logger  *slog.Logger
-	Noise   *rate.Limiter // of log lines that strangers can cause
-	// TurnedAway counts a connection for which there is no place.
+	Noise   *rate.Limiter // limits log lines that unknown clients can cause
+	// TurnedAway is called for each connection that is refused for lack of capacity.
 	TurnedAway func()
-	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx.
-	// identified gives the place to somebody else, once the client has said who
-	// it is.
+	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx. Serve calls
+	// identified once the client has identified itself, which frees its slot in Limiter.
 	Serve func(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func())
 }
 
-// Accept accepts connections until ctx ends, and closes the listener. Connections that are
-// being served then are still among those who work.
+// Accept accepts connections until ctx ends, and then closes the listener. working still counts the
+// connections that are being served at that time.
 func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()

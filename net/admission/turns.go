@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// Turns bounds how many connections use something at the same time. When it is free, the turn goes to the next
-// site, to the next network of that site, and to the longest waiting connection of that network. Therefore
-// a site with many connections costs other sites little.
+// Turns limits how many connections use something at the same time. A free turn goes to the next
+// site, to the next network of that site, and to the longest waiting connection of that network.
+// Therefore a site with many connections costs other sites little.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting ring
 }
 
-// NewTurns returns turns for n connections at a time, at least one.
+// NewTurns returns Turns for n concurrent connections, at least one.
 func NewTurns(n int) *Turns { return &Turns{free: max(1, n)} }
 
-// Wait returns when the connection has a turn, which Done ends. All connections without an address wait in one
-// queue. The error is the cause of ctx.
+// Wait waits until the connection has a turn, which Done ends. All connections without an address
+// wait in one queue. The error is the cause of ctx.
 func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -53,7 +53,7 @@ func (t *Turns) Done() {
 	t.pass()
 }
 
-// Crowded reports whether a connection waits for a turn.
+// Crowded reports whether a connection is waiting for a turn.
 func (t *Turns) Crowded() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

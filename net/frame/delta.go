@@ -10,11 +10,10 @@ import (
 // blockSize is the length in bytes of the shortest piece that a delta copies.
 const blockSize = 16
 
-// AppendDelta appends what turns old into new: the length of new (4 bytes, little endian),
-// its SHA-256, then instructions until the end. An instruction is a varint n<<1|copied; n
-// bytes are copied from old, from the offset that follows as a varint, or they follow
-// themselves. States of a run that follow one another differ in few places, so their delta
-// is a small part of either.
+// AppendDelta appends the difference from old to new: the length of new (4 bytes, little endian),
+// its SHA-256, then instructions until the end. An instruction is a varint n<<1|copied. Its n bytes
+// are copied from old, at the offset that follows as a varint, or they follow literally. Successive
+// states of a run differ in few places, so their delta is much smaller than a state.
 func AppendDelta(b, old, new []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(new)))
 	hash := sha256.Sum256(new)
@@ -76,7 +75,7 @@ func appendLiteral(b, literal []byte) []byte {
 	return append(b, literal...)
 }
 
-// ApplyDelta returns what delta makes of old, at most limit bytes.
+// ApplyDelta returns the result of applying delta to old, at most limit bytes.
 func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 	d := decoder{rest: delta}
 	length := int64(d.uint32())

@@ -26,12 +26,12 @@ const maxKnownServersSize = 1 << 20
 // lockTimeout bounds how long another program that adds a server is waited for.
 const lockTimeout = 5 * time.Second
 
-// KnownServers remembers in a file which key the server of an address had when it was seen
-// first. A line of the file is an address and a key in base58, with a space between them;
-// empty lines and lines that begin with # are skipped. The first line of an address counts.
+// KnownServers is a file with the first key seen for each server address. A line of the file
+// contains an address and a key in base58, separated by a space. Empty lines and lines that start
+// with # are skipped. The first line of an address counts.
 type KnownServers struct {
 	Path string
-	// FirstUse is called when an address was not known and has been added. May be nil.
+	// FirstUse is called when an unknown address has been added. May be nil.
 	FirstUse func(address string, key identity.ID)
 
 	mu sync.Mutex
@@ -51,9 +51,9 @@ func defaultKnownServers() (string, error) {
 	return filepath.Join(dir, "psyche", "known_servers"), nil
 }
 
-// Choose turns what a user said into what decides about a server: its key in base58, or
-// else the path of a file of known servers, which is defaultKnownServers when it is empty.
-// One of the two results is set. firstUse is KnownServers.FirstUse.
+// Choose selects how to verify a server, from user input: serverKey is its key in base58. If it is
+// empty, path is the path of a file of known servers, by default defaultKnownServers. One of the
+// two results is set. firstUse becomes KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
 		id, err := identity.ParseID(serverKey)
@@ -71,8 +71,8 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	return identity.ID{}, &KnownServers{Path: path, FirstUse: firstUse}, nil
 }
 
-// Check returns a function that accepts the key under which address is known. An address
-// that is not known is added with the key that it has now. Another key is ErrServerChanged.
+// Check returns a function that accepts the key recorded for address. If address is unknown, the
+// function records the given key. Any other key is ErrServerChanged.
 func (k *KnownServers) Check(address string) func(identity.ID) error {
 	return func(found identity.ID) error {
 		k.mu.Lock()
