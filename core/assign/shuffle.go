@@ -14,13 +14,13 @@ const (
 
 const shuffleRounds = 90
 
-// Position returns where the swap-or-not shuffle of total elements puts index. For
-// fixed total, seed and salt it is a permutation of 0…total−1. An index that is not
-// below total is returned as it is.
+// Position returns the position of index in the swap-or-not shuffle of total elements. For fixed
+// total, seed and salt it is a permutation of 0…total−1. It returns an index that is not below
+// total unchanged.
 //
-// The shuffle is that of Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a
-// Card Shuffle", 2012) in the form of the Ethereum consensus specification, with 90
-// rounds and the key sha256(sha256(seed as le64) ‖ salt).
+// The shuffle is that of Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a Card
+// Shuffle", 2012) in the form of the Ethereum consensus specification, with 90 rounds and the key
+// sha256(sha256(seed as le64) ‖ salt).
 func Position(index, total uint32, seed uint64, salt string) uint32 {
 	if index >= total {
 		return index

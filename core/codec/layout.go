@@ -13,30 +13,30 @@ const maxChunkSize = 1 << 16
 // errInvalid says that bytes or a result do not fit the layouts or the format.
 var errInvalid = errors.New("invalid result")
 
-// TensorLayout says what a result can hold of one tensor.
+// TensorLayout is the layout of one tensor in a result.
 type TensorLayout struct {
 	// Chunks is the number of chunks, at least 1.
 	Chunks int
 	// ChunkSize is the number of coefficients of a chunk, 1 to maxChunkSize.
 	ChunkSize int
-	// K is the most entries of a chunk, 1 to ChunkSize and at most 65535.
+	// K is the maximum number of entries of a chunk, 1 to ChunkSize and at most 65535.
 	K int
 }
 
-// TensorResult is what a trainer sends of one tensor. A chunk c has Counts[c] entries, at
-// the places c·K … of Indices and Values; the places from c·K+Counts[c] to (c+1)·K are
+// TensorResult contains a trainer's coefficients of one tensor. Chunk c has Counts[c] entries, at
+// the positions from c·K of Indices and Values. The positions from c·K+Counts[c] to (c+1)·K are
 // zero.
 type TensorResult struct {
-	// Counts has Chunks numbers, each at most K.
+	// Counts has Chunks elements, each at most K.
 	Counts []uint16
-	// Indices has Chunks·K places. The indices of a chunk ascend strictly.
+	// Indices has Chunks·K elements. The indices of a chunk ascend strictly.
 	Indices []uint16
-	// Values has Chunks·K places: finite and not zero. After Decode of a quantized result
-	// they are 1 and −1; Encode takes the sign. Those of EncodeLevels are whole multiples of
-	// their chunk's unit.
+	// Values has Chunks·K elements, finite and not zero. After Decode of a quantized result they
+	// are 1 and −1; Encode uses the sign. For EncodeLevels they are integer multiples of their
+	// chunk's unit.
 	Values []float32
-	// Units has, in results of EncodeLevels, a number for each chunk that holds entries: the code of
-	// what its values are multiples of, up to MaxUnit. 0 for the other chunks; else nil.
+	// Units has, in results of EncodeLevels, an element for each chunk: the code of the chunk's
+	// unit, up to MaxUnit, or 0 for chunks without entries. In other results it is nil.
 	Units []uint8
 }
 
@@ -49,7 +49,7 @@ func (l TensorLayout) NewResult() TensorResult {
 	}
 }
 
-// Validate reports what is wrong with a layout.
+// Validate reports the first problem of a layout.
 func (l TensorLayout) Validate() error {
 	if l.Chunks < 1 || l.ChunkSize < 1 || l.ChunkSize > maxChunkSize || l.K < 1 || l.K > min(l.ChunkSize, math.MaxUint16) ||
 		l.Chunks > math.MaxInt32/l.K {
@@ -58,7 +58,7 @@ func (l TensorLayout) Validate() error {
 	return nil
 }
 
-// Check reports what is wrong with a result of this layout, which has no units.
+// Check reports the first problem of a result of this layout without units.
 func (l TensorLayout) Check(r TensorResult) error { return l.check(r, values) }
 
 func (l TensorLayout) check(r TensorResult, f form) error {

@@ -9,14 +9,14 @@ import (
 // MaxUnit is the largest code of a chunk's unit.
 const MaxUnit = 127
 
-// MaxLevelBits is the most bits that a level takes.
+// MaxLevelBits is the maximum number of bits of a level.
 const MaxLevelBits = 4
 
 // firstUnit is what the first unit of a tensor is told by its distance from.
 const firstUnit uint8 = 40
 
-// EncodeLevels is Encode for values that are whole multiples of their chunk's unit: from 1 to
-// 2^(levelBits−1), or the same below zero. levelBits is 1 to MaxLevelBits.
+// EncodeLevels is Encode for values that are integer multiples of their chunk's unit, with factors
+// from 1 to 2^(levelBits−1) and their negatives. levelBits is 1 to MaxLevelBits.
 func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []TensorResult) ([]byte, error) {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -25,8 +25,8 @@ func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []Ten
 	return encode(h, layouts, f, results)
 }
 
-// DecodeLevels reads exactly what EncodeLevels writes for these layouts; anything else, however
-// little, is an error that wraps errInvalid.
+// DecodeLevels decodes the output of EncodeLevels for these layouts. For all other input it returns
+// an error that wraps errInvalid.
 func DecodeLevels(b []byte, layouts []TensorLayout, levelBits int) (Header, []TensorResult, error) {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -43,7 +43,7 @@ func MaxLevelsSize(layouts []TensorLayout, levelBits int) int {
 // NewLevels returns an empty result for EncodeLevels.
 func (l TensorLayout) NewLevels() TensorResult { return l.newResult(levels1) }
 
-// CheckLevels reports what is wrong with a result of this layout for EncodeLevels.
+// CheckLevels reports the first problem of a result of this layout for EncodeLevels.
 func (l TensorLayout) CheckLevels(r TensorResult, levelBits int) error {
 	f, err := formOfLevels(levelBits)
 	if err != nil {

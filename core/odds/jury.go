@@ -19,9 +19,9 @@ func missed(members, verificationPercent, gang int, p float64) float64 {
 	return sum
 }
 
-// Ejected returns the probability that a member that cheats in every step is ejected before it has been there
-// for so many rounds, by audits of honest members alone: in each round each of them draws one of its
-// results as often as one of every other member.
+// Ejected returns the probability that a member that cheats in every step is ejected within rounds
+// rounds, if only honest members audit. In each round, each of them audits one member, drawn with
+// equal probabilities.
 func Ejected(members, verificationPercent, gang, rounds int) float64 {
 	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
@@ -30,7 +30,7 @@ func Ejected(members, verificationPercent, gang, rounds int) float64 {
 // roundsToEject are those of the audit, of the drawing of the jury and of its votes.
 const roundsToEject = 3
 
-// RoundsToEject returns after how many rounds Ejected is at least sure; 0: never.
+// RoundsToEject returns the number of rounds after which Ejected is at least sure; 0: never.
 func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
 	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	if !(p > 0) {
