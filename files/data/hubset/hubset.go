@@ -108,10 +108,11 @@ var splits = []struct {
 }
 
 // Choose returns the files of a split among the paths of a repository. A file belongs to a split if
-// a word of its path names the split, with the folder before the name: train, training; validation,
-// valid, dev, val; test, testing, eval, evaluation; or, for other splits, a file
-// NAME-00000-of-00005.*. If no file belongs to any split, all files are train. If the files are in
-// several folders (mostly several configurations), Choose returns an error that names the folders.
+// a word of its path names the split; folders take precedence over the file name. The words are
+// train, training; validation, valid, dev, val; test, testing, eval, evaluation. Files of other splits
+// are named NAME-00000-of-00005.*. If no file belongs to any split, all files are train. If the files
+// are in several folders (mostly several configurations), Choose returns an error that names the
+// folders.
 func Choose(all []string, split string, readable func(name string) bool) ([]string, error) {
 	of := map[string][]string{}
 	for _, name := range all {
