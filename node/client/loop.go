@@ -55,7 +55,7 @@ func (n *Node) Run(ctx context.Context) error {
 		select {
 		case <-interrupted:
 			if n.seat.parting.said {
-				return nil // it only stayed for others
+				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.seat.leaving.begin(n.LeaveTimeout)
@@ -136,7 +136,7 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 	return true, n.end.err
 }
 
-// observe takes over a newer state.
+// observe processes a newer state.
 func (n *Node) observe(u backend.Update) {
 	if u.State == nil {
 		return
@@ -182,9 +182,9 @@ func (n *Node) observe(u backend.Update) {
 	n.models.Renew(n.run.state)
 }
 
-// reconcile compares what should be with what is, and starts what is missing. It is
-// called after every event and may be called at any time: a state that was missed, a
-// message that was lost and a step that failed are all met by the next call.
+// reconcile compares the desired state with the actual state, and starts missing work. It is called
+// after every event and may be called at any time. A state that was missed, a message that was lost
+// and a step that failed are all repaired by the next call.
 func (n *Node) reconcile() {
 	if n.run.state == nil || n.end != nil || n.run.lie != nil {
 		return
@@ -229,13 +229,13 @@ func (n *Node) reconcile() {
 	n.heal()
 }
 
-// goroutines is the Runtime of a Node that runs by itself: the wall clock, and goroutines
-// that hand what they return to the loop.
+// goroutines is the Runtime of a Node that runs on its own: the wall clock, and goroutines that
+// pass their continuations to the loop.
 type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
-	open  atomic.Int64 // tasks
-	posts chan func()  // what tasks returned for the loop
+	open  atomic.Int64 // running tasks
+	posts chan func()  // continuations for the loop
 }
 
 func newGoroutines(work *env.Tasks) *goroutines {
@@ -252,7 +252,7 @@ func (*goroutines) WithTimeout(parent context.Context, d time.Duration) (context
 	return context.WithTimeout(parent, d)
 }
 
-// Run runs a task; what it returns is dropped when the loop has ended.
+// Run runs a task. After the end of the loop, it drops the continuation.
 func (g *goroutines) Run(task func() (proceed func())) {
 	g.open.Add(1)
 	g.tasks.Go(func() {
@@ -265,17 +265,18 @@ func (g *goroutines) Run(task func() (proceed func())) {
 	})
 }
 
-// waitResult is how a wait for all tasks ended.
+// waitResult is the result of waiting for all tasks.
 type waitResult int
 
 const (
 	allEnded      waitResult = iota
-	diskHangs                // tasks wait for a disk that does not answer
-	onlyComputing            // after an interrupt, tasks that write nothing are left
+	diskHangs                // tasks wait for a disk that does not respond
+	onlyComputing            // after an interrupt, only tasks that write nothing are left
 )
 
-// ended waits until all tasks have ended, or until tasks have waited for a disk for the limit with no others left. After
-// interrupted is closed it waits only a moment for tasks that write nothing. It calls say when it waits for the disk alone.
+// ended waits until all tasks have ended, or until only tasks that wait for a disk are left and
+// limit has passed. After interrupted is closed it waits only briefly for tasks that write nothing.
+// It calls say when only tasks that wait for the disk are left.
 func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
 	all := make(chan struct{})
 	go func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// errInvalidOptions says which option is missing or out of range.
+// errInvalidOptions means that an option is missing or out of range.
 var errInvalidOptions = errors.New("invalid client options")
 
 // Options are the parts and settings of a client. A duration or limit of zero means the default
@@ -107,7 +107,7 @@ type Options struct {
 	FinalWait time.Duration
 }
 
-// Defaults of Options, and intervals that nobody needs to change.
+// Defaults of Options, and internal intervals.
 const (
 	defaultRepublishInterval = 2 * time.Second
 	defaultLeaveTimeout      = 5 * time.Second
@@ -117,13 +117,13 @@ const (
 	defaultParameterRequests = 8
 	defaultResultMemory      = 256 << 20
 
-	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
-	requestTimeout = 5 * time.Second        // for one question to one peer
+	heartbeat      = 200 * time.Millisecond // maximum delay in noticing a deadline
+	requestTimeout = 5 * time.Second        // for one request to one peer
 
-	maxHeardAtOnce = coordinator.MaxClients // announcements, before the loop looks at anything else
+	maxHeardAtOnce = coordinator.MaxClients // announcements that the loop processes before other events
 )
 
-// withDefaults returns the options with defaults filled in, or what is wrong with them.
+// withDefaults returns the options with defaults filled in, or the error of an invalid option.
 func (o Options) withDefaults() (Options, error) {
 	missing := ""
 	switch {
@@ -182,7 +182,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// folder is where this client keeps what it has of the run.
+// folder returns the folder of this client's files of the run.
 func (o *Options) folder() keep.Folder {
 	return keep.Folder{Dir: o.CheckpointDir, RunID: o.RunID, ID: o.Key.ID()}
 }
