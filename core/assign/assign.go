@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// maxWitnesses is how many witness when a run does not say: enough for a quorum that
-// outvotes liars, few enough for a round's record to stay small.
+// maxWitnesses is the default number of witnesses: enough for a quorum that outvotes dishonest
+// ones, but few enough for a round's record to stay small.
 const maxWitnesses = 32
 
 // BatchID identifies a batch by the half-open interval of its sequence indices.

@@ -40,7 +40,7 @@ func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count i
 	return drawn
 }
 
-// at returns the chunk of the element with that number.
+// at returns the chunk of the element with a number.
 func (s Shapes) at(element uint64) uint32 {
 	first := uint32(0)
 	for _, t := range s {
@@ -54,7 +54,8 @@ func (s Shapes) at(element uint64) uint32 {
 	return first - 1
 }
 
-// stream is what a seed says about a question: SHA-256 of the question and a counter.
+// stream is a pseudorandom stream from a seed for one question: SHA-256 of the question and a
+// counter.
 type stream struct {
 	message [sha256.Size + 8]byte
 	counter uint64
@@ -83,7 +84,7 @@ func (s *stream) next() uint64 {
 	return v
 }
 
-// below draws a number from 0 to n−1, each as likely as the other.
+// below draws a number from 0 to n−1, uniformly.
 func (s *stream) below(n uint64) uint64 {
 	for {
 		high, low := bits.Mul64(s.next(), n)

@@ -2,7 +2,7 @@ package audit
 
 import "fmt"
 
-// maxElements bounds a tensor so that offsets and sizes in bytes fit int.
+// maxElements bounds a tensor so that offsets and sizes in bytes fit into an int.
 const maxElements = 1 << 40
 
 // Cut returns how a tensor of a shape is cut into chunks. Its last two dimensions are cut into
@@ -30,7 +30,7 @@ func Cut(shape []int64, edge, k int) (Shape, error) {
 	return s, nil
 }
 
-// divisor returns n where it is at most limit, else the largest divisor of n that is.
+// divisor returns n if it is at most limit, else the largest divisor of n that is.
 func divisor(n int64, limit int) int {
 	if n <= int64(limit) {
 		return int(n)

@@ -62,7 +62,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	return o, o.check(shapes)
 }
 
-// reader reads fields; what is not there is zero, and noted.
+// reader decodes fields. A missing field is zero, and the reader records that.
 type reader struct {
 	bytes []byte
 	short bool

@@ -57,7 +57,7 @@ func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
 	return c.binds(shapes, chunks) == FaultNone
 }
 
-// binds is Binds, and says what is wrong.
+// binds is Binds with the fault as the result.
 func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	o := c.Opening
 	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
@@ -115,28 +115,29 @@ type ChunkReport struct {
 	Length float64
 
 	difference, against float64 // Error is their ratio
-	claimed             float64 // length of what the step added, less what rounding explains
+	claimed             float64 // length of the update claimed for the step, less the part that rounding explains
 }
 
 const (
-	// rounding is how far sums of float32 may be off, against the length of their chunk. The
-	// kernels stay below a fifth of it (proof/bench/audit).
+	// rounding is the tolerance of float32 sums, relative to the length of their chunk. The kernels
+	// stay below a fifth of it (proof/bench/audit).
 	rounding = 1.0 / (1 << 19)
-	// small is the part of the usual update to which smaller ones are compared: in a chunk
-	// whose own gradient nearly vanishes, errors are those of the terms that cancelled.
+	// small is the fraction of the usual update that replaces smaller updates as the reference. In
+	// a chunk whose gradient nearly vanishes, the errors are those of the terms that cancelled.
 	small = 0.25
-	// blur is the part of a momentum's length that its bits cannot show of an update.
+	// blur is the fraction of a momentum's length below which its bits cannot show an update.
 	blur = 1.0 / (1 << 18)
-	// floor is the part of the momentum's lengths, before and after, by which the implied update may
-	// be off through the rounding of both: no part of an error. An update of a learning rate that
-	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
-	// a tenth.
+	// floor is the fraction of the momentum's lengths, before and after, by which the implied
+	// update may be off because both are rounded. It does not count as an error. An update with a
+	// very small learning rate disappears in it. Kernels stay below a third of it, and with chunks
+	// of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
-	// blurred is how many times as long as its blur an update is thought to be at least: as blur is eight
-	// times floor.
+	// blurred is the assumed minimum length of an update, as a multiple of its blur. It corresponds
+	// to blur, which is eight times floor.
 	blurred = 8
-	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
-	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
+	// nothing is a length that is indistinguishable from zero: kernels set elements of the momentum
+	// below 2⁻¹⁰⁰ to zero, and a chunk has up to 2¹⁴ of them. The rounding of larger elements is
+	// relative to their length.
 	nothing = 0x1p-92
 	// Least is the minimum size of the largest coefficient of a chunk for the chunk to be sent.
 	// Values that are indistinguishable from zero do not add up to it.
@@ -179,7 +180,7 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	after := wide(o.After.Momentum)
 	taken := o.After.Taken.dense(shape.size())
 	full := sum(after, inverse(taken, shape.Rows, shape.Cols), 1)
-	before := make([]float64, shape.size()) // zeros where it began with the step
+	before := make([]float64, shape.size()) // zeros if the momentum started at this step
 	copy(before, wide(o.Before.Momentum))
 	coefficients := forward(full, shape.Rows, shape.Cols)
 	switch {
@@ -217,7 +218,7 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	f.Error = ratio(f.difference, f.against)
 }
 
-// committed reports whether all that is opened lies in the trees.
+// committed reports whether all opened values are in the trees.
 func committed(o Opened, c Claim, leaves int) bool {
 	proves := func(root, digest [32]byte, taken Taken, path [][32]byte) bool {
 		return merkle.Verify(root, Leaf(digest, taken), int(o.Chunk), leaves, path)
@@ -228,7 +229,7 @@ func committed(o Opened, c Claim, leaves int) bool {
 	return c.Opening.Previous == 0 || proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path)
 }
 
-// sentIs reports whether a result holds in a chunk what was taken.
+// sentIs reports whether a result contains exactly the taken coefficients in a chunk.
 func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 	if within >= len(r.Counts) || (within+1)*k > len(r.Indices) || int(r.Counts[within]) != len(taken.Indices) {
 		return false
@@ -242,9 +243,10 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 	return true
 }
 
-// largest reports whether what was taken are the k largest coefficients, all of them where
-// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it. Of coefficients
-// that were rounded those that became zero are left out: they are smaller than those that were taken.
+// largest reports whether the taken coefficients are the k largest, within an error, and all of
+// them if fewer than k were taken. A trainer may send nothing of a chunk that is not worth it.
+// Rounded coefficients that became zero are ignored, because they are smaller than those that were
+// taken.
 func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true

@@ -9,14 +9,14 @@ type Limits struct {
 	Worst float64 // of any chunk
 }
 
-// doubt is how much farther off a claim has to be for an accusation than for a verdict of a jury.
-// Gradients of two machines differ by rounding. Without a distance between the two, a trainer could put
-// itself right at the limit, so that an honest accuser finds it beyond and an honest jury does not, and
-// the accuser loses its seat.
+// doubt is the factor between the limits for an accusation and for a jury's verdict. Gradients of
+// two machines differ by rounding. Without a distance between the two limits, a trainer could place
+// itself exactly at the limit, so that an honest accuser finds it above and an honest jury below,
+// and the accuser loses its seat.
 const doubt = 1.5
 
-// blurDoubt is how many times as much of what rounding changes who accuses allows for as a jury does: each knows a
-// sample of it only, its own, and these differ.
+// blurDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each knows
+// only its own sample of the rounding errors, and the samples differ.
 const blurDoubt = 2
 
 // Wider returns a reference for accusations. Its limits are wider than the limits of e, which

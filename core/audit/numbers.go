@@ -26,7 +26,7 @@ func sum(x, y []float64, factor float64) []float64 {
 	return all
 }
 
-// ratio is a/b, and 0 where both are.
+// ratio returns a/b, or 0 if both are 0.
 func ratio(a, b float64) float64 {
 	if a == 0 {
 		return 0

@@ -87,7 +87,7 @@ func appendState(b []byte, s State) []byte {
 	return b
 }
 
-// check reports what no opening of these shapes has.
+// check reports what is invalid in an opening for these shapes.
 func (o Opening) check(shapes Shapes) error {
 	if err := shapes.Validate(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // ErrInvalid means that bytes, chunks or shapes do not match each other or the format.
 var ErrInvalid = errors.New("invalid audit")
 
-// maxEdge is the longest edge of a chunk.
+// maxEdge is the maximum length of a chunk's side.
 const maxEdge = 128
 
 // Shape describes how a tensor is cut into chunks of Rows × Cols. At most K coefficients of each

@@ -38,8 +38,7 @@ func NewKeys(seed uint64) Keys {
 
 // Positions returns the positions of an item's bits.
 func (k *Keys) Positions(item []byte) Positions {
-	// The hashes of one item do not depend on each other: side by side they take a third
-	// of the time.
+	// The hashes of one item are independent. Computing them in parallel takes a third of the time.
 	a, b, c, d, e, f, g := k[0], k[1], k[2], k[3], k[4], k[5], k[6]
 	for _, x := range item {
 		a, b, c, d = fnv1a(a, x), fnv1a(b, x), fnv1a(c, x), fnv1a(d, x)
@@ -90,6 +89,6 @@ func (f *Filter) OnesCount() int {
 	return count
 }
 
-// fnv1a takes one byte into a 64-bit FNV-1a hash, which starts at a key instead of the
-// standard offset basis.
+// fnv1a adds one byte to a 64-bit FNV-1a hash, which starts at a key instead of the standard offset
+// basis.
 func fnv1a(hash uint64, b byte) uint64 { return (hash ^ uint64(b)) * 0x100000001b3 }

@@ -38,10 +38,10 @@ type Header struct {
 	Batch [32]byte
 }
 
-// maxPrecision is the last of the types.
+// maxPrecision is the largest precision code.
 const maxPrecision = 2
 
-// check reports what no header may say.
+// check reports what is invalid in a header.
 func (h Header) check() error {
 	switch {
 	case h.BatchStart >= h.BatchEnd:
@@ -189,7 +189,8 @@ func (w *bitWriter) tensor(l TensorLayout, f form, r TensorResult) {
 	w.align()
 }
 
-// spelling is how the counts of a tensor's chunks are written: the shortest that can say them.
+// spelling is the encoding of the counts of a tensor's chunks. The shortest possible one must be
+// used.
 type spelling struct {
 	full   bool // every chunk has K entries
 	either bool // every chunk has K or none
@@ -204,7 +205,7 @@ func spell(l TensorLayout, counts []uint16) spelling {
 	return s
 }
 
-// counts writes how many entries each chunk has: none takes one bit.
+// counts writes the number of entries of each chunk. A count of zero takes one bit.
 func (w *bitWriter) counts(l TensorLayout, counts []uint16) {
 	s := spell(l, counts)
 	w.flag(!s.full)
@@ -229,7 +230,7 @@ func (w *bitWriter) flag(set bool) {
 }
 
 func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
-	// The least a tensor takes: all entries, or a bit for each chunk without.
+	// The minimum size of a tensor: all entries, or a bit for each empty chunk.
 	if need := min(l.fullSize(f), l.emptySize()); len(r.bytes) < need {
 		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", errInvalid, len(r.bytes), need)
 	}
@@ -264,8 +265,7 @@ func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 	return result, r.align()
 }
 
-// counts reads how many entries each chunk has. What a shorter spelling can say may not be said
-// in a longer one.
+// counts reads the number of entries of each chunk. It refuses an encoding that could be shorter.
 func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 	s := spelling{full: r.read(1) == 0}
 	if !s.full {
@@ -312,8 +312,8 @@ func (w *bitWriter) set(l TensorLayout, indices []uint16) {
 	}
 }
 
-// set reads len(indices) indices of a chunk. Whether ones that were written one by one
-// ascend is for the caller to check.
+// set reads len(indices) indices of a chunk. The caller must check whether indices that were
+// written one by one ascend.
 func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 	if !l.ranked() {
 		for i := range indices {

@@ -30,7 +30,7 @@ type Claims struct {
 	Far    []ClientID // only for losses: clients whose claim differs from Median by more than five Spreads and a third of Median
 }
 
-// leastClaims is how many claims there have to be for one of them to be far from the others.
+// leastClaims is the minimum number of claims for one of them to count as far from the others.
 const leastClaims = 3
 
 // Losses returns the losses that the witnesses of the round claim, in units of Claim.Loss.

@@ -44,7 +44,7 @@ func (c Config) Broken() (broken []*ConfigError) {
 	return append(broken, c.brokenTimes()...)
 }
 
-// brokenTimes returns the times that are out of all proportion.
+// brokenTimes returns the times that exceed MaxTime.
 func (c *Config) brokenTimes() (broken []*ConfigError) {
 	for _, time := range []struct {
 		key   string
@@ -129,7 +129,7 @@ func (c *Checkpoint) validate() error {
 	return nil
 }
 
-// isOrigin reports whether a model can be had from this kind without peers.
+// isOrigin reports whether a model of this kind is available without peers.
 func (k CheckpointKind) isOrigin() bool {
 	switch k {
 	case CheckpointHub, CheckpointGcs, CheckpointLocal, CheckpointDummy:

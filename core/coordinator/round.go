@@ -18,7 +18,7 @@ func (r *Round) ElectedWitnesses(c Config) []int {
 	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
 }
 
-// electedSet is ElectedWitnesses as a set.
+// electedSet returns ElectedWitnesses as a set.
 func (r *Round) electedSet(c Config) (elected MemberSet) {
 	for _, member := range r.ElectedWitnesses(c) {
 		elected.add(member)
@@ -38,7 +38,7 @@ func (r *Round) Selection(c Config) assign.Selection {
 	}
 }
 
-// owners returns the indices in r.Members of those that have a batch, ascending.
+// owners returns the indices in r.Members of the members with a batch, ascending.
 func (r *Round) owners(c Config) []int {
 	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 }
@@ -49,8 +49,8 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 	return i, i >= 0
 }
 
-// overfills reports whether the filters have more bits than the round's items can set:
-// they would vote for anything.
+// overfills reports whether the filters have more bits than the round's items can set. Such filters
+// would vote for any result.
 func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
 	batches := assign.BatchCount(len(r.Members), int(c.VerificationPercent), r.BatchSize)
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches

@@ -62,10 +62,10 @@ func (p Place) String() string {
 	return text
 }
 
-// page collects lines of text.
+// page accumulates lines of text.
 type page struct {
 	text strings.Builder
-	step uint32 // the run's
+	step uint32 // of the run
 }
 
 func (p *page) line(parts ...string) {
@@ -82,7 +82,7 @@ func (p *page) flag(set bool, text string) string {
 	return ""
 }
 
-// authority says who governs the run where that is not its host alone.
+// authority writes the authorities of the run, unless the host is the only one.
 func (p *page) authority(s *State) {
 	a := &s.Authority
 	if a.Main != s.Host || a.Join != a.Main || a.Permissioned {
@@ -157,7 +157,7 @@ func (p *page) trial(t *Trial) {
 		p.flag(t.Jurors > 0, ", "+num(uint32(t.Jurors))+" jurors, "+num(uint32(t.Guilty))+" guilty, "+num(uint32(t.Innocent))+" innocent"))
 }
 
-// slots names the trials of the bits that are set.
+// slots writes the numbers of the trials whose bits are set.
 func (p *page) slots(label string, bits uint8) string {
 	text := ""
 	for slot := range uint32(MaxTrials) {
@@ -176,7 +176,7 @@ func ids(ids []ClientID) string {
 	return text.String()
 }
 
-// seconds writes a time in milliseconds as people read it.
+// seconds returns a time in milliseconds in a readable form.
 func seconds(ms uint64) string {
 	text := num(ms / 1000)
 	if ms%1000 == 0 {

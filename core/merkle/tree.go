@@ -5,7 +5,7 @@ import "crypto/sha256"
 // Tree contains all nodes above a list of leaves, for proving many of them. It takes 64 bytes per
 // leaf.
 type Tree struct {
-	levels [][][32]byte // lowest first: the hashes of the leaves
+	levels [][][32]byte // lowest first, starting with the hashes of the leaves
 }
 
 // NewTree hashes the leaves.

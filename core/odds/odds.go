@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// atLeast returns the probability that at least least of a round's witnesses are liars, where
-// liars of its members are and the witnesses are drawn from all members.
+// atLeast returns the probability that at least least of a round's witnesses are dishonest, if
+// liars of its members are dishonest and the witnesses are drawn from all members.
 func atLeast(least, members, liars, witnesses int) *big.Rat {
 	sum, ways := new(big.Int), new(big.Int)
 	for k := max(least, 0); k <= min(liars, witnesses); k++ {

@@ -28,7 +28,7 @@ const (
 	numbers = 32
 	decay   = 0.5
 	rate    = 0.01
-	// kept are the results that an opening can be about.
+	// kept is the number of results that can be opened.
 	kept = 2
 )
 
@@ -72,7 +72,7 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	gradient := make([]float32, numbers)
 	for i := range gradient {
 		drawn := sha256.Sum256(append(seed[:], byte(i)))
-		gradient[i] = 1 + float32(drawn[0])/256 // not all alike, and none is small
+		gradient[i] = 1 + float32(drawn[0])/256 // not all equal, and none small
 		if drawn[1]&1 == 1 {
 			gradient[i] = -gradient[i]
 		}
@@ -106,7 +106,7 @@ type Optimizer struct {
 	steps []made // newest last
 }
 
-// made is a result that may be asked for.
+// made is a result that may be opened.
 type made struct {
 	step, previous uint32
 	taken          codec.TensorResult
@@ -175,7 +175,7 @@ func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
-	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the one before was forgotten
+	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the previous result was forgotten
 		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
 	}
 	now := &o.steps[n-1]
@@ -202,10 +202,10 @@ func (m *made) state(chunk uint32) audit.State {
 type Past struct {
 	mu             sync.Mutex
 	after          map[uint32][32]byte
-	oldest, newest uint32 // that may be in it
+	oldest, newest uint32 // steps that may be in weights
 }
 
-// pastSteps are kept: as many as a trainer may have to go back for a trial in rounds of 50 ms.
+// pastSteps is the number of kept steps, enough for a trial in rounds of 50 ms.
 const pastSteps = 4096
 
 // Note stores the model after a step.
