@@ -14,11 +14,11 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// errEvicted ends a connection that gives its place to another one.
+// errEvicted ends a connection that is evicted for another one.
 var errEvicted = errors.New("evicted for a newer connection before its handshake")
 
-// pauseAfterError is the time until the next attempt to accept a connection, for instance when
-// the process has no file descriptor left.
+// pauseAfterError is the pause before the next attempt to accept a connection, for example if the
+// process has no file descriptors left.
 const pauseAfterError = 100 * time.Millisecond
 
 // Acceptor accepts connections while its Limiter has capacity.
@@ -48,7 +48,7 @@ func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *s
 	}
 }
 
-// pause keeps a failing listener from spinning.
+// pause prevents a busy loop if the listener keeps failing.
 func (a *Acceptor) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -57,7 +57,7 @@ func (a *Acceptor) pause(ctx context.Context, err error) {
 	_ = pause.For(ctx, pauseAfterError)
 }
 
-// admit begins a connection, if there is a place for it.
+// admit starts to serve a connection, if there is a slot for it.
 func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
 	place := a.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
@@ -77,7 +77,7 @@ func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket ne
 	})
 }
 
-// heard notes that a connection has sent something.
+// heard records that a connection has sent something.
 type heard struct {
 	net.Conn
 	place *admission.Place

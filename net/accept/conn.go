@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// Unread input that is drained behind a farewell, so that it is not lost with a reset.
+// Limits for draining unread input after a farewell, so that a reset does not destroy the farewell.
 const (
 	drainBytes   = 128 << 10
 	drainTimeout = time.Second
@@ -39,10 +39,10 @@ type Conn struct {
 	protocol *Protocol
 	tls      *tls.Conn
 	reader   *frame.Reader
-	whole    bool // TLS is up and no frame was cut short, so that a farewell can follow
+	whole    bool // TLS is established and no frame was cut short, so that a farewell can follow
 
 	stop        func() bool
-	interrupted chan struct{} // closed when the end of the context has set its deadlines
+	interrupted chan struct{} // closed when the end of the context has set the deadlines
 }
 
 // NewConn wraps a socket, which Close closes. When ctx ends, reads return at once, and a write
@@ -89,8 +89,8 @@ func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
 }
 
-// bound sets a deadline. When that has undone the one that the end of ctx has set, the error
-// is why ctx ended, and the caller neither reads nor writes any more.
+// bound sets a deadline. If this has overwritten the deadline set by the end of ctx, it returns the
+// cause of ctx, and the caller must not read or write any more.
 func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.Duration) error {
 	if err := set(time.Now().Add(limit)); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *Conn) Write(frames []byte) (int, error) {
 	return n, err
 }
 
-// pieceSize is the number of bytes that one time limit of WriteSteadily and WriteFrom is for.
+// pieceSize is the number of bytes for one time limit of WriteSteadily and WriteFrom.
 const pieceSize = 16 << 10
 
 // WriteSteadily sends whole frames, which may be split over several slices. It calls limit for the
@@ -177,8 +177,8 @@ type steadyWriter struct {
 	conn  *Conn
 	ctx   context.Context
 	limit func() time.Duration
-	begun bool // part of a frame is out
-	last  bool // ctx has ended, and the time for the rest of the frame runs
+	begun bool // part of a frame has been written
+	last  bool // ctx has ended, and the time for the rest of the frame is running
 }
 
 func (w *steadyWriter) write(piece []byte) error {
@@ -211,7 +211,7 @@ func (c *Conn) Cut() { _ = c.tls.NetConn().Close() }
 // goroutine may read or write any more.
 func (c *Conn) Close(reason error) {
 	if !c.stop() {
-		<-c.interrupted // or it would cut the farewell short
+		<-c.interrupted // otherwise it would cut the farewell short
 	}
 	defer c.Cut()
 	farewell, ok := c.protocol.Farewell(reason)
@@ -224,8 +224,8 @@ func (c *Conn) Close(reason error) {
 			return
 		}
 	}
-	// A socket that is closed with unread input resets the connection, and the farewell with
-	// it: so read some of what the client still sends, but not for long.
+	// Closing a socket with unread input resets the connection and destroys the farewell. Therefore
+	// read a limited amount of the client's input first.
 	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, c.tls, drainBytes)
 	}

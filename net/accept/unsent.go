@@ -18,7 +18,7 @@ func LimitUnsent(socket net.Conn, bytes int) {
 	}
 	if tcp, ok := socket.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { limitUnsent(fd, bytes) }) // an older system does not know the option
+			_ = raw.Control(func(fd uintptr) { limitUnsent(fd, bytes) }) // an older system does not have the option
 		}
 	}
 }

@@ -27,11 +27,11 @@ const (
 // site cannot keep the other sites out.
 type Limiter struct {
 	places int
-	ages   bool // a connection also gives way because of its age
+	ages   bool // a connection may also be evicted because of its age
 
 	mu      sync.Mutex
 	waiting map[netip.Prefix][]*Place // by network, oldest first
-	sites   map[netip.Prefix]int      // number of places
+	sites   map[netip.Prefix]int      // number of slots
 	total   int
 }
 
@@ -47,7 +47,7 @@ type Place struct {
 // Spoke records that the connection has sent something.
 func (p *Place) Spoke() { p.spoke.Store(true) }
 
-// old reports whether the connection had time enough by now to say who it is.
+// old reports whether the connection has had enough time to identify itself.
 func (p *Place) old(now time.Time) bool {
 	if p.spoke.Load() {
 		return now.Sub(p.since) >= Grace
@@ -111,8 +111,9 @@ func (l *Limiter) add(p *Place) {
 	l.total++
 }
 
-// smaller reports whether p may have the victim's place: with one more place, the site of p still has fewer than the
-// victim's site. In one site, the same holds for their networks. The caller holds mu.
+// smaller reports whether p may take the victim's slot: with one more slot, the site of p still has
+// fewer than the victim's site. Within one site, the same must hold for their networks. The caller
+// must hold mu.
 func (l *Limiter) smaller(p, victim *Place) bool {
 	if p.site != victim.site {
 		return l.sites[p.site]+1 < l.sites[victim.site]
@@ -120,8 +121,8 @@ func (l *Limiter) smaller(p, victim *Place) bool {
 	return len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
 }
 
-// oldestOfLargest returns the oldest place of the largest network of the largest site. The caller holds mu, and a place
-// is taken.
+// oldestOfLargest returns the oldest slot of the largest network of the largest site. The caller
+// must hold mu, and at least one slot must be taken.
 func (l *Limiter) oldestOfLargest() (victim *Place) {
 	for _, taken := range l.waiting {
 		first := taken[0]

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// memberPause is the longest pause between two takes of a member that still fetches something.
+// memberPause is the longest pause between two takes of a member that is still fetching something.
 const memberPause = time.Second
 
 // Budget limits the rate at which all connections together use a resource. If the budget runs
@@ -17,8 +17,8 @@ const memberPause = time.Second
 // turns.
 type Budget struct {
 	limiter *rate.Limiter
-	rest    *rate.Limiter             // additional limit of other clients while members take; nil: none
-	taken   atomic.Pointer[time.Time] // of a member's newest take; nil: none. Not Unix time, which may jump
+	rest    *rate.Limiter             // additional limit of other clients while members use the budget; nil: none
+	taken   atomic.Pointer[time.Time] // time of a member's newest take; nil: none. Not Unix time, which may jump
 
 	members, others *Turns
 }
@@ -64,13 +64,13 @@ func (b *Budget) TakeFirst(ctx context.Context, remote net.Addr, n int) error {
 	return wait(ctx, b.limiter, n)
 }
 
-// take notes that a member takes from the budget.
+// take records that a member takes from the budget.
 func (b *Budget) take() {
 	now := time.Now()
 	b.taken.Store(&now)
 }
 
-// membersTake reports whether members take from the budget at this time.
+// membersTake reports whether members are currently using the budget.
 func (b *Budget) membersTake() bool {
 	taken := b.taken.Load()
 	return b.members.Crowded() || taken != nil && time.Since(*taken) < memberPause

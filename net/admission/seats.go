@@ -24,6 +24,6 @@ func SeatNetwork(remote net.Addr) (network netip.Prefix, private bool) {
 	if address.Is4() {
 		bits = 24
 	}
-	network, _ = address.Prefix(bits) // an address has so many bits
+	network, _ = address.Prefix(bits) // the address has at least that many bits
 	return network, private
 }

@@ -41,7 +41,7 @@ func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.waiting.remove(path, turn) {
-		t.pass() // the turn came at the same moment
+		t.pass() // the turn arrived at the same moment
 	}
 	return context.Cause(ctx)
 }
@@ -60,7 +60,7 @@ func (t *Turns) Crowded() bool {
 	return !t.waiting.isEmpty()
 }
 
-// pass gives a turn to the next connection. The caller holds mu and the turn.
+// pass gives a turn to the next connection. The caller must hold mu and the turn.
 func (t *Turns) pass() {
 	if turn := t.waiting.pop(); turn != nil {
 		close(turn)
@@ -71,7 +71,7 @@ func (t *Turns) pass() {
 
 // ring is a queue of turns by network, or the queue of one network.
 type ring struct {
-	order []netip.Prefix // of the rings that are not empty, the next one first
+	order []netip.Prefix // keys of the nonempty rings, the next one first
 	inner map[netip.Prefix]*ring
 	turns []chan struct{}
 }
@@ -114,7 +114,7 @@ func (r *ring) pop() (turn chan struct{}) {
 	return turn
 }
 
-// remove reports whether the turn was still waiting.
+// remove removes a turn from the queue, and reports whether it was still waiting.
 func (r *ring) remove(path []netip.Prefix, turn chan struct{}) bool {
 	if len(path) == 0 {
 		i := slices.Index(r.turns, turn)

@@ -15,10 +15,10 @@ import (
 // Version is the protocol version. Both sides must have the same one.
 const Version = 15
 
-// helloDomain separates signatures of a Hello from all others of the same key.
+// helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/tcp/hello/v9"
 
-// maxReason bounds the text of a Refusal in bytes.
+// maxReason is the maximum length of the text of a Refusal in bytes.
 const maxReason = 512
 
 // Challenge is the first frame of a connection. The client signs its Nonce.
@@ -307,13 +307,13 @@ func appendAddrs(b []byte, addrs []string) []byte {
 	return b
 }
 
-// decoder takes values off the front of rest. After the first error it returns zeros.
+// decoder removes values from the front of rest. After the first error it returns zeros.
 type decoder struct {
 	rest []byte
 	err  error
 }
 
-// bytes returns the next n bytes; they alias the payload.
+// bytes returns the next n bytes, which alias the payload.
 func (d *decoder) bytes(n int) []byte {
 	if d.err != nil || n > len(d.rest) {
 		if d.err == nil {
@@ -333,7 +333,7 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-// text returns the text behind its length, of at most limit bytes.
+// text returns a length-prefixed text of at most limit bytes.
 func (d *decoder) text(limit int) string {
 	n := int(d.byte())
 	if d.err == nil && n > limit {
@@ -375,7 +375,7 @@ func (d *decoder) addrs() []string {
 	return addrs
 }
 
-// end returns the first error, or one for bytes that are left over.
+// end returns the first error, or an error if bytes are left over.
 func (d *decoder) end(subject string) error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = fmt.Errorf("%w: %d bytes too many", ErrMalformed, len(d.rest))

@@ -21,7 +21,7 @@ const (
 	WindowSize = 32 << 10
 )
 
-// maxRawRecords bounds what a frame's records unpack to.
+// maxRawRecords is the maximum decompressed size of a frame's records.
 const maxRawRecords = MaxRecordsSize + 64<<10
 
 // Follow requests the records of the run's log from an index on, and all future records.
@@ -146,13 +146,14 @@ func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, ni
 // DecodeWindow reads the payload of a Window frame.
 func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
 
-// leastWindow is the shortest window that deflate uses. When a block is shorter as it is than packed, package
-// flate stores it, and with its first block it stores the window too, which the reader takes for content. It
-// compares the packed block with both together, and no block gets longer by as much as leastWindow.
+// leastWindow is the minimum window that deflate uses. If a block does not get shorter by
+// compression, package flate stores it uncompressed, and with its first block it also stores the
+// window, which the reader would take for content. deflate compares the compressed block with both
+// together, and no block gets longer by leastWindow or more.
 const leastWindow = 1 << 10
 
-// fastWriters pack records without a window: a host packs them for each client that catches up. Level 1 takes a third
-// of the time of the default level, for 5 % more bytes.
+// fastWriters compress records without a window: a host compresses them for each client that
+// catches up. Level 1 takes a third of the time of the default level, for 5 % more bytes.
 var fastWriters = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
@@ -161,7 +162,7 @@ var fastWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// deflate packs bytes. Nothing that it calls can fail on a buffer.
+// deflate compresses bytes. None of its calls can fail on a buffer.
 func deflate(raw, window []byte) []byte {
 	var packed bytes.Buffer
 	var w *flate.Writer
@@ -185,7 +186,7 @@ func deflate(raw, window []byte) []byte {
 	return packed.Bytes()
 }
 
-// inflate unpacks at most limit bytes.
+// inflate decompresses at most limit bytes.
 func inflate(packed, window []byte, limit int) ([]byte, error) {
 	source := bytes.NewReader(packed)
 	r := flate.NewReaderDict(source, window)

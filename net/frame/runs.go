@@ -8,10 +8,10 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// maxRuns bounds how many runs a Runs frame names.
+// maxRuns is the maximum number of runs listed in a Runs frame.
 const maxRuns = 256
 
-// maxRunsSize is the size in bytes of the longest payload of a Runs frame.
+// maxRunsSize is the maximum size in bytes of the payload of a Runs frame.
 const maxRunsSize = 2 + 4 + maxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
 // RunSummary describes one run of a server, for clients that list its runs. It is not proved.

@@ -27,12 +27,12 @@ type bulkConn struct {
 	of      *bulk
 	id      identity.ID
 	peer    peer.ID
-	name    string // of the protocol
-	dialled bool   // by us
+	name    string // protocol
+	dialled bool   // dialled by this node
 	peeked  []byte // first byte of a request
 
 	ended  sync.Once
-	unused *time.Timer // closes it; nil while an exchange has it; under bulk.mu
+	unused *time.Timer // closes the connection; nil during an exchange; guarded by bulk.mu
 }
 
 // dial makes a connection to a member.
@@ -79,7 +79,7 @@ func (b *bulk) dial(ctx context.Context, p peer.ID, name string, addr ma.Multiad
 	return c, nil
 }
 
-// close ends the connection at once: TLS's own farewell could wait for the peer.
+// close closes the connection at once, because TLS's close notification could wait for the peer.
 func (c *bulkConn) close() {
 	c.ended.Do(func() {
 		c.of.remove(c)
@@ -88,7 +88,7 @@ func (c *bulkConn) close() {
 	})
 }
 
-// keep leaves the connection to the next exchange.
+// keep makes the connection available to the next exchange.
 func (c *bulkConn) keep() {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		c.close()
@@ -101,7 +101,7 @@ func (c *bulkConn) keep() {
 	}
 }
 
-// await returns true when a request has begun.
+// await waits for a request and reports whether one has started.
 func (c *bulkConn) await(idle time.Duration) bool {
 	if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
 		return false
@@ -132,14 +132,14 @@ func (c *bulkConn) Write(p []byte) (int, error) {
 // bulkStream is one exchange on a bulk connection.
 type bulkStream struct {
 	Conn *bulkConn
-	used *sync.Once // the exchange is over
+	used *sync.Once // executed at the end of the exchange
 }
 
 func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p) }
 func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
 func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
 
-// Read names the end of a connection that was dialled.
+// Read adds ErrHungUp if the other side closed a dialled connection.
 func (s bulkStream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
@@ -148,16 +148,16 @@ func (s bulkStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite does nothing: a request says itself where it ends.
+// CloseWrite does nothing, because requests are self-delimiting.
 func (s bulkStream) CloseWrite() error { return nil }
 
-// Close leaves the connection to the next exchange.
+// Close makes the connection available to the next exchange.
 func (s bulkStream) Close() error {
 	s.used.Do(s.Conn.keep)
 	return nil
 }
 
-// Reset closes it.
+// Reset closes the connection.
 func (s bulkStream) Reset() error {
 	s.used.Do(s.Conn.close)
 	return nil

@@ -72,8 +72,8 @@ type Node struct {
 	relays    *relays
 	upload    *rate.Limiter // nil: no limit
 	sending   atomic.Int32  // blobs that are being written
-	answering atomic.Int32  // writes of all streams that are served
-	first     *rate.Limiter // of it what goes first
+	answering atomic.Int32  // current writes of all streams that are served
+	first     *rate.Limiter // part of upload for data that goes first
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
@@ -82,8 +82,8 @@ type Node struct {
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
-	stops  []func()    // end what startServices started
-	unhook func() bool // stops watching the context given to New
+	stops  []func()    // stop the services of startServices
+	unhook func() bool // stops watching the context passed to New
 	once   sync.Once
 	done   chan struct{} // closed when Close has finished
 	err    error         // of closing; valid after done
@@ -157,7 +157,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		n.bulk.close()
 		return nil, fmt.Errorf("start p2p node: %w", errors.Join(err, n.host.Close()))
 	}
-	n.mu.Lock() // ctx may have ended already, then Close runs at once
+	n.mu.Lock() // if ctx has already ended, Close runs at once
 	defer n.mu.Unlock()
 	if n.useRelays {
 		n.wg.Go(n.keepRelays)
@@ -166,7 +166,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// startServices starts what a node does for members besides carrying their bytes.
+// startServices starts the node's services for members other than carrying their bytes.
 func (n *Node) startServices(local bool) error {
 	n.servePeers()
 	if err := n.bulk.listen(n.host); err != nil {
@@ -186,7 +186,7 @@ func (n *Node) startServices(local bool) error {
 	return nil
 }
 
-// newHost makes the libp2p host: two transports and nothing that reaches beyond members.
+// newHost creates the libp2p host: two transports, and no functions that reach beyond members.
 func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	resources, err := newResourceManager()
 	if err != nil {
@@ -208,11 +208,11 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.NoListenAddrs, // see below
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionGater(gater{n}),
-		// Members are few and known; trimming would cut connections we need.
+		// Members are few and known, and trimming would close connections that are needed.
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.BandwidthReporter(&n.bytes),
 		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
-		// Failed dials to some members say nothing about UDP or IPv6 as such.
+		// Failed dials to some members show nothing about UDP or IPv6 in general.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.UserAgent("psyche"),
@@ -223,8 +223,8 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, resources.Close())
 	}
-	// One by one: given all at once, libp2p is content with any one of them, and a port that
-	// another program uses would show as peers that cannot connect.
+	// One by one: if all are passed together, libp2p accepts it if any one of them works, and a
+	// port that another program uses would only show as peers that cannot connect.
 	for _, text := range listen {
 		if err := listenOn(h, text); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -233,7 +233,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	return h, nil
 }
 
-// withRelays adds the ways through relays to the addresses that members are told.
+// withRelays adds the addresses through relays to the addresses that are announced to members.
 func (n *Node) withRelays(addrs []ma.Multiaddr) []ma.Multiaddr {
 	direct := slices.DeleteFunc(slices.Clone(addrs), isCircuit)
 	return append(direct, n.relays.addrs()...)
@@ -330,8 +330,8 @@ func (n *Node) Connected() []identity.ID {
 	return ids
 }
 
-// run starts f in a goroutine that Close waits for; it reports false when the node is
-// closed. f must return when the node's context ends.
+// run starts f in a goroutine that Close waits for. It reports false if the node is closed. f must
+// return when the node's context ends.
 func (n *Node) run(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -342,8 +342,8 @@ func (n *Node) run(f func()) bool {
 	return true
 }
 
-// enter counts the calling goroutine as one of the node's until leave is called; it
-// reports false when the node is closed.
+// enter counts the calling goroutine as one of the node's until leave is called. It reports false
+// if the node is closed.
 func (n *Node) enter() (leave func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Bounds of what one member may say about where it is.
+// Limits of the addresses of one member.
 const (
-	maxAddrs    = 16  // addresses used of one member; the rest is ignored
+	maxAddrs    = 16  // addresses used of one member; others are ignored
 	maxAddrSize = 256 // bytes of one address in text form
 )
 
-// errAddress says that an address cannot be used: not a multiaddr, not QUIC or TCP, or
-// of another peer.
+// errAddress means that an address cannot be used: it is not a multiaddr, not QUIC or TCP, or
+// belongs to another peer.
 var errAddress = errors.New("unusable peer address")
 
 // Peer is a member of the run with its multiaddrs, for example /ip4/192.0.2.7/udp/4001/quic-v1. A
@@ -53,7 +53,7 @@ func Identity(p peer.ID) (identity.ID, bool) {
 	return identity.ID(raw), true
 }
 
-// parseAddr reads one address of the peer p; a /p2p suffix must name p and is removed.
+// parseAddr parses one address of the peer p. A /p2p suffix must name p and is removed.
 func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
 	if len(text) > maxAddrSize {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", errAddress, len(text), maxAddrSize)
@@ -72,12 +72,12 @@ func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
 	return transport, nil
 }
 
-// isTCP reports whether addr is host/tcp/port and nothing more.
+// isTCP reports whether addr is exactly host/tcp/port.
 func isTCP(addr ma.Multiaddr) bool {
 	return len(addr) == 2 && isHost(addr[0]) && addr[1].Protocol().Code == ma.P_TCP
 }
 
-// isQUIC reports whether addr is host/udp/port/quic-v1 and nothing more.
+// isQUIC reports whether addr is exactly host/udp/port/quic-v1.
 func isQUIC(addr ma.Multiaddr) bool {
 	return len(addr) == 3 && isHost(addr[0]) &&
 		addr[1].Protocol().Code == ma.P_UDP && addr[2].Protocol().Code == ma.P_QUIC_V1

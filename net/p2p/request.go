@@ -18,20 +18,21 @@ const (
 	// MaxResponse is the maximum size of a response in bytes.
 	MaxResponse = 16 << 20
 
-	// requestTimeout is how long a request may take on either side. A large response may take longer: as long as
-	// at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25 Mbit/s, but not longer than longestAnswer.
+	// requestTimeout is the time limit of a request on either side. A large response may take
+	// longer: as long as at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25
+	// Mbit/s, but at most longestAnswer.
 	requestTimeout = 30 * time.Second
 	slowestAnswer  = 2 << 10
 	longestAnswer  = 2 * time.Minute
-	// confirmedSize is the size from which on the receiver confirms a response. The sender's own buffers may
-	// hold a smaller one.
+	// confirmedSize is the size from which on the receiver confirms a response. A smaller one may
+	// still be in the sender's own buffers.
 	confirmedSize = 4 << 10
 
 	requestsPerPeer = 16
-	// requestsTotal is more than a third of the members of the largest run, which is 256. Each
-	// may hold a response in memory.
+	// requestsTotal is more than a third of the members of the largest run, which is 256. Each may
+	// hold a response in memory.
 	requestsTotal = 96
-	maxErrorText  = 512 // bytes of the text that goes with a refusal
+	maxErrorText  = 512 // bytes of the text of a refusal
 )
 
 // Status bytes of a response.
@@ -46,7 +47,7 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrRefused wraps the error text that the other side's handler returned.
 	ErrRefused = errors.New("peer refused the request")
-	// errMalformed says that the bytes of a message break the format.
+	// errMalformed means that the bytes of a message violate the format.
 	errMalformed = errors.New("malformed message")
 )
 
@@ -89,8 +90,8 @@ func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]by
 	return nil, context.DeadlineExceeded
 }
 
-// respond sends a response. If the response is large, respond waits until the other side confirms it. How long it may take depends on its
-// size.
+// respond sends a response. If the response is large, respond waits until the other side confirms
+// it. The time limit depends on the size.
 func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
 	if len(response) < confirmedSize {
 		return writeResponse(s, statusOK, response)
@@ -110,7 +111,7 @@ func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
 	return fmt.Errorf("response was not confirmed: %w", err)
 }
 
-// answerTime returns how long a response may take in addition to requestTimeout.
+// answerTime returns the time limit for a response in addition to requestTimeout.
 func answerTime(size int) time.Duration {
 	return min(time.Duration(size)*time.Second/slowestAnswer, longestAnswer)
 }
@@ -151,8 +152,8 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 }
 
 func exchange(s Stream, request []byte, maxResponse int) ([]byte, error) {
-	// The other side may refuse before it has read everything; then the write fails or
-	// stands still, and the answer says why.
+	// The other side may refuse before it has read everything. The write then fails or blocks, and
+	// the answer has the reason.
 	written := make(chan error, 1)
 	go func() { written <- writeFrame(s, nil, request) }()
 	response, err := readResponse(s, maxResponse)
@@ -202,8 +203,8 @@ func writeFrame(w io.Writer, prefix, payload []byte) error {
 	return err
 }
 
-// readFrame reads a length in 4 bytes big-endian and that many bytes. The buffer grows
-// with what arrives, not with what the length promises.
+// readFrame reads a length in 4 bytes big-endian and that many bytes. The buffer grows with the
+// received bytes, not with the announced length.
 func readFrame(r io.Reader, maxSize int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

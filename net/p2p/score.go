@@ -32,14 +32,14 @@ func (f Fault) points() float64 {
 }
 
 const (
-	// avoidedFrom is the penalty from which on a member is asked only when nobody else is
-	// left, maxPenalty the highest; half of a penalty is forgiven every forgiveness.
+	// avoidedFrom is the penalty from which on a member is asked only if no other is left.
+	// maxPenalty is the maximum. Half of a penalty is forgiven every forgiveness.
 	avoidedFrom = 20
 	maxPenalty  = 400
 	forgiveness = 10 * time.Minute
 
 	maxRecords = 1024
-	// reportEvery bounds the reports of one member's faults of one kind.
+	// reportEvery is the minimum time between reports of one member's faults of one kind.
 	reportEvery = 10 * time.Second
 )
 
@@ -52,17 +52,17 @@ type Penalty struct {
 	Score  float64 // negative sum of the member's points that are not yet forgiven
 }
 
-// conduct is what is held against one member. It is kept when the member leaves, so that
-// leaving and joining again does not clear it.
+// conduct is the record of one member's faults. It is kept when the member leaves, so that leaving
+// and joining again does not clear it.
 type conduct struct {
 	points   float64
-	grave    float64 // without those for stalls
+	grave    float64 // without points for stalls
 	at       time.Time
-	pardoned time.Time // when stalls were forgiven at once
+	pardoned time.Time // when stalls were last forgiven at once
 	faults   map[Fault]*report
 }
 
-// report is what was said about a member's faults of one kind.
+// report is the last report of a member's faults of one kind.
 type report struct {
 	at     time.Time
 	unsaid int
@@ -75,18 +75,18 @@ func (r *conduct) now() float64 {
 	return r.points * r.left()
 }
 
-// left is the part of the points that is not forgiven yet.
+// left returns the fraction of the points that is not forgiven yet.
 func (r *conduct) left() float64 {
 	return math.Exp2(-float64(time.Since(r.at)) / float64(forgiveness))
 }
 
-// records are those of all members.
+// records contains the records of all members.
 type records struct {
 	mu sync.Mutex
 	by map[identity.ID]*conduct
 }
 
-// add counts a fault and returns what is to be reported, if anything.
+// add counts a fault and returns the penalty to report, if any.
 func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool
 	return p, true
 }
 
-// makeRoom forgets whom least is held against.
+// makeRoom removes the record with the fewest points.
 func (s *records) makeRoom() {
 	if len(s.by) < maxRecords {
 		return
@@ -131,8 +131,9 @@ func (s *records) makeRoom() {
 	delete(s.by, least)
 }
 
-// connected forgives the stalls of a member to which a new connection leads, at once: it may have been killed, or its line
-// down, while it was asked. As whoever stalls on purpose can connect anew, that is done once in forgiveness.
+// connected forgives all stalls of a member with a new connection: it may have been killed, or its
+// link down, while it was asked. It does this once in forgiveness, because a member that stalls
+// deliberately could also reconnect.
 func (s *records) connected(id identity.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 		return
 	}
 	level, message := slog.LevelWarn, "p2p: member misbehaves"
-	if fault == FaultStall { // so does an honest one on a slow line
+	if fault == FaultStall { // an honest member on a slow link also stalls
 		level, message = slog.LevelInfo, "p2p: member is slow to send"
 	}
 	n.logger.Log(context.Background(), level, message, "member", id.Short(), "fault", string(fault), "detail", detail, "times", p.Times, "score", math.Round(p.Score))

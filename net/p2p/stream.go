@@ -80,8 +80,8 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	connected := n.isConnected(p)
 	s, err := n.host.NewStream(ctx, p, protocol.ID(name))
 	if err != nil && connected && ctx.Err() == nil {
-		// A connection that the other side refused, or that has died, looks like one until
-		// its first stream fails.
+		// A connection that the other side refused, or that has died, seems to work until its first
+		// stream fails.
 		s, err = n.host.NewStream(ctx, p, protocol.ID(name))
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	return memberStream{s}, nil
 }
 
-// memberStream is a libp2p stream whose errors are ours where that matters.
+// memberStream is a libp2p stream with some errors converted to those of this package.
 type memberStream struct{ network.Stream }
 
 func (s memberStream) Read(p []byte) (int, error) {

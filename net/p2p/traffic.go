@@ -9,14 +9,15 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// maxCountedPeers bounds the peers whose bytes are counted apart: members of many epochs.
+// maxCountedPeers is the maximum number of peers whose bytes are counted separately: the members of
+// many epochs.
 const maxCountedPeers = 4096
 
-// traffic counts the bytes of single peers.
+// traffic counts the bytes of each peer.
 type traffic struct {
 	mu    sync.RWMutex
 	peers map[peer.ID]*carried
-	rest  carried // of those for whom there was no place
+	rest  carried // sum over the peers beyond maxCountedPeers
 }
 
 type carried struct{ sent, received atomic.Uint64 }

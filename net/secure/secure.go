@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// protocolName keeps programs of other protocols out (RFC 7301).
+// protocolName is the ALPN name, which keeps programs with other protocols out (RFC 7301).
 const protocolName = "psyche"
 
 // Errors of this package. A retry does not help.
@@ -33,7 +33,7 @@ func ServerConfig(key identity.Key) (*tls.Config, error) {
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: key.ID().String()},
 		NotBefore:    time.Unix(0, 0).UTC(),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // does not expire (RFC 5280, 4.1.2.5)
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // no expiry (RFC 5280, 4.1.2.5)
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Private().Public(), key.Private())
@@ -44,7 +44,7 @@ func ServerConfig(key identity.Key) (*tls.Config, error) {
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key.Private()}},
 		MinVersion:   tls.VersionTLS13,
 		NextProtos:   []string{protocolName},
-		// A resumed session would save little, and tickets are state that nobody needs.
+		// A resumed session would save little, and tickets would be additional state.
 		SessionTicketsDisabled: true,
 	}, nil
 }
@@ -57,7 +57,7 @@ func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 	return tls.Client(socket, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{protocolName},
-		// There is no chain of certificates to verify, and no name: the id is checked instead.
+		// There is no certificate chain and no name to verify: the ID is verified instead.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			id, err := hostID(state)
@@ -69,7 +69,7 @@ func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 	})
 }
 
-// hostID returns the id that the other side of a handshake has proved.
+// hostID returns the ID that the other side has proved in a handshake.
 func hostID(state tls.ConnectionState) (identity.ID, error) {
 	if state.NegotiatedProtocol != protocolName || len(state.PeerCertificates) != 1 {
 		return identity.ID{}, errors.New("the other side is not a server of runs")

@@ -13,19 +13,19 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-const probeTimeout = 5 * time.Second // of one holder that is asked for a size
+const probeTimeout = 5 * time.Second // for one holder that is asked for a size
 
-// Errors of a fetch as a whole.
+// Errors of a whole fetch.
 var (
-	// errNoHolders says that no member was named that could hold the payload.
+	// errNoHolders means that no given holder is a member.
 	errNoHolders = errors.New("no holders")
-	// errTooLarge says that a payload is proven to be larger than the caller takes.
+	// errTooLarge means that a payload is proven to be larger than the caller accepts.
 	errTooLarge = errors.New("blob too large")
 )
 
 var emptyHash = Hash(blake3.Sum256(nil))
 
-// holderError is why one holder did not deliver.
+// holderError is the reason why one holder did not deliver.
 type holderError struct {
 	Holder identity.ID
 	Err    error
@@ -35,7 +35,7 @@ func (e holderError) Error() string { return e.Holder.Short() + ": " + e.Err.Err
 
 func (e holderError) Unwrap() error { return e.Err }
 
-// fetchError is why a payload could not be fetched: the failures of its holders.
+// fetchError is the reason why a payload could not be fetched: the failures of its holders.
 // errors.Is finds the reason of each of them.
 type fetchError struct {
 	Hash     Hash
@@ -66,7 +66,7 @@ type flight struct {
 	err  error
 }
 
-// The size belongs to the key: a wrong announcement must not spoil a right one.
+// The size belongs to the key, so that a wrong announcement does not spoil a right one.
 type flightKey struct {
 	hash Hash
 	size uint64
@@ -89,7 +89,7 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 			return data, nil
 		}
 		f, mine := s.board(key)
-		if f == nil { // it came meanwhile, or is on a disk that does not answer
+		if f == nil { // it arrived meanwhile, or is on a disk that does not respond
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 			}
@@ -105,15 +105,15 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 		case <-ctx.Done():
 			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 		}
-		// If the other caller's time ran out, ours has not.
+		// The other caller's context has ended, but ours has not.
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return f.data, f.err
 		}
 	}
 }
 
-// board returns the flight for a payload, which is the caller's to fly if there was none;
-// nil when the payload is here.
+// board returns the flight for a payload, and whether the caller must run it because there was
+// none; nil if the payload is here.
 func (s *Store) board(key flightKey) (f *flight, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func fetch(ctx context.Context, n *p2p.Node, s *Store, key flightKey, holders []
 	return s.complete(p), nil
 }
 
-// complete gets what is missing of a partial, or sets it aside.
+// complete gets the missing part of a partial. After an error it keeps the partial for later.
 func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []identity.ID) error {
 	p.open()
 	if p.key.size == 0 && p.key.hash != emptyHash {

@@ -12,13 +12,13 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// errChanged says that a file of the caller is not what it was when it was lent.
+// errChanged means that the caller's file has changed since it was lent.
 var errChanged = errors.New("the file was changed")
 
-// readAtOnce is how many bytes of a lent file are read at once for its hash.
+// readAtOnce is the number of bytes of a lent file that are read at once for its hash.
 const readAtOnce = 128 << 10
 
-// lentFile is where data of the caller lie, on its disk.
+// lentFile is the caller's data on its disk.
 type lentFile struct {
 	*io.SectionReader
 	lost func(error)
@@ -29,7 +29,7 @@ type lentFile struct {
 // so that requests for a part of the data do not wait for it. For a gigabyte this takes a second or
 // more; a holder that delays its answer that long counts as silent.
 func (s *Store) Lend(data []byte) Hash {
-	if data == nil { // which would say that it is in a file
+	if data == nil { // nil would mean that it is in a file
 		data = []byte{}
 	}
 	outboard, sum := bao.EncodeBuf(data, group, true)
@@ -67,7 +67,7 @@ func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error)
 	return h, nil
 }
 
-// read returns a payload that is in a file after comparing its hash.
+// read returns a payload from a file after comparing its hash.
 func (s *Store) read(e *entry) ([]byte, error) {
 	if e.from == nil {
 		return s.folder.read(e.hash, e.size)
@@ -82,8 +82,8 @@ func (s *Store) read(e *entry) ([]byte, error) {
 	return data, nil
 }
 
-// checked reads a payload that is in a file, whole groups at a time, and compares them with the tree of hashes: others may
-// change the file, and whoever gets wrong bytes holds that against this member.
+// checked reads a payload from a file, in whole groups, and compares them with the hash tree. Other
+// programs may change the file, and a receiver of wrong bytes penalises this member.
 type checked struct {
 	readerAt
 	store    *Store
@@ -91,7 +91,7 @@ type checked struct {
 	outboard []byte
 }
 
-// ReadAt implements io.ReaderAt for ranges as a request has them.
+// ReadAt implements io.ReaderAt for the ranges of requests.
 func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 	e, part := c.entry, span{uint64(offset), uint64(len(p))}
 	if part.length == 0 {
@@ -118,13 +118,13 @@ func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 const (
-	// diskReads is how many answers read from a disk at once. A disk that does not answer keeps their places, and no others:
-	// what is in memory can be had.
+	// diskReads is the number of answers that read from a disk at the same time. A disk that does
+	// not respond occupies only these slots, and payloads in memory stay available.
 	diskReads = 8
-	diskTurn  = 2 * time.Second // for which the others wait
+	diskTurn  = 2 * time.Second // maximum wait of the others
 )
 
-// errDiskTurn says that a disk does not answer.
+// errDiskTurn means that a disk does not respond.
 var errDiskTurn = errors.New("the disk does not answer")
 
 // fromDisk fills p from a file.
@@ -143,5 +143,5 @@ func (s *Store) fromDisk(file io.ReaderAt, p []byte, offset int64) error {
 	return nil
 }
 
-// Close implements io.Closer: the file is the caller's.
+// Close implements io.Closer. It does nothing, because the file belongs to the caller.
 func (*lentFile) Close() error { return nil }

@@ -12,8 +12,9 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// spillSize is the smallest payload that goes to the disk first when there is a folder for
-// it: parts of a model do, most results of a round do not, unless the memory is full.
+// spillSize is the minimum size of a payload that is preferably stored on disk, if there is a
+// folder. Parts of a model have that size; most results of a round do not, and go to the disk only
+// if the memory is full.
 const spillSize = 1 << 20
 
 // Errors of a store.
@@ -53,14 +54,14 @@ type Options struct {
 type Store struct {
 	logger  *slog.Logger
 	holders book
-	lone    time.Duration // how long a lone holder may stand still
-	reading chan struct{} // answers that read from a disk
+	lone    time.Duration // how long a holder without an alternative may stall
+	reading chan struct{} // answers that are reading from a disk
 
 	mu       sync.Mutex
 	memory   room
 	disk     room
 	folder   *folder // nil: memory only
-	spare    bool    // the disk is needed: the memory comes first
+	spare    bool    // the disk is needed: memory is preferred
 	blobs    map[Hash]*entry
 	partials map[flightKey]*partial
 	flights  map[flightKey]*flight
@@ -70,12 +71,12 @@ type Store struct {
 type entry struct {
 	hash     Hash
 	size     uint64
-	data     memory                 // nil: it is in a file
-	from     *lentFile              // the caller's; nil: the file is in the folder
-	room     *room                  // nil: data is the caller's, and takes no room
+	data     memory                 // nil: the payload is in a file
+	from     *lentFile              // the caller's file; nil: the file is in the folder
+	room     *room                  // nil: data belongs to the caller and takes no space
 	place    *place                 // nil while the payload is retained
-	outboard func() ([]byte, error) // tree of hashes, made at the first call
-	reading  *reading               // by Get, from the file; nil: nobody does
+	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
+	reading  *reading               // by Get, from the file; nil: not being read
 }
 
 // inFolder reports whether the payload is in the store's own folder.
@@ -123,7 +124,7 @@ func (s *Store) Close() error {
 	return s.folder.close()
 }
 
-// cost is what a payload of size bytes takes: its bytes and the tree of their hashes.
+// cost returns the space that a payload of size bytes takes: its bytes and its hash tree.
 func cost(size uint64) int64 {
 	groups := (size + groupSize - 1) / groupSize
 	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
@@ -145,7 +146,7 @@ func (s *Store) Put(data []byte) Hash {
 		}
 		if s.blobs[e.hash] == nil {
 			s.insert(e)
-		} else { // it came while it was written
+		} else { // it arrived while it was written
 			e.room.used -= cost(e.size)
 			if e.inFolder() && !s.blobs[e.hash].inFolder() {
 				s.folder.remove(e.hash)
@@ -156,8 +157,8 @@ func (s *Store) Put(data []byte) Hash {
 	return e.hash
 }
 
-// write moves a new payload from memory into its file. What cannot be written stays in
-// memory, whatever the limit. s.mu is held, and not while it writes.
+// write moves a new payload from memory to its file. A payload that cannot be written stays in
+// memory, even above the limit. The caller must hold s.mu, which write releases while it writes.
 func (s *Store) write(e *entry) {
 	s.mu.Unlock()
 	err := s.folder.write(e.hash, e.data)
@@ -177,9 +178,9 @@ func made(outboard []byte) func() ([]byte, error) {
 	return func() ([]byte, error) { return outboard, nil }
 }
 
-// roomFor makes room for a payload and says where: large ones go to the disk, unless that is to be spared, and small ones
-// to the memory, and where that has no room, to the other. It is nil when neither has.
-// s.mu is held.
+// roomFor makes space for a payload and returns the medium: large payloads go to the disk, unless
+// it is to be spared, and small ones to memory. If the preferred one has no space, it returns the
+// other, or nil if neither has. The caller must hold s.mu.
 func (s *Store) roomFor(size uint64) *room {
 	first, second := &s.memory, &s.disk
 	if size >= spillSize && !s.spare {
@@ -193,7 +194,7 @@ func (s *Store) roomFor(size uint64) *room {
 	return nil
 }
 
-// insert adds a payload whose cost is in used already; s.mu is held.
+// insert adds a payload whose cost is already in used. The caller must hold s.mu.
 func (s *Store) insert(e *entry) {
 	if e.data == nil && e.size == 0 {
 		e.data = memory{}
@@ -228,10 +229,10 @@ func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	}
 }
 
-// reading is a payload on its way from its file, for all who want it meanwhile. From a disk that does not answer a payload has
-// one at most, which ends when the disk answers.
+// reading is a read of a payload from its file, shared by all concurrent callers. On a disk that
+// does not respond a payload has at most one, which ends when the disk responds.
 type reading struct {
-	done chan struct{} // closed when the others are valid
+	done chan struct{} // closed when the other fields are valid
 	data []byte
 	err  error
 }
@@ -247,7 +248,7 @@ func (s *Store) readFor(r *reading, e *entry) {
 	s.mu.Unlock()
 }
 
-// lost drops a payload whose file is not what it was.
+// lost drops a payload whose file has changed.
 func (s *Store) lost(e *entry, err error) {
 	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
@@ -305,12 +306,12 @@ func (s *Store) drop(h Hash) {
 	}
 }
 
-// reserve makes room for a payload of size bytes before anything is taken for it, and
-// says where.
+// reserve makes space for a payload of size bytes before anything is stored for it, and returns the
+// medium.
 func (s *Store) reserve(size uint64) (*room, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// First of all: the cost of an absurd size would overflow.
+	// This check comes first, because the cost of an absurd size would overflow.
 	if limit := max(s.memory.max, s.disk.max, 0); size > uint64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrFull, size, limit)
 	}

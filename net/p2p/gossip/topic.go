@@ -21,10 +21,11 @@ const (
 	MaxMessage = 512
 
 	maxTopicName = 128 // bytes
-	// maxEnvelope is the largest message with what names its topic and its author and is signed
-	// by it. Authors could hide more in it otherwise, and everybody would pass it on.
+	// maxEnvelope is the maximum size of a message including its topic, its author and its
+	// signature. Without it, authors could hide additional data there, which all members would
+	// forward.
 	maxEnvelope = MaxMessage + maxTopicName + 256
-	remembered  = 8192 // messages remembered to recognise repetitions
+	remembered  = 8192 // messages kept to recognise repetitions
 )
 
 // Errors of a topic.
@@ -45,7 +46,7 @@ var (
 // keep and modify data.
 type Handler func(from identity.ID, data []byte) error
 
-// errPanicked says that a handler did not come to a decision.
+// errPanicked means that a handler panicked.
 var errPanicked = errors.New("the handler panicked")
 
 // Topic is a joined gossip topic.
@@ -59,11 +60,11 @@ type Topic struct {
 	logger  *slog.Logger
 
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the topic has been left and the handler is quiet
+	done   chan struct{} // closed when the topic has been left and no handler is running
 	err    error         // of leaving; valid after done
 
 	handling sync.RWMutex // held for reading by handlers
-	quiet    bool         // under handling: none is called any more
+	quiet    bool         // under handling: no more calls of handlers
 
 	mu   sync.Mutex
 	seen *recent
@@ -103,7 +104,7 @@ func (t *Topic) subscribe() (err error) {
 	if t.topic, err = t.router.pubsub.Join(t.name); err != nil {
 		return errors.Join(err, t.router.pubsub.UnregisterTopicValidator(t.name))
 	}
-	// The validator hands over what is heard, so the library's own delivery is not needed.
+	// The validator delivers messages, so the library's own delivery is not needed.
 	if t.unjoin, err = t.topic.Relay(); err != nil {
 		return errors.Join(err, t.leave())
 	}
@@ -114,17 +115,18 @@ func (t *Topic) subscribe() (err error) {
 	return nil
 }
 
-// validate decides whether a message is passed on, and hands it over. That its author has signed it
-// has been checked before.
+// validate decides whether a message is forwarded, and delivers it. Its author's signature has
+// already been verified.
 func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
 	if len(m.GetData()) > MaxMessage {
 		return pubsub.ValidationReject
 	}
-	// A member that others know already and we do not is no offence of the peer that passed it on.
+	// A member that others already know but we do not is not a fault of the peer that forwarded its
+	// message.
 	if !t.node.Allows(m.GetFrom()) {
 		return pubsub.ValidationIgnore
 	}
-	// Nor is it one to pass on what others say too often.
+	// It is also not a fault to forward messages that others send too often.
 	if !t.router.admits(m.GetFrom(), m.GetSeqno()) {
 		t.router.excess.Add(1)
 		return pubsub.ValidationIgnore
@@ -132,7 +134,7 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	return t.hear(m.GetFrom(), m.GetData())
 }
 
-// hear hands a message over that was not heard before, and decides what becomes of it.
+// hear delivers a new message, and decides whether it is forwarded.
 func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	t.handling.RLock()
 	defer t.handling.RUnlock()
@@ -154,7 +156,7 @@ func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	return pubsub.ValidationAccept
 }
 
-// repeats reports whether a message was heard before; remember makes it one that was.
+// repeats reports whether a message was received before. remember stores it.
 func (t *Topic) repeats(from identity.ID, data []byte, remember bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,13 +174,13 @@ func (t *Topic) run(ctx context.Context) {
 	t.handling.Lock()
 	t.quiet = true
 	t.handling.Unlock()
-	// When the node has ended, there is nothing left to leave.
+	// If the node has ended, there is nothing to leave.
 	if err := t.leave(); err != nil && t.router.ctx.Err() == nil {
 		t.err = fmt.Errorf("leave gossip topic %q: %w", t.name, err)
 	}
 }
 
-// call contains a panic of the handler: a message that trips it must not end the node.
+// call calls the handler and recovers from a panic, which must not end the node.
 func (t *Topic) call(from identity.ID, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -202,7 +204,7 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 		return fmt.Errorf("publish on %q: %w", t.name, ErrClosed)
 	default:
 	}
-	// The library keeps the slice until the message has left.
+	// The library keeps the slice until the message has been sent.
 	if err := t.topic.Publish(ctx, slices.Clone(data)); err != nil {
 		if refused, ok := errors.AsType[pubsub.ValidationError](err); ok && refused.Reason == pubsub.RejectValidationIgnored {
 			err = fmt.Errorf("%w: at most %d in a second, after %d", ErrTooMany, authorPerSecond, authorBurst)
