@@ -64,19 +64,13 @@ func (l *lacking) text(left time.Duration) string {
 	return message + "since the run would go back to where it began; if nobody has it, let the run go on with --accept-loss"
 }
 
-// lapseNow says what the model that an epoch begins with has not seen; empty: nothing.
-func (v *view) lapseNow() string {
+// lapseNow returns the counted steps that the first model of the epoch does not contain. It reports whether there are
+// such steps.
+func (v *view) lapseNow() (coordinator.Lapse, bool) {
 	s := v.state
 	if len(s.Lapses) == 0 {
-		return ""
+		return coordinator.Lapse{}, false
 	}
 	newest := s.Lapses[len(s.Lapses)-1]
-	if newest.Last+1 != s.Epoch.StartStep {
-		return ""
-	}
-	steps := fmt.Sprintf("steps %d to %d", newest.First, newest.Last)
-	if newest.First == newest.Last {
-		steps = fmt.Sprintf("step %d", newest.First)
-	}
-	return "the run goes on with an older model: what was counted in " + steps + " is not in it"
+	return newest, newest.Last+1 == s.Epoch.StartStep
 }
