@@ -132,7 +132,7 @@ func (l *Ledger) Err() error {
 }
 
 // errReplay says that entries are not of a chain, or come to another chain than they were written by.
-var errReplay = errors.New("the chain that was kept does not come again")
+var errReplay = errors.New("the recorded chain cannot be replayed")
 
 // Replay makes a chain again of the entries of its log, given in order.
 type Replay struct{ ledger *Ledger }
