@@ -14,7 +14,7 @@ func TestCommitteeWarning(t *testing.T) {
 		warns              bool
 	}{
 		"three of three":        {3, 0, false},
-		"one of three":          {3, 1, false}, // nobody may lie among three
+		"one of three":          {3, 1, false}, // all of three must be honest
 		"one of four":           {4, 1, true},
 		"three of 22":           {22, 3, true},
 		"all of 32":             {32, 0, false},
@@ -29,7 +29,7 @@ func TestCommitteeWarning(t *testing.T) {
 			if test.warns {
 				golden.Message(t, "warning", errors.New(got))
 			} else if got != "" {
-				t.Errorf("got %q, want no warning", got)
+				t.Errorf("unexpected warning %q", got)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestAbsenceWarning(t *testing.T) {
 			if test.warns {
 				golden.Message(t, "warning", errors.New(got))
 			} else if got != "" {
-				t.Errorf("got %q, want no warning", got)
+				t.Errorf("unexpected warning %q", got)
 			}
 		})
 	}
