@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -219,7 +220,7 @@ func (p *peer) refused(code frame.RefusalCode) {
 	if r.Code != code {
 		p.t.Fatalf("refused with code %d: %s; want code %d", r.Code, r.Reason, code)
 	}
-	golden.Message(p.t, "reason", errors.New(r.Reason))
+	golden.Message(p.t, "reason", errors.New(r.Reason), fmt.Sprintf("%x", p.run), "RUN")
 	if _, _, err := p.reader.Next(frame.MaxToClient); !errors.Is(err, io.EOF) {
 		p.t.Fatalf("after the refusal: %v, want EOF", err)
 	}
