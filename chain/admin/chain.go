@@ -195,7 +195,7 @@ func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
 		return e.RentExemption(ctx, uint64(size))
 	})
 	if most := uint64(size+accountOverhead) * dearestByte; err == nil && lamports > most {
-		return 0, fmt.Errorf("a node wants %d lamports of rent for %d bytes, which cannot be: at most %d", lamports, size, most)
+		return 0, fmt.Errorf("a node asks for %d lamports of rent for %d bytes, more than the possible %d", lamports, size, most)
 	}
 	return lamports, err
 }

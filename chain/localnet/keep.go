@@ -133,7 +133,7 @@ func (l *Ledger) Err() error {
 
 // errReplay means that entries do not belong to a chain, or that replaying them gives a different
 // result.
-var errReplay = errors.New("the chain that was kept does not come again")
+var errReplay = errors.New("the recorded chain cannot be replayed")
 
 // Replay recreates a chain from the entries of its log, given in order.
 type Replay struct{ ledger *Ledger }

@@ -44,7 +44,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 		c := Opened{Chunk: r.u32()}
 		tensor, _, ok := shapes.Find(c.Chunk)
 		if !ok {
-			return Opening{}, fmt.Errorf("%w: chunk %d of %d", ErrInvalid, c.Chunk, leaves)
+			return Opening{}, fmt.Errorf("%w: index %d of a chunk, want less than %d", ErrInvalid, c.Chunk, leaves)
 		}
 		shape, hashes := shapes[tensor], merkle.ProofLength(int(c.Chunk), leaves)
 		c.After = r.state(shape, hashes)

@@ -49,7 +49,7 @@ func (h Header) check() error {
 	case h.Previous != 0 && h.Previous >= h.Step:
 		return fmt.Errorf("%w: the momentum of step %d continues from step %d", errInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
-		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", errInvalid)
+		return fmt.Errorf("%w: the step, type or batch hash of a momentum without its root", errInvalid)
 	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):
 		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", errInvalid, h.Precision, maxPrecision)
 	}
@@ -155,7 +155,7 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		return Header{}, nil, err
 	}
 	if f != want {
-		return Header{}, nil, fmt.Errorf("decode result: %w: it holds %v, the run's results hold %v", errInvalid, f, want)
+		return Header{}, nil, fmt.Errorf("decode result: %w: contains %v, want %v", errInvalid, f, want)
 	}
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]

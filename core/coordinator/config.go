@@ -17,8 +17,8 @@ func (c Config) Broken() (broken []*ConfigError) {
 		key     string
 		problem string
 	}{
-		{c.RoundsPerEpoch == 0 && c.EpochTime == 0, "rounds_per_epoch", "is missing: give it or epoch_time"},
-		{c.RoundsPerEpoch != 0 && c.EpochTime != 0, "epoch_time", "and rounds_per_epoch exclude each other: give one"},
+		{c.RoundsPerEpoch == 0 && c.EpochTime == 0, "rounds_per_epoch", "must be set, or epoch_time instead"},
+		{c.RoundsPerEpoch != 0 && c.EpochTime != 0, "epoch_time", "must not be set together with rounds_per_epoch; remove one of them"},
 		{c.EpochTime != 0 && c.WarmupTime >= c.EpochTime, "warmup_time", "must be less than epoch_time"},
 		{c.MaxRoundTrainTime == 0, "max_round_train_time", "must not be 0"},
 		{c.EpochTime != 0 && c.MaxRoundTrainTime >= c.EpochTime, "max_round_train_time", "must be less than epoch_time"},

@@ -77,7 +77,7 @@ func (e *DecodeError) Error() string {
 		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
-	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
+	return "malformed state: invalid " + e.Field + " before byte " + strconv.Itoa(e.Offset)
 }
 
 // Unwrap returns ErrMalformed.

@@ -250,7 +250,7 @@ func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	}
 	if most := uint64(begun) + uint64(left) + 1; uint64(c.TotalSteps) > most {
 		return &coordinator.ConfigError{Key: "total_steps", Problem: fmt.Sprintf(
-			"%d are more than the host committed to draws for, %d: begin another run from the checkpoint then", c.TotalSteps, most)}
+			"%d exceeds the %d draws to which the host committed; begin another run from the checkpoint", c.TotalSteps, most)}
 	}
 	return nil
 }

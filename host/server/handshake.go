@@ -130,7 +130,7 @@ func (c *connection) create(ctx context.Context, runID string) error {
 // watch takes an observer slot.
 func (c *connection) watch() error {
 	if !c.server.observers.acquire(c.id, observersPerKey) {
-		return refuse(frame.RefusedBusy, "the key %s has %d connections that watch already", c.id, observersPerKey)
+		return refuse(frame.RefusedBusy, "the key %s has %d observer connections, which is its limit", c.id, observersPerKey)
 	}
 	c.watching = true
 	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])

@@ -21,7 +21,7 @@ func InspectJournal(dir, runID string) (journal.Damage, error) {
 	case err != nil:
 		return found, err
 	case saved.position.Offset > found.Offset:
-		return found, fmt.Errorf("journal %s: what is damaged begins at offset %d, and %s was taken at offset %d: acknowledged actions would be lost; restore the journal from a copy, or remove the snapshot if they may be",
+		return found, fmt.Errorf("journal %s: the damage begins at offset %d, but %s was taken at offset %d: the repair would lose acknowledged actions; restore the journal from a copy, or remove the snapshot to accept the loss",
 			JournalPath(dir, runID), found.Offset, SnapshotPath(dir, runID), saved.position.Offset)
 	}
 	return found, nil

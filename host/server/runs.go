@@ -92,8 +92,8 @@ func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
 		return err
 	}
 	if host := identity.ID(stored.log.State.Host); host != s.key.ID() {
-		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
-			runID, host, s.options.SaveStateDir, s.key.ID()))
+		return errors.Join(stored.close(), fmt.Errorf("host %s began run %s, but the key in %s is %s; restore the host's key",
+			host, runID, s.options.SaveStateDir, s.key.ID()))
 	}
 	h, err := newHost(s, stored)
 	if err != nil {
@@ -181,9 +181,9 @@ func (s *server) hasPlace(runID string) error {
 	case s.runs[runID] != nil:
 		return refuse(frame.RefusedCreation, "run %q is there already", runID)
 	case open >= s.options.MaxRuns:
-		return refuse(frame.RefusedCreation, "the server has %d open runs, which is as many as it may have; close one that is over", open)
+		return refuse(frame.RefusedCreation, "the server has %d open runs, which is its limit; close a run that is over", open)
 	case closed >= maxClosedRuns:
-		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is as many as it may; its operator has to move journals of closed runs away and start it again", closed)
+		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is its limit; its operator must move journals of closed runs away and restart it", closed)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (s *server) stopped(h *host, reason *runError) {
 	h.logger.Error("the run stops here", "error", reason.err)
 	var trouble error = reason
 	h.trouble.Store(&trouble)
-	h.registry.shut(refuse(frame.RefusedShutdown, "the server cannot go on with run %q; its operator has to see to it", h.runID))
+	h.registry.shut(refuse(frame.RefusedShutdown, "the server cannot continue run %q; its operator must repair it", h.runID))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = append(s.failed, reason)

@@ -140,7 +140,7 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
 	if r.log != nil && r.log.State.RunID != runID {
-		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
+		err = fmt.Errorf("journal %s: %w: RunID is %s in the journal, want %s", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
 	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
 		err = s.begin(first, logger)
 	}
@@ -279,7 +279,7 @@ func (s *store) reaches(offset int64) error {
 }
 
 func (s *store) lost(offset int64) error {
-	return fmt.Errorf("journal %s ends before offset %d, where it was when %s was taken: put the journal back, or remove the snapshot as well",
+	return fmt.Errorf("journal %s ends before offset %d, at which %s was taken; restore the journal, or remove the snapshot as well",
 		s.journalPath, offset, s.snapshotPath)
 }
 
@@ -361,10 +361,10 @@ func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 		case reflect.DeepEqual(a.Interface(), b.Interface()):
 		case a.Kind() == reflect.Slice || a.Kind() == reflect.Array:
 			*differences = append(*differences, name+" differs")
-		case strings.HasSuffix(name, "Time"): // milliseconds, a unit that configuration files do not use
-			*differences = append(*differences, fmt.Sprintf("%s is %v s there and %v s here", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
+		case strings.HasSuffix(name, "Time"): // milliseconds, which nobody has written in a file
+			*differences = append(*differences, fmt.Sprintf("%s is %v s in the journal, want %v s", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
 		default:
-			*differences = append(*differences, fmt.Sprintf("%s is %v there and %v here", name, a, b))
+			*differences = append(*differences, fmt.Sprintf("%s is %v in the journal, want %v", name, a, b))
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (r *modelReader) read(s *session) error {
 		case part.Size == 0:
 			return ErrNoModel
 		case part.Size > r.limit:
-			return fmt.Errorf("the server hands out a model of %d bytes, at most %d are taken", part.Size, r.limit)
+			return fmt.Errorf("the server's model has %d bytes, the limit is %d", part.Size, r.limit)
 		case r.offset > 0 && part.Size != r.size:
 			return fmt.Errorf("the server hands out another model than before: %d bytes, not %d", part.Size, r.size)
 		case len(part.Part) == 0 || uint64(len(part.Part)) > part.Size-r.offset:

@@ -143,7 +143,7 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			case life != c.life:
 				return
 			}
-			c.report.log.Debug("took a commit point", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds())
+			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds(), "copied", true)
 			c.save(point, c.needed(s))
 		}
 	})

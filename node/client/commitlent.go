@@ -81,7 +81,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 			default:
 				point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: facts}
 				_, _ = hex.Decode(point.Digest[:], []byte(facts.Digest))
-				c.report.log.Debug("wrote a commit point", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds())
+				c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds(), "copied", false)
 				c.enter(point)
 			}
 		}

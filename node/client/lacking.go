@@ -65,19 +65,12 @@ func (l *lacking) text(left time.Duration) string {
 	return message + "since the run would go back to where it began; if nobody has it, let the run go on with --accept-loss"
 }
 
-// lapseNow describes the steps that are missing from the model of the starting epoch; empty: none.
-func (v *view) lapseNow() string {
+// lapseNow returns the newest lapse. It reports whether the model of the starting epoch lacks the steps of this lapse.
+func (v *view) lapseNow() (coordinator.Lapse, bool) {
 	s := v.state
 	if len(s.Lapses) == 0 {
-		return ""
+		return coordinator.Lapse{}, false
 	}
 	newest := s.Lapses[len(s.Lapses)-1]
-	if newest.Last+1 != s.Epoch.StartStep {
-		return ""
-	}
-	steps := fmt.Sprintf("steps %d to %d", newest.First, newest.Last)
-	if newest.First == newest.Last {
-		steps = fmt.Sprintf("step %d", newest.First)
-	}
-	return "the run goes on with an older model: what was counted in " + steps + " is not in it"
+	return newest, newest.Last+1 == s.Epoch.StartStep
 }

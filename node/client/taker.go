@@ -126,7 +126,7 @@ func (t *taker) putDown(trainer env.Lender) {
 				t.store.Drop(m.Blobs...)
 				t.notPutDown(err)
 			default:
-				t.report.log.Debug("put the model of the epoch down", "step", step, "seconds", seconds)
+				t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", seconds)
 				t.there = func() { took(m, true, nil) }
 				t.goOn()
 			}

@@ -82,8 +82,8 @@ func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before 
 		n.seat.again = false
 		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
 	}
-	if lapse := n.run.lapseNow(); lapse != "" {
-		n.report.log.Warn(lapse)
+	if lapse, lost := n.run.lapseNow(); lost {
+		n.report.log.Warn("the run continues from an older model; the results of some counted steps are lost", "first_step", lapse.First, "last_step", lapse.Last)
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }

@@ -162,7 +162,7 @@ func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 func (k *Saver) WhereLies(s *coordinator.State) string {
 	c := s.Model.Checkpoint
 	if !c.FromPeers() {
-		return "none was recorded but the one that the run began with"
+		return "only the initial checkpoint was recorded"
 	}
 	digest := "digest " + hex.EncodeToString(c.Digest[:8])
 	if dir, err := k.Folder.Find(c.Step, c.Digest); err == nil {

@@ -106,7 +106,7 @@ func (l *linker) export(o *object) error {
 			continue
 		}
 		if other, ok := l.globals[symbol.Name]; ok {
-			return o.errorf("%s is in %s as well", symbol.Name, other.object.name)
+			return o.errorf("%s is also in object %s", symbol.Name, other.object.name)
 		}
 		l.globals[symbol.Name] = global{o, symbol}
 	}
