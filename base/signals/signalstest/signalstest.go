@@ -16,9 +16,9 @@ import (
 // longest is the time after which End kills a process that did not end.
 const longest = 2 * time.Minute
 
-// catchHangups makes processes see SIGHUP under nohup too: nohup has it ignored, and
-// processes inherit this, but not a handler.
-var catchHangups = sync.OnceFunc(func() {
+// CatchHangups makes child processes receive SIGHUP although the test runs under nohup. They inherit an
+// ignored signal, but not a handler.
+var CatchHangups = sync.OnceFunc(func() {
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
@@ -40,7 +40,7 @@ func Start(t *testing.T, command *exec.Cmd) *Process {
 	}
 	defer func() { _ = out.Close() }()
 	command.Stdout, command.Stderr = out, out
-	catchHangups()
+	CatchHangups()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
