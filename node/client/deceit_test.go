@@ -111,7 +111,7 @@ func TestFriendsShieldNobody(t *testing.T) {
 	})
 }
 
-// TestWhoFlees has a cheat that leaves whenever it is asked for its opening, and returns. Few of its results
+// TestWhoFlees has a cheat that leaves at each request for its opening, and returns. Few of its results
 // count, because auditors ask often, and it may return only three times in a term.
 func TestWhoFlees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
