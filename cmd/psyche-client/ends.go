@@ -12,8 +12,8 @@ import (
 
 const generationFile = "generation_config.json"
 
-// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
-// several or none. Its errors name the file.
+// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else
+// of config.json: one, several or none. Its errors name the file.
 func endTokens(s checkpoint.Snapshot) ([]int32, error) {
 	for _, name := range []string{generationFile, checkpoint.ConfigFile} {
 		if ids, err := tokenIDs(s, name, "eos_token_id"); err != nil || len(ids) > 0 {
@@ -23,8 +23,8 @@ func endTokens(s checkpoint.Snapshot) ([]int32, error) {
 	return nil, nil
 }
 
-// beginToken returns the token that a text begins with, from bos_token_id of config.json, or else the first that ends a
-// text, or nil.
+// beginToken returns the token that starts a text, from bos_token_id of config.json, or else the
+// first token that ends a text, or nil.
 func beginToken(s checkpoint.Snapshot) (*int32, error) {
 	ids, err := tokenIDs(s, checkpoint.ConfigFile, "bos_token_id")
 	if err == nil && len(ids) == 0 {
@@ -36,8 +36,8 @@ func beginToken(s checkpoint.Snapshot) (*int32, error) {
 	return &ids[0], nil
 }
 
-// tokenIDs reads a field with an id or a list of ids from a file of the model. There are none if the file or the field
-// is absent, or the field is null.
+// tokenIDs reads a field with an id or a list of ids from a file of the model. It returns none if
+// the file or the field is absent, or the field is null.
 func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
 	data, found := s.File(name)
 	if !found {

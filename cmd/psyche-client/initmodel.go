@@ -24,7 +24,7 @@ type initModelCommand struct {
 	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to include: ${enum}."`
 }
 
-// Run makes a Hugging Face folder. It needs no libtorch.
+// Run creates a Hugging Face folder. It needs no libtorch.
 func (c *initModelCommand) Run(t terminal) error {
 	if entries, err := os.ReadDir(c.Output); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty; choose another folder", c.Output)
@@ -71,7 +71,8 @@ func (c *initModelCommand) Run(t terminal) error {
 	return err
 }
 
-// existingFolder returns the nearest folder above a path that exists, or the path itself; empty if there is none.
+// existingFolder returns the nearest existing ancestor of a path, or the path itself if it exists;
+// empty if there is none.
 func existingFolder(path string) string {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -83,7 +84,8 @@ func existingFolder(path string) string {
 	}
 }
 
-// weightBytes returns the size of a model with the given number of parameters, at most the largest number.
+// weightBytes returns the size of a model with the given number of parameters, limited to the
+// largest number.
 func weightBytes(parameters int64) uint64 {
 	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
 		return math.MaxUint64
@@ -91,7 +93,7 @@ func weightBytes(parameters int64) uint64 {
 	return required.Value * uint64(parameters)
 }
 
-// addFiles adds what transformers expects beside the config and the weights.
+// addFiles adds the files that transformers expects in addition to the config and the weights.
 func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.Description) error {
 	config, _ := s.File(checkpoint.ConfigFile)
 	special, err := specialTokens(config)
@@ -118,7 +120,7 @@ func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.De
 
 const tokenizerFile = "tokenizer.json"
 
-// specialTokens picks the ids that text generation wants to know out of a config.json.
+// specialTokens returns the ids in a config.json that text generation needs.
 func specialTokens(config []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(pythonjson.Quoted(config), &all); err != nil {

@@ -20,25 +20,26 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// needs is what taking part in a run takes of a machine, in bytes. Where the CPU computes, what a micro batch takes is
-// in the memory of the host.
+// needs are the resources that a member of a run needs on its machine, in bytes. If the CPU
+// computes, a micro batch uses the memory of the host.
 type needs struct {
 	required.Bytes
-	device uint64 // memory of a device that computes: weights, gradient, and what a micro batch takes
+	device uint64 // memory of a computing device: weights, gradient, and a micro batch
 }
 
-// step is how a micro batch is computed.
+// step describes how a micro batch is computed.
 type step struct {
 	microBatch int
 	size       uint64 // of an activation, in bytes
 	recompute  bool
-	device     bool // other than the CPU
+	device     bool // a device other than the CPU
 }
 
-// Logits that are made at once, in bytes: on the CPU and on other devices. See logits_at_once in learn/torch/shim/ends.cc.
+// Maximum size of the logits at a time, in bytes: on the CPU and on other devices. See
+// logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// working is what a micro batch has in memory at its end at least: activations that are kept, and logits.
+// working returns the minimum memory of a micro batch at its end: saved activations, and logits.
 func (s step) working(of model.Description, seqLen uint32) uint64 {
 	tokens, most, kept := uint64(s.microBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.device {
@@ -51,7 +52,7 @@ func (s step) working(of model.Description, seqLen uint32) uint64 {
 	return tokens*uint64(kept)*s.size + min(tokens*row, max(most, 64*row))
 }
 
-// needsOf computes what a run needs. keep is as in required.Of.
+// needsOf computes the needs of a run. keep is as in required.Of.
 func needsOf(run config.Model, audited bool, of model.Description, s step, keep int) needs {
 	n, working := needs{Bytes: required.Of(run, audited, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
 	n.device = 2*n.Model + working
@@ -61,15 +62,15 @@ func needsOf(run config.Model, audited bool, of model.Description, s step, keep 
 	return n
 }
 
-// machine is what this machine has, in bytes; 0: nobody knows.
+// machine is the resources of this machine, in bytes; 0 means unknown.
 type machine struct {
-	memory uint64 // that processes can still take
-	disk   uint64 // free where checkpoints go
-	device uint64 // memory of the smallest device that computes
+	memory uint64 // available to processes
+	disk   uint64 // free in the checkpoint folder
+	device uint64 // memory of the smallest computing device
 }
 
-// fits returns an error if bytes of a kind do not fit into the memory that is available. 0 available means
-// unknown. The caller adds what else the user can do.
+// fits returns an error if bytes of a kind exceed the available memory. If available is 0, it is
+// unknown. The caller adds advice.
 func fits(kind string, bytes, available uint64) error {
 	if available == 0 || bytes <= available {
 		return nil
@@ -81,7 +82,8 @@ func fits(kind string, bytes, available uint64) error {
 // errTooLarge means that something does not fit into the memory or onto the disk.
 var errTooLarge = errors.New("too large for this machine")
 
-// fitsDisk returns an error if bytes of a kind do not fit onto the disk of a folder. 0 free means unknown.
+// fitsDisk returns an error if bytes of a kind exceed the free space on the disk of a folder. If
+// free is 0, it is unknown.
 func fitsDisk(kind string, bytes, free uint64, dir string) error {
 	if free == 0 || bytes <= free {
 		return nil
@@ -89,8 +91,9 @@ func fitsDisk(kind string, bytes, free uint64, dir string) error {
 	return fmt.Errorf("%w: %s take %s of disk, but %s are free in %s; remove files there", errTooLarge, kind, bytesOf(bytes), bytesOf(free), dir)
 }
 
-// refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
-// larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
+// refusal returns an error if this machine has less than the certain need of a member. The
+// estimates of shortages are larger, and lead to warnings only. has.disk includes the size of older
+// checkpoints in the folder.
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
@@ -107,7 +110,8 @@ func (n needs) refusal(has machine, dir string) error {
 	return nil
 }
 
-// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro batch.
+// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro
+// batch.
 func (n needs) shortages(has machine, remedy string) []string {
 	var short []string
 	for _, part := range []struct {
@@ -153,12 +157,13 @@ func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 	}
 }
 
-// configTimeout bounds how long the model's description is waited for.
+// configTimeout limits the wait for the model's description.
 const configTimeout = 10 * time.Second
 
-// weigh logs the needs of the run and the resources of this machine, and returns an error if the run certainly does not
-// fit. It refuses nothing once a model may have been loaded, which takes memory itself. A model that only members
-// have is not described yet.
+// weigh logs the needs of the run and the resources of this machine, and returns an error if the
+// run certainly does not fit. It returns no error once a model may have been loaded, which itself
+// uses memory. It cannot judge a model that only members have, because its description is not known
+// yet.
 func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) error {
 	first := !t.weighed
 	t.weighed = true
@@ -191,11 +196,11 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	return nil
 }
 
-// sizeOf returns the bytes of the files in a folder.
+// sizeOf returns the size of the files in a folder in bytes.
 func sizeOf(dir string) (bytes uint64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil //nolint:nilerr // the file cannot be counted
+			return nil //nolint:nilerr // skip a file of unknown size
 		}
 		if info, err := entry.Info(); err == nil {
 			bytes += uint64(info.Size())
@@ -223,7 +228,8 @@ func (s step) remedy(of model.Description, seqLen uint32) string {
 	return text
 }
 
-// step is how the command computes a micro batch. A type that is chosen later may be the smaller one.
+// step returns how the command computes a micro batch. If the type is chosen later, it may be
+// smaller.
 func (c *trainCommand) step(device bool) step {
 	s := step{microBatch: c.MicroBatchSize, size: required.Value, recompute: c.Recompute, device: device}
 	if c.ComputeDtype != "f32" {
@@ -232,7 +238,7 @@ func (c *trainCommand) step(device bool) step {
 	return s
 }
 
-// modelConfig returns the config.json of the run's model, from the place that it began at.
+// modelConfig returns the config.json of the run's model, from the location of the starting model.
 func (t *trainers) modelConfig(ctx context.Context, from coordinator.Checkpoint, hosted string) ([]byte, error) {
 	kind := from.Kind
 	if from.Origin != 0 {
@@ -257,7 +263,8 @@ func (t *trainers) modelConfig(ctx context.Context, from coordinator.Checkpoint,
 	return nil, errors.New("its members have the model")
 }
 
-// leastMemory returns the memory of the smallest of the devices, 0 if it is not known or none is one but the CPU.
+// leastMemory returns the memory of the smallest of the devices; 0 if it is unknown, or if the only
+// device is the CPU.
 func leastMemory(devices []torch.Device) (least uint64) {
 	info, err := torch.Loaded()
 	if err != nil {

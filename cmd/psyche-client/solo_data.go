@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// readModel reads the model that --model names.
+// readModel reads the model of --model.
 func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapshot, error) {
 	dir, err := modelFolder(ctx, t, name)
 	if err != nil {
@@ -22,7 +22,7 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 	return readFolder(t, dir)
 }
 
-// readFolder reads a model, and says how far it is.
+// readFolder reads a model, and prints the progress.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
 	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), allocatableMemory()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
@@ -32,7 +32,7 @@ func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
 	return checkpoint.ReadDirWatched(dir, m.At)
 }
 
-// openData opens what is trained on, and what is only measured.
+// openData opens the training data and the held-out data.
 func (s *solo) openData(ctx context.Context, description model.Description) (err error) {
 	c := &s.options
 	if c.SeqLen > description.MaxTokens {
@@ -52,8 +52,8 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 	return err
 }
 
-// readHeldOut reads what is only measured. Without a --token-size it may have another one
-// than the data.
+// readHeldOut reads the held-out data. Without --token-size, its token size may differ from the
+// training data's.
 func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	var of uint64
 	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
@@ -63,7 +63,8 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	return nil
 }
 
-// fittingDevices returns the devices to train on, or an error if the memory of the CPU is too small.
+// fittingDevices returns the devices for training, or an error if the memory of the CPU is too
+// small.
 func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err == nil && leastMemory(devices) == 0 { // on the CPU
@@ -72,7 +73,8 @@ func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	return devices, err
 }
 
-// fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.
+// fits returns an error if the available memory is too small for CPU training, in addition to the
+// loaded model.
 func (c *soloCommand) fits(parameters int64, available uint64) error {
 	kind, values := "the gradient and the momentum", uint64(2)
 	if c.Optimizer == "adamw" {

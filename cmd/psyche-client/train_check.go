@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// checkFlags returns what is wrong with the command line.
+// checkFlags validates the command line.
 func (c *trainCommand) checkFlags(ctx context.Context) error {
 	if err := c.checkHost(ctx); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 	return c.checkUploads(c.RunID, c.CheckpointDir)
 }
 
-// checkMemberName wants a name that others can be shown; none is one.
+// checkMemberName returns an error unless a name is empty or safe to display.
 func checkMemberName(name string) error {
 	if name == "" {
 		return nil
@@ -58,10 +58,11 @@ func checkMemberName(name string) error {
 	return nil
 }
 
-// maxDummyDelay bounds --dummy-training-delay-secs: a day.
+// maxDummyDelay limits --dummy-training-delay-secs to a day.
 const maxDummyDelay = 24 * 3600
 
-// checkServerAddr wants an address that names a port: none would be found by trying again.
+// checkServerAddr returns an error for an address without a valid port, because retries would not
+// help.
 func checkServerAddr(ctx context.Context, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -73,15 +74,15 @@ func checkServerAddr(ctx context.Context, address string) error {
 	return nil
 }
 
-// checkpointFlags say which checkpoints are kept on this machine.
+// checkpointFlags configure which checkpoints are kept on this machine.
 type checkpointFlags struct {
 	CheckpointDir  string `help:"Folder for a checkpoint after each epoch." type:"path"`
 	KeepSteps      int    `help:"Number of newest checkpoints to keep; 0 means all." default:"3"`
 	DeleteOldSteps bool   `help:"Remove checkpoints older than the newest --keep-steps." default:"true" negatable:""`
 }
 
-// checkCheckpointDir finds out whether checkpoints can be saved, and says what it means when
-// none are.
+// checkCheckpointDir verifies that checkpoints can be saved, and logs the consequences if there is
+// no checkpoint folder.
 func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
 	if f.CheckpointDir == "" {
 		logger.Warn("no checkpoint is saved here: if no member has the model, it is lost; give --checkpoint-dir")
@@ -97,7 +98,7 @@ func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
 	return nil
 }
 
-// probeFolder returns why no file can be made in a folder.
+// probeFolder returns an error if no file can be created in a folder.
 func probeFolder(dir string) error {
 	file, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
@@ -106,8 +107,8 @@ func probeFolder(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// checkRun finds, before the client joins, what is wrong with the folders that it reads:
-// those that have joined wait for all that have.
+// checkRun checks the folders that the client reads before it joins, because members wait for each
+// other.
 func (f *trainers) checkRun(ctx context.Context, definition env.Definition) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
@@ -150,10 +151,10 @@ func (f *trainers) checkDataPath(ctx context.Context, run config.Model) error {
 	if f.command.DataPath == "" && remote {
 		return nil
 	}
-	// The model, which may come from peers, is not known yet: its vocabulary counts when the
-	// data is opened to be read.
+	// The model, which may come from peers, is not known yet. Its vocabulary is checked when the
+	// data is opened for reading.
 	o := f.dataOptions(run, model.Description{VocabSize: 1})
-	o.Logger = nil // what it warns of is said when the data is opened to be read
+	o.Logger = nil // its warnings are logged when the data is opened for reading
 	provider, err := data.New(ctx, run.DataLocations, o)
 	if err != nil {
 		return err

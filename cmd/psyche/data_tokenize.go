@@ -90,7 +90,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// between returns the ids to put before and after each text.
+// between returns the ids to insert before and after each text.
 func (c dataTokenize) between(encoder *tokenizer.Tokenizer) (begin, after []int32, err error) {
 	for _, flag := range []struct {
 		name, token string

@@ -23,32 +23,32 @@ import (
 // defaultMaxBytes bounds a snapshot where SnapshotOptions do not.
 const defaultMaxBytes = 4 << 40
 
-// Progress is how far a transfer is. Bytes count what is there already, too.
+// Progress is the progress of a transfer. Bytes include files that were already there.
 type Progress struct {
-	Path             string // of the file that moved
-	Files, AllFiles  int    // whole ones
+	Path             string // of the file being transferred
+	Files, AllFiles  int    // complete files, and their total number
 	Bytes, AllBytes  int64
-	TransferredBytes int64 // that went over the network
+	TransferredBytes int64 // transferred over the network
 }
 
-// SnapshotOptions say what of a repository to download.
+// SnapshotOptions select the files of a repository to download.
 type SnapshotOptions struct {
-	Revision string                 // branch, tag or commit; DefaultRevision
-	Match    func(path string) bool // files that are wanted; nil: all
-	MaxBytes int64                  // of all files together; defaultMaxBytes
-	Public   bool                   // only what everybody may read, also of what is in the cache
+	Revision string                 // branch, tag or commit; default DefaultRevision
+	Match    func(path string) bool // reports which files to download; nil: all
+	MaxBytes int64                  // maximum size of all files together; default defaultMaxBytes
+	Public   bool                   // only public files, including cached ones
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
 
 // Snapshot is a commit in the cache.
 type Snapshot struct {
-	Dir    string // of the files
+	Dir    string // folder of the files
 	Commit string
-	Files  []Entry // that were wanted, by path
+	Files  []Entry // downloaded files, sorted by path
 }
 
-// Snapshot puts the wanted files of a revision into the cache, as far as they are not
-// there. A revision that is a commit, and is there, is not asked for at the Hub.
+// Snapshot downloads the matching files of a revision into the cache, except those that are already
+// there. If the revision is a cached commit, Snapshot does not contact the Hub.
 func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
 	if o.Revision == "" {
 		o.Revision = DefaultRevision

@@ -6,10 +6,11 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Rates returns, for 0 … counted, the step of a chunk in which so many of the counted results
-// sent something: LR times their share. A result that is alone in a chunk moves no more
-// than one of many, or any member could lead where no other has a gradient. Each operation rounds once, so that the
-// numbers are the same on every machine.
+// Rates returns, for each number of results from 0 to counted, the step of a chunk in which that
+// many of the counted results sent something: LR times their fraction. A result that is alone in a
+// chunk moves it no more than one of many does. Otherwise a single member could steer the weights
+// wherever no other member has a gradient. Each operation is rounded once, so that the numbers are
+// the same on every machine.
 func (p ApplyParams) Rates(counted int) []float32 {
 	rates := make([]float32, counted+1)
 	for speakers := 1; speakers <= counted; speakers++ {

@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// ErrTooLong says that a choice alone has more tokens than the model can see.
+// ErrTooLong means that a choice alone has more tokens than the model's longest sequence.
 var ErrTooLong = errors.New("a choice is longer than the model's longest sequence")
 
 // LM is a language model.
 type LM interface {
 	// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
-	// follows the context. What of a context is too long is cut off at its beginning.
+	// follows the context. A context that is too long is cut at its beginning.
 	LogLikelihoods(ctx context.Context, context []int32, continuations [][]int32) ([]float64, error)
-	// Write goes on from a text, at most so many tokens, until emit, which gets each of them,
-	// says that it is enough. A temperature of 0 takes the most likely token always.
+	// Write continues a text by at most most tokens, until emit, which it calls with each token,
+	// returns more = false. A temperature of 0 always takes the most likely token.
 	Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error
-	// MaxTokens is the longest sequence.
+	// MaxTokens returns the length of the longest sequence.
 	MaxTokens() int
 }
 
-// Coder turns text into tokens and back.
+// Coder converts text to tokens and back.
 type Coder interface {
 	Encode(text []byte) ([]int32, error)
 	EncodeWithSpecial(text []byte) ([]int32, error)
@@ -35,25 +35,25 @@ type Coder interface {
 	VocabSize() int
 }
 
-// Reader is a model with what a tokenizer knows.
+// Reader is a model with its tokenizer.
 type Reader struct {
 	LM    LM
 	Coder Coder
-	Begin *int32  // token that stands in for an empty context; nil: there is none
+	Begin *int32  // token that represents an empty context; nil: none
 	Stop  []int32 // tokens that end a text
-	// MaxWritten bounds the tokens of an answer that is written; 0: 2048, or half of what the
-	// model can see.
+	// MaxWritten is the maximum number of tokens of a written answer; 0: 2048, or half of the
+	// model's longest sequence.
 	MaxWritten int
 }
 
-// Answer is what a model made of a question.
+// Answer is a model's answer to a question.
 type Answer struct {
 	LogLikelihoods []float64          // of the choices
-	Text           string             // that was written
+	Text           string             // generated text
 	Scores         map[string]float64 // 0 or 1
 }
 
-// Ask has a model answer a question.
+// Ask returns the model's answer to a question.
 func (r Reader) Ask(ctx context.Context, q Question) (Answer, error) {
 	var a Answer
 	var err error

@@ -15,14 +15,14 @@ var errExamples = errors.New("too few examples")
 // maxFewshot bounds the examples before a question.
 const maxFewshot = 64
 
-// Options say how a task is put.
+// Options are the settings of an Exam.
 type Options struct {
-	Fewshot *int   // examples before a question; nil: as many as the task has by itself
+	Fewshot *int   // number of examples before a question; nil: the task's default
 	Seed    uint64 // of the draws of examples
-	MaxDocs int    // questions; of a task of many subjects, some of each; 0: all
+	MaxDocs int    // maximum number of questions; of a task with many subjects, some from each; 0: all
 }
 
-// Exam is the questions of a task.
+// Exam contains the questions of a task.
 type Exam struct {
 	Task    Task
 	Fewshot int
@@ -31,21 +31,21 @@ type Exam struct {
 	shots   [][]int32  // of pool, for each question
 }
 
-// Question is what a model is asked.
+// Question is one question to a model.
 type Question struct {
 	Task    string
-	Index   int // among the task's
+	Index   int // index in the task
 	Subject string
-	Context string   // all that stands before the answer
-	Choices []string // none: the answer is written
-	Answer  int      // of Choices
-	Letter  string   // that is to be written
+	Context string   // full prompt before the answer
+	Choices []string // empty: the model writes the answer
+	Answer  int      // index of the right choice
+	Letter  string   // the right written answer
 }
 
 // Len returns the number of questions.
 func (e *Exam) Len() int { return len(e.docs) }
 
-// Metrics returns the names of the task's scores; it is known by the first.
+// Metrics returns the names of the task's scores, the principal one first.
 func (e *Exam) Metrics() []string { return e.Task.metrics }
 
 // Question returns a question with its examples.

@@ -19,15 +19,15 @@ var errNoData = errors.New("no documents")
 // converted is the branch on which the Hub keeps every data set as Parquet.
 const converted = "refs/convert/parquet"
 
-// Library knows where data sets are.
+// Library locates data sets.
 type Library struct {
-	// Folder holds folders of data sets, named as on the Hub (with owner or without), or as the
-	// task. Empty: there is none.
+	// Folder contains folders of data sets, named as on the Hub (with or without owner), or as the
+	// task. It may be empty.
 	Folder string
-	// Hidden also reads files and folders there whose names walk.Hidden reports.
+	// Hidden also reads files and folders in Folder for which walk.Hidden reports true.
 	Hidden bool
-	// Fetch downloads what matches of a data set on the Hub and returns the folder. Nil: the
-	// Hub is not asked.
+	// Fetch downloads the matching files of a data set on the Hub and returns their folder. Nil:
+	// the Hub is not used.
 	Fetch func(ctx context.Context, repo, revision string, match func(path string) bool) (dir string, err error)
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// ErrDocument says that a document is not as its task wants it.
+// ErrDocument means that a document does not have the form that its task requires.
 var ErrDocument = errors.New("invalid document")
 
 // record is a row of a data set: columns by name, those within others with dots. Values are

@@ -10,14 +10,14 @@ import (
 // errUnknownTask says that there is no task of a name.
 var errUnknownTask = errors.New("unknown task")
 
-// Task is a way to measure a model.
+// Task is a benchmark of a model.
 type Task struct {
 	Name     string
 	Repo     string // of the data set on the Hub
 	Config   string // part of the data set; empty: it has none
-	Split    string // with the questions
-	Examples string // split that examples are taken from
-	Fewshot  int    // examples where nobody says how many
+	Split    string // split of the questions
+	Examples string // split of the examples
+	Fewshot  int    // default number of examples
 
 	// firstExamples takes the first examples of the question's subject, where others are drawn.
 	firstExamples bool
@@ -55,7 +55,7 @@ func names() string {
 	return strings.Join(names, ", ")
 }
 
-// Parse reads the names of tasks, with commas between them.
+// Parse parses a list of task names, separated by commas.
 func Parse(list string) ([]Task, error) {
 	var out []Task
 	for name := range strings.SplitSeq(list, ",") {

@@ -14,10 +14,10 @@ import (
 // Setting is an environment variable that libtorch or its BLAS reads when it starts.
 type Setting struct {
 	Name, Value string
-	// Source: "psyche" (set by Load), "environment" (found set), "dropped" (found set
-	// and removed) or "unset".
+	// Source is "psyche" (set by Load), "environment" (already set), "dropped" (already set, but
+	// removed) or "unset".
 	Source string
-	Reason string // why Load set it, if not always
+	Reason string // reason why Load set it, if it does not always do so
 }
 
 const (
@@ -27,17 +27,17 @@ const (
 	notSet          = "unset"
 )
 
-// Info is what a report on the machine shows of libtorch.
+// Info describes libtorch in a report on the machine.
 type Info struct {
-	Library    string // the shim's file
+	Library    string // file of the shim
 	Version    string // of libtorch
 	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
 	Kernels    string // of OpenBLAS, by the name of a processor, such as "Haswell"; empty for another BLAS
-	Capability string // vector instructions libtorch uses, such as "AVX512"
+	Capability string // vector instructions that libtorch uses, such as "AVX512"
 	Threads    int
-	CUDA       int  // CUDA devices libtorch sees
+	CUDA       int  // number of CUDA devices that libtorch finds
 	ForCUDA    bool // libtorch was built for CUDA
-	Generic    bool // PSYCHE_TORCH_GENERIC=1: our own loops over memory are not used
+	Generic    bool // PSYCHE_TORCH_GENERIC=1: the shim's own loops over memory are not used
 	Settings   []Setting
 	Warnings   []string
 	Parallel   string // libtorch's own report on its thread pools, several lines

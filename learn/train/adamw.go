@@ -13,9 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// AdamW trains a model alone with decoupled weight decay and bias correction (Loshchilov
-// and Hutter, arXiv 1711.05101). Its methods are safe for concurrent use and wait for
-// each other.
+// AdamW trains a model locally with decoupled weight decay and bias correction (Loshchilov and
+// Hutter, arXiv 1711.05101). Its methods are safe for concurrent use and wait for each other.
 type AdamW struct {
 	*replica
 	config    config.AdamW
@@ -32,7 +31,7 @@ type moments struct {
 	tensors []*torch.Tensor
 }
 
-// NewAdamW builds the model in memory; see New. RunID and TrainerID are not used.
+// NewAdamW builds the model in memory; see New. It does not use RunID and TrainerID.
 func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if o.Optimizer.AdamW == nil {
 		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", errUnsupported)
@@ -84,8 +83,8 @@ func newAdamW(ctx context.Context, r *replica, c config.AdamW, m *muon) (*AdamW,
 // byMuon reports whether a parameter is moved by Muon.
 func (a *AdamW) byMuon(p parameter) bool { return a.muon != nil && hidden(p.name, p.shape) }
 
-// Step trains on one batch and changes the weights. It returns the batch's mean loss in
-// nats per token, before the change. When it fails or ctx is cancelled, nothing changed.
+// Step trains on one batch and changes the weights. It returns the mean loss of the batch in nats
+// per token, before the change. If it fails or ctx is cancelled, nothing has changed.
 func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
 	if err := a.lock(ctx); err != nil {
 		return 0, fmt.Errorf("train step %d: %w", step, err)

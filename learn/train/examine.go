@@ -20,7 +20,7 @@ func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
 	}
 }
 
-// Decode returns what Verify reads of a payload: a part of audit.Claim.
+// Decode decodes the part of a payload that Verify checks: a part of audit.Claim.
 func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	if header, results, known := t.decoded.get(payload); known {
 		return header, results, nil

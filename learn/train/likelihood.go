@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrChanged says that the weights changed while the model was asked: what it said so far is of
+// ErrChanged means that the weights changed during a query, so that its partial output comes from
 // two models.
 var ErrChanged = errors.New("the model was trained in the meantime")
 

@@ -19,8 +19,9 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// LocalTrainer trains its share of a run's rounds by many steps of AdamW or Muon each, and exchanges how far it
-// came (package localsteps). Its methods are those of Trainer, and safe for concurrent use.
+// LocalTrainer trains its share of a run's rounds by many steps of AdamW or Muon each, and
+// exchanges the resulting pseudo-gradient (package localsteps). It has the methods of Trainer,
+// which are safe for concurrent use.
 type LocalTrainer struct {
 	*member
 	config    config.LocalSteps
@@ -135,10 +136,10 @@ func (t *LocalTrainer) reach(step uint32) float32 {
 	return float32(float64(t.lr(step)) * float64(t.config.InnerSteps))
 }
 
-// Train makes the steps of a round on the parts of the batch, and returns the bytes of the result with the
-// mean loss of the steps in nats per token. The weights are as before then. When it fails or ctx is
-// cancelled, so is what was not sent yet; the running means may have seen gradients of the steps
-// that were made. For begun see Trainer.Train.
+// Train makes the steps of a round on the parts of the batch, and returns the bytes of the result
+// with the mean loss of the steps in nats per token. It then restores the weights. If it fails or
+// ctx is cancelled, the residual is also unchanged, but the running means may include gradients of
+// the steps made so far. For begun see Trainer.Train.
 func (t *LocalTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	payload, loss, err = t.train(ctx, step, batch, begun)
 	if err != nil {
@@ -403,13 +404,13 @@ func (t *LocalTrainer) forget() {
 // foresees is false: the steps within a round move the weights, and use that copy.
 func (t *LocalTrainer) foresees() bool { return false }
 
-// ValueBits returns the bits of a value that is sent.
+// ValueBits returns the number of bits of a sent value.
 func (t *LocalTrainer) ValueBits() int { return int(t.config.ValueBits) }
 
 // ApplyLag returns the number of rounds after which results are applied.
 func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }
 
-// MaxResultSize returns the most bytes that a result of this model can have.
+// MaxResultSize returns the maximum size in bytes of a result of this model.
 func (t *LocalTrainer) MaxResultSize() int {
 	return codec.MaxLevelsSize(t.results, int(t.config.ValueBits))
 }

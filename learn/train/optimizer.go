@@ -15,7 +15,7 @@ import (
 var (
 	// errNotFinite says that a loss or gradient is infinite or not a number.
 	errNotFinite = errors.New("loss or gradient is not finite")
-	// ErrResult says that a payload is not a valid result of the batch it stands for.
+	// ErrResult means that a payload is not a valid result of its batch.
 	ErrResult = errors.New("invalid training result")
 	// errStep says that a step was trained or applied already.
 	errStep = errors.New("step is not the next one")

@@ -13,10 +13,10 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Parallelism says how many engines compute a gradient, each with its own threads.
+// Parallelism is the number of engines that compute a gradient, each with its own threads.
 type Parallelism struct {
-	Data   int // so many share the micro-batches of a batch; 0: 1
-	Tensor int // and so many compute each layer of one micro-batch together; 0: 1
+	Data   int // number of engines among which the micro-batches of a batch are divided; 0 means 1
+	Tensor int // number of engines that compute each layer of one micro-batch together; 0 means 1
 }
 
 func (p Parallelism) engines() int { return max(p.Data, 1) * max(p.Tensor, 1) }

@@ -35,8 +35,8 @@ func typeOf(p audit.Precision) torch.DType {
 	return torch.F32
 }
 
-// Precisions returns the types that Recompute computes in, the one that is trained in first. Where
-// the CPU cannot compute in the other one, Recompute says so.
+// Precisions returns the types in which Recompute computes, the training type first. If the CPU
+// cannot compute in the other type, Recompute returns an error.
 func (t *Trainer) Precisions() []audit.Precision {
 	if own := precisionOf(t.computes); own == audit.BF16 {
 		return []audit.Precision{audit.BF16, audit.F32}

@@ -19,12 +19,14 @@ import (
 // begin as zeros in each round then: so where a member's steps lead follows from the common weights and
 // from its batch alone, and whoever has these can make the same steps.
 
-// Precisions returns the type that rounds are trained in: in others the same steps lead elsewhere.
+// Precisions returns the training type of the rounds. In other types the same steps have different
+// results.
 func (t *LocalTrainer) Precisions() []audit.Precision {
 	return []audit.Precision{precisionOf(t.computes)}
 }
 
-// Decode returns what Verify reads of a payload, with the values that its levels stand for: a part of audit.Claim.
+// Decode decodes the part of a payload that Verify checks, with the values of its levels: a part of
+// audit.Claim.
 func (t *LocalTrainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	header, results, known := t.decoded.get(payload)
 	if !known {

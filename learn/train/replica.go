@@ -20,7 +20,7 @@ var (
 	errModel = errors.New("snapshot does not fit the model")
 	// errTokens says that sequences cannot be trained on.
 	errTokens = errors.New("invalid tokens")
-	// ErrClosed says that a model was used after its Close.
+	// ErrClosed means that a model was used after Close.
 	ErrClosed = errors.New("the model is closed")
 )
 

@@ -10,14 +10,15 @@ import (
 	"github.com/psyche-go/psyche/learn/model"
 )
 
-// Save writes model and running means to a folder, so that they are of the same step. Note adds what only the caller
-// knows of the state. Nothing is copied: of a large model there may be no room for that.
+// Save writes the model and the running means of the same step to a folder. note adds the fields
+// that only the caller knows. Save copies nothing, because there may not be enough memory to copy a
+// large model.
 func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(lent), nil })
 }
 
-// Save writes model and momentum to a folder, as that of AdamW does. Results that wait for Apply are part of
-// neither, so there must be none.
+// Save writes the model and the momentum to a folder, as AdamW.Save does. Results that wait for
+// Apply are part of neither, so there must be none.
 func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.state(lent) })
 }

@@ -8,7 +8,7 @@ const (
 	partDecode = "decode" // of Apply: reading the results
 )
 
-// Timing is how long a part of a step took that has just ended.
+// Timing is the duration of a part of a step that has just ended.
 type Timing struct {
 	Step uint32
 	Part string

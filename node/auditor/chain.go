@@ -14,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Chain is how this client's results go on from each other: before the next one is made it is known
-// whether the newest is held, and if it is, it was opened; if not, the momentum is what it was before.
-// The loop and the training use it.
+// Chain is the sequence of this client's results. The next result is made only when the outcome of
+// the newest is known: a held result has been opened, and the momentum of any other result has been
+// rolled back. The loop and the training use a Chain concurrently.
 type Chain struct {
 	of      *Auditor // of which it uses what never changes
 	trainer env.Auditor
@@ -59,7 +59,7 @@ const (
 	cannotOpen // it cannot be opened
 )
 
-// Made is called by the training when it has made a result.
+// Made records a new result. The training calls it.
 func (c *Chain) Made(payload []byte, receipt *data.Receipt) error {
 	h, sent, err := c.trainer.Decode(payload)
 	if err != nil {
@@ -101,8 +101,7 @@ func (c *Chain) open() {
 	}
 }
 
-// Finish is called by the training before it makes the next result: it opens the newest one, and
-// settles it.
+// Finish opens and settles the newest result. The training calls it before it makes the next one.
 func (c *Chain) Finish() error {
 	c.open()
 	c.mu.Lock()
@@ -149,7 +148,7 @@ func (c *Chain) show(l *link) error {
 	return nil
 }
 
-// Chain returns what ties the own results together; nil where nothing is audited.
+// Chain returns the chain of this client's results, or nil if nothing is audited.
 func (a *Auditor) Chain() *Chain {
 	trainer := a.Engine.Auditor()
 	if trainer != nil && (a.chain == nil || a.chain.trainer != trainer) {
@@ -158,14 +157,14 @@ func (a *Auditor) Chain() *Chain {
 	return a.chain
 }
 
-// ForgetMomentum notes that the momentum begins as zeros in a step. A result that this client signed, even
-// if an earlier process did, was made with the momentum of before.
+// ForgetMomentum records that the momentum restarts as zeros at a step. Results that this client
+// signed before, also in an earlier process, were made with the previous momentum.
 func (a *Auditor) ForgetMomentum(step uint32) {
 	a.chain, a.fresh = nil, max(step, a.Engine.Signed()+1)
 }
 
-// MayTrain decides about the own newest result and opens it. It reports whether the next one, of that
-// step, can be made.
+// MayTrain determines the outcome of this client's newest result and opens it. It reports whether
+// the result of step can be made.
 func (a *Auditor) MayTrain(step uint32) bool {
 	c := a.Chain()
 	if c == nil {
@@ -259,10 +258,11 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	})
 }
 
-// MayBegin reports whether the run knows since when the optimizer remembers, and makes it know where it
-// does not: who leaves and takes its seat back has a new one. An earlier process of this client has
-// made results otherwise, and whoever audits this one's would take it for a cheat. A round that
-// counts nothing without this client's proof it witnesses before, and trains nothing.
+// MayBegin reports whether the run knows the first step that the optimizer's momentum includes. If
+// it does not, MayBegin makes the client leave: a client that leaves and takes its seat back has a
+// new first step. Otherwise auditors would expect the momentum of an earlier process and take the
+// next result for cheating. In a round that needs this client's proof for its quorum, the client
+// stays to witness, and trains nothing.
 func (a *Auditor) MayBegin() bool {
 	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true

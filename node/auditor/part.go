@@ -88,7 +88,7 @@ func decodeAnswer(b []byte) (parts [][]byte, err error) {
 	return parts, nil
 }
 
-// PartsIn returns the number of parts in an answer of OpeningProtocol; 0 if the answer has none.
+// PartsIn returns the number of parts in an answer of OpeningProtocol.
 func PartsIn(answer []byte) int {
 	if _, later := decodeLater(answer); later {
 		return 0

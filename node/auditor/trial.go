@@ -148,9 +148,10 @@ func (a *Auditor) isPressing(j *trial) bool {
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// Press is called before a training begins, which can wait for so long without its result being late. A
-// recomputation that a trial needs gets the trainer before it where that is enough: one in a round, once in
-// a trial, whatever comes of it. A client that was found late before does not hurry.
+// Press gives the trainer to a recomputation that an urgent trial needs, before a training that can
+// wait for leeway without making its result late. It does this only if the leeway is sufficient, at
+// most once in a round and once in a trial, whatever the outcome. A client that was found late
+// before does not do it.
 func (a *Auditor) Press(leeway time.Duration) {
 	s := a.Client.State()
 	if a.Engine.Auditor() == nil || leeway <= 0 {

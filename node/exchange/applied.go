@@ -16,23 +16,23 @@ const (
 	maxResultsRounds  = 4096
 )
 
-// ListSize returns the size in bytes of the list of counted results for ResultsProtocol, if every round has the given
-// number of results.
+// ListSize returns the size in bytes of the list of counted results for ResultsProtocol, if every
+// round has the given number of results.
 func ListSize(rounds uint32, results int) uint64 {
 	return min(uint64(rounds)*(appliedRoundSize+uint64(results)*appliedResultSize), maxResultsResponse)
 }
 
-// AppliedRound is a round that became part of the model.
+// AppliedRound is a round whose results became part of the model.
 type AppliedRound struct {
 	Step       uint32
 	EpochStart uint32   // first step of its epoch
-	ColdSteps  uint32   // of the epoch's cold start; 0: none
-	From       [32]byte // digest of the model that its epoch began with; not sent
-	Before     [32]byte // replica hash before it, zero if that is not known; not sent
+	ColdSteps  uint32   // length of the epoch's cold start in steps; 0: none
+	From       [32]byte // digest of the model that its epoch started with; not sent
+	Before     [32]byte // replica hash before it, zero if unknown; not sent
 	Results    []AppliedResult
 }
 
-// AppliedResult is a counted result and where it came from.
+// AppliedResult is a counted result and its trainer.
 type AppliedResult struct {
 	tally.Counted
 	Owner coordinator.ClientID
@@ -48,7 +48,7 @@ func (r *AppliedRound) Replica(before [32]byte) [32]byte {
 	return tally.ExtendReplica(before, r.Step, counted)
 }
 
-// TotalSize returns the bytes of all results of the rounds.
+// TotalSize returns the size in bytes of all results of the rounds.
 func TotalSize(rounds []AppliedRound) (size uint64) {
 	for _, round := range rounds {
 		for _, r := range round.Results {

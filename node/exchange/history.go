@@ -12,10 +12,11 @@ import (
 
 const historyEpochs = 3 // the running one and two before it
 
-// History remembers the newest rounds that became part of the model, whole epochs of them:
-// members that were away fetch these instead of the model. Epochs that are over are remembered
-// only while that is less to fetch than the model. Of a running one that is too large the rounds since
-// its commit point are kept: members begin from that. The loop fills it, the network's goroutines read it.
+// History contains the newest rounds that became part of the model, in whole epochs. Members that
+// were away fetch these results instead of the model. Results of earlier epochs are kept only while
+// they take fewer bytes than the model. If the running epoch is too large, only the rounds since
+// its intermediate checkpoint are kept, from which members can start. The loop fills a History, and
+// the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
 	rounds []AppliedRound // ascending steps without a gap
@@ -25,7 +26,7 @@ type History struct {
 	commit uint32         // step of the running epoch's newest commit point; 0: none
 }
 
-// Push adds the next round and returns the results that are not kept any more.
+// Push adds the next round and returns the results that are no longer kept.
 func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +60,8 @@ func (h *History) least(running uint32) int {
 	return end
 }
 
-// Committed notes the step of the running epoch's newest commit point; 0: it has none. If the epoch was too
-// large to be kept from its beginning on, it is kept from the next round on.
+// Committed records the step of the running epoch's newest intermediate checkpoint; 0: none. If the
+// epoch was too large to be kept from its start, it is kept from the next round on.
 func (h *History) Committed(step uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +100,8 @@ func (h *History) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
-// Reset forgets everything and returns the results that are not kept any more. From now on the
-// model has that many bytes, and the results of the running epoch may take that much memory.
+// Reset clears the history and returns the results that are no longer kept. model is the size of
+// the model in bytes, and memory the maximum size of the running epoch's results.
 func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +109,7 @@ func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	return h.cut(len(h.rounds))
 }
 
-// EachBlob calls do for the hash of each result that is kept.
+// EachBlob calls do for the hash of each kept result.
 func (h *History) EachBlob(do func(hash [32]byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,8 @@ const (
 	// it too late to have their own results in the round.
 	maxHolders = 16
 
-	// Pause is the least time between two attempts to get something from peers; it doubles
-	// with every attempt until it is maxPause.
+	// Pause is the minimum time between two attempts to get something from peers. It doubles with
+	// every attempt up to maxPause.
 	Pause    = 500 * time.Millisecond
 	maxPause = 5 * time.Second
 
@@ -27,16 +27,16 @@ const (
 	unmeasuredShare = 8
 )
 
-// Backoff is the time until the attempt after that many failed ones.
+// Backoff returns the pause before the next attempt after a number of failed ones.
 func Backoff(attempts int) time.Duration { return min(Pause<<min(attempts, 8), maxPause) }
 
-// Rotation makes every question begin with another peer, so that questions are spread.
+// Rotation changes the first peer with every turn, so that requests are distributed evenly.
 type Rotation struct{ turn int }
 
-// Turn returns the number of the present turn.
+// Turn returns the number of the current turn.
 func (r *Rotation) Turn() int { return r.turn }
 
-// Next begins the next turn and returns its number.
+// Next starts the next turn and returns its number.
 func (r *Rotation) Next() int {
 	r.turn++
 	return r.turn
@@ -61,7 +61,8 @@ type flight struct {
 	due     time.Time // from then on it gives way to others
 }
 
-// Plan decides what is fetched when, and of whom. It is used by one goroutine.
+// Plan decides which results are fetched, when, and from which peers. Only one goroutine may use
+// it.
 type Plan struct {
 	limit    int       // fetches at once
 	rotation *Rotation // shared with everything that asks peers
@@ -81,14 +82,14 @@ func newPlan(limit int, rotation *Rotation) *Plan {
 	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int), pardoned: make(map[identity.ID]bool)}
 }
 
-// ForgetStalls begins a new epoch.
+// ForgetStalls clears the records of stalls at the start of a new epoch.
 func (p *Plan) ForgetStalls() {
 	clear(p.stalls)
 	clear(p.pardoned)
 }
 
-// IsBack forgets the stalls of a member that was away: they may be of that time. As whoever stalls on purpose can go away
-// and come back, that is done once in an epoch.
+// IsBack clears the stalls of a member that was away, because they may date from that time. It does
+// so once in an epoch, because a member that stalls deliberately could also leave and return.
 func (p *Plan) IsBack(id identity.ID) {
 	if p.stalls[id] > 0 && !p.pardoned[id] {
 		p.pardoned[id] = true
@@ -173,7 +174,7 @@ func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle 
 	}
 }
 
-// Stop ends the fetch of a result that is not needed any more, or has to give way.
+// Stop cancels the download of a result that is no longer needed, or that must free its slot.
 func (p *Plan) Stop(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stopped = true
@@ -181,15 +182,15 @@ func (p *Plan) Stop(c *tally.Candidate) {
 	}
 }
 
-// Interrupt ends the fetch of a result whose size is disputed; it keeps its place in the
-// order of what is overdue.
+// Interrupt cancels the download of a result whose size is disputed. The result keeps its place in
+// the order of overdue ones.
 func (p *Plan) Interrupt(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stop()
 	}
 }
 
-// StopRound ends the fetches of a round whose results are not needed any more.
+// StopRound cancels the downloads of a round whose results are no longer needed.
 func (p *Plan) StopRound(t *tally.Tally) {
 	for _, c := range t.InFlight() {
 		p.Stop(c)

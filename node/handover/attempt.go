@@ -22,12 +22,12 @@ import (
 // Reasons why an attempt failed.
 var (
 	ErrNoHolder = errors.New("no member has the model")
-	// ErrReplay says that the results which peers named did not lead to the run's model:
-	// the whole model has to be fetched.
+	// ErrReplay means that the results named by peers did not lead to the run's model, so that the
+	// whole model must be fetched.
 	ErrReplay = errors.New("catching up by results failed")
 )
 
-// Network is what a model comes through; env.Network has it.
+// Network is the part of env.Network that a model transfer uses.
 type Network interface {
 	exchange.Requests
 	Lend(data []byte) ([32]byte, error)
@@ -35,17 +35,17 @@ type Network interface {
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
 }
 
-// Options are the same for all attempts of a client.
+// Options are the options of all attempts of a client.
 type Options struct {
 	Network           Network
 	Tasks             *env.Tasks
 	Folder            keep.Folder
 	Log               *slog.Logger
-	ParameterRequests int // parts of a model on their way at once
-	Downloads         int // results on their way at once
+	ParameterRequests int // concurrent requests for parts of a model
+	Downloads         int // concurrent downloads of results
 	Emit              func(body event.Body)
 
-	// NewTrainer builds a trainer; see client.Options, and there for the others.
+	// NewTrainer builds a trainer; see client.Options, also for the fields below.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
@@ -56,9 +56,10 @@ type Attempt struct {
 	*Options
 	Request
 
-	// Model is the model that the attempt got.
+	// Model is the loaded model.
 	Model *Model
-	// Rounds are the rounds whose results were applied to an earlier model; none if the model came whole.
+	// Rounds are the rounds whose results were applied to an earlier model; empty if the whole
+	// model was loaded.
 	Rounds []exchange.AppliedRound
 
 	known      *Model        // the model itself, if this client shares it already; nil: it does not
@@ -73,8 +74,8 @@ type source interface {
 	model(ctx context.Context, a *Attempt) (s checkpoint.Snapshot, more bool, err error)
 }
 
-// Run gets the model and loads it into the trainer of the request. If the request has none, Run makes one
-// and sets a.Trainer.
+// Run gets the model and loads it into the trainer of the request. If the request has none, Run
+// creates one and sets a.Trainer.
 func (a *Attempt) Run(ctx context.Context) error {
 	begun := a.Tasks.Now()
 	err := a.run(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// FromDisk is the Source of a model that the client had saved.
+// FromDisk is the Source of a model from the client's own checkpoint folder.
 const FromDisk = "disk"
 
 // disk is the client's own checkpoint folder.

@@ -18,12 +18,11 @@ import (
 // enough to fetch the whole model.
 const replayShare = 3
 
-// Models are the models that a client holds, and those that it hands over. It is used by
-// the loop of a client.
+// Models contains the models that a client holds and serves. Only the loop of a client may use it.
 type Models struct {
-	// Held is the model that the trainer holds; nil while it differs from any manifest.
+	// Held is the model that the trainer holds; nil while the trainer's weights match no manifest.
 	Held *Model
-	// Large is how many bytes a model has at most of which copies are kept in memory.
+	// Large is the size in bytes up to which copies of a model are kept in memory.
 	Large uint64
 
 	options *Options
@@ -41,7 +40,7 @@ type partial struct {
 	attempts int // to get it
 }
 
-// NewModels returns the models of a client that holds none yet.
+// NewModels returns the Models of a client that holds none yet.
 func NewModels(store *exchange.Store, o *Options) *Models {
 	m := &Models{Large: required.MaxCopied, store: store, options: o}
 	store.NeededBy(m.eachBlob)
@@ -72,7 +71,7 @@ func (m *Models) Holds(c coordinator.Checkpoint) bool {
 	return m.Held.Origin == c
 }
 
-// Share lets peers fetch a model. Recorded is the digest of the run's checkpoint.
+// Share lets peers fetch a model. recorded is the digest of the run's checkpoint.
 func (m *Models) Share(model *Model, recorded [32]byte) {
 	m.store.Shelf.PutManifest(model.Digest, model.Manifest)
 	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
@@ -89,14 +88,14 @@ func (m *Models) Shared(digest [32]byte) *Model {
 	return nil
 }
 
-// Renew takes note of which models the run recorded, and stops sharing what nobody can need any more.
+// Renew updates which models the run recorded, and stops sharing models that are no longer needed.
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
 	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })
 	m.DropOld(s.Model.Checkpoint.Digest)
 }
 
-// Unshare stops sharing a model, unless it is the one that the run recorded.
+// Unshare stops sharing a model, unless the run has recorded it.
 func (m *Models) Unshare(digest, recorded [32]byte) {
 	if model := m.Shared(digest); model != nil {
 		model.Lent = false
@@ -106,8 +105,8 @@ func (m *Models) Unshare(digest, recorded [32]byte) {
 	}
 }
 
-// DropOld stops sharing models that nobody can need any more. It keeps the newest one, the one that the run
-// recorded, the spare one (spareFor), and those that are lent.
+// DropOld stops sharing models that are no longer needed. It keeps the newest one, the one that the
+// run recorded, the spare one (spareFor), and lent ones.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
@@ -145,21 +144,22 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 	}
 }
 
-// Request is a model that a client needs.
+// Request describes a model that a client needs.
 type Request struct {
-	Definition env.Definition       // with the checkpoint, and what the trainer is built from
-	Trainer    env.Trainer          // nil: none yet, or one that was built for another definition
-	Redefined  bool                 // the run was configured anew: an earlier model may have another shape
-	Running    bool                 // it is the commit point of an epoch that runs: only members have it
-	Timeout    time.Duration        // of whom is asked for the manifest; 0: the longest
+	Definition env.Definition       // with the checkpoint, and the parameters of the trainer
+	Trainer    env.Trainer          // nil: none yet, or only one for another definition
+	Redefined  bool                 // the run's configuration changed: an earlier model may have another shape
+	Running    bool                 // it is an intermediate checkpoint of a running epoch, which only members have
+	Timeout    time.Duration        // for a manifest request to a peer; 0: the longest
 	Peers      []identity.ID        // peers that may have the model
-	Copy       *checkpoint.Snapshot // of the model, taken while its epoch ran; nil: none
+	Copy       *checkpoint.Snapshot // copy of the model, taken during its epoch; nil: none
 	Places     []coordinator.Place
-	Time       time.Duration // within which all members have to have the model
+	Time       time.Duration // within which all members must have the model
 }
 
-// Begin returns an attempt to get a model. The trainer's model does not count as held from then on. To have
-// room for a model that comes from peers, the client stops sharing all others but the spare one (spareFor).
+// Begin returns an attempt to get a model. From then on, the trainer's model does not count as
+// held. To free memory for a model from peers, the client stops sharing all models except the spare
+// one (spareFor).
 func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
@@ -195,7 +195,7 @@ func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	return slices.Concat(places[first:], places[:first])
 }
 
-// End takes over what an attempt got. err is the error that the attempt ended with.
+// End takes over the result of an attempt. err is the error that the attempt ended with.
 func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
 	switch {

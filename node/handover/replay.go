@@ -13,30 +13,31 @@ import (
 // errNoReplay says that no peer told, or had, the results that lead on.
 var errNoReplay = errors.New("the counted results of the running epoch are unavailable")
 
-// ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
+// ReplayPlan selects the steps of a running epoch to apply to a trainer that missed them.
 type ReplayPlan struct {
-	From         [32]byte      // digest of the model that the epoch began with; not needed to begin later
+	From         [32]byte      // digest of the model that the epoch started with; not needed to start later
 	Start        uint32        // first step of the epoch
 	ColdSteps    uint32        // length of the epoch's cold start
-	After, Until uint32        // the steps behind After, up to Until, are applied; none: only the replica hash is wanted
-	Hash         [32]byte      // replica hash after After; zero: peers are asked, and what they say has to lead to a wanted one
-	Peers        []identity.ID // that are asked for results
-	// Wanted reports whether a replica hash after Until is the one of the members that trained on.
+	After, Until uint32        // steps after After, up to Until, are applied; none: only the replica hash is wanted
+	Hash         [32]byte      // replica hash after After; zero: peers are asked, and their answers must lead to a wanted hash
+	Peers        []identity.ID // peers to ask for results
+	// Wanted reports whether a replica hash after Until is the hash of the members that continued
+	// to train.
 	Wanted func(replica [32]byte) bool
 }
 
-// Replayed holds the rounds that were applied, or are to be, and where they lead.
+// Replayed contains the rounds that were applied, or are to be, and the resulting hashes.
 type Replayed struct {
 	Rounds  []exchange.AppliedRound
 	Hash    [32]byte // replica hash after the last round
-	Before  [32]byte // after the one before it
+	Before  [32]byte // replica hash before the last round
 	Fetched uint64   // bytes
 	Blobs   [][32]byte
 }
 
-// Follow carries a plan out: it asks peers what was counted, takes only a list
-// that leads to the wanted replica hash, and applies it. Once something was applied an error
-// leaves the trainer with weights of no step.
+// Follow executes a plan: it asks peers for the counted results, accepts only a list that leads to
+// the wanted replica hash, and applies it. If an error occurs after a result was applied, the
+// trainer's weights belong to no step.
 func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) (w Replayed, err error) {
 	accounts, err := m.plan(ctx, p)
 	if err != nil {

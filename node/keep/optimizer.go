@@ -27,15 +27,15 @@ const (
 	keptOptimizers = 2
 )
 
-// Optimizer names the file of the momentum that belongs to a model of this run: of this
-// client, after that step, with that digest.
+// Optimizer returns the name of this client's file with the momentum for a model of this run, after
+// a step and with a digest.
 func (f Folder) Optimizer(step uint32, digest [32]byte) string {
 	name := fmt.Sprintf("%s%d-%x-%x", checkpointPrefix(f.RunID), step, digest[:], f.ID[:8])
 	return filepath.Join(f.Dir, optimizerFolder, name+optimizerSuffix)
 }
 
-// SaveOptimizer writes the momentum that belongs to a model, which write puts into a file, for this client's next
-// process, and removes older ones.
+// SaveOptimizer writes the momentum for a model, for this client's next process, and removes older
+// ones. write writes the momentum to a file.
 func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest [32]byte) error {
 	path := f.Optimizer(step, digest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -50,8 +50,8 @@ func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest
 	return f.keepOptimizers(keptOptimizers, step)
 }
 
-// RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
-// belongs to exactly this model. Found is false when there is none.
+// RestoreOptimizer loads the momentum that an earlier process of this client saved, if it belongs
+// to exactly this model. found is false if there is none.
 func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver, step uint32, digest [32]byte) (found bool, err error) {
 	path := f.Optimizer(step, digest)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

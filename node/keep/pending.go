@@ -25,7 +25,7 @@ const (
 	aheadPart    = 100
 )
 
-// LongestAhead is how long the end of an epoch waits at most for the disk.
+// LongestAhead returns the maximum time that the end of an epoch waits for the disk.
 func LongestAhead(s *coordinator.State) time.Duration {
 	return min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
 }
@@ -39,10 +39,11 @@ type pending struct {
 	then  *attempt // to save it in its place, when it is on the disk
 }
 
-// Ahead reports whether the model that was taken may be reported to the run. What a quorum reports is what everybody
-// goes on from, and all of them may be killed in that moment: so it is on the disk before. A disk that is full,
-// slow, or busy with an earlier model delays the report, and does not prevent it. In the last epoch it may do so for
-// longer: nobody waits to train on, and nobody has the model afterwards.
+// Ahead reports whether the client may report its model of the epoch's end to the run. All members
+// continue from a model that a quorum reports, and all of them may be killed at that moment, so the
+// model should be on the disk before. A disk that is full, slow, or busy with an earlier model only
+// delays the report. In the last epoch the delay may be longer, because no member waits to train,
+// and no later model replaces this one.
 func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
 	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown {
@@ -96,8 +97,8 @@ func (k *Saver) ahead(step uint32) *pending {
 
 func (f Folder) pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }
 
-// Find returns the folder in which the checkpoint of a step lies that has the digest. One that was put
-// there before it was clear that it is the run's gets its place.
+// Find returns the folder with the checkpoint of a step that has the digest. If the checkpoint was
+// written before it was known to be the run's, Find moves it to its final place.
 func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	dir = f.Checkpoint(step)
 	facts, err := checkpoint.ReadFacts(dir)

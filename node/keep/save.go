@@ -94,8 +94,8 @@ func (k *Saver) tryAgain() {
 	}
 }
 
-// SaveNow saves the newest checkpoint that could not be saved before, as the last thing that a client
-// does.
+// SaveNow saves the newest checkpoint that could not be saved before. It is the last action of a
+// client.
 func (k *Saver) SaveNow() {
 	a := k.failed
 	if a == nil || len(k.writing) > 0 {

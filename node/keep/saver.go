@@ -14,36 +14,37 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Model is a model that was taken at the end of an epoch, or that an epoch fell back to.
+// Model is the model at the end of an epoch, or one that an epoch fell back to.
 type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
-	Lies     bool             // it is on the disk already (Folder.SaveLent): the snapshot has no tensors
-	Facts    checkpoint.Facts // noted when it was taken while the epoch ran; zero: the state tells them
+	Lies     bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
+	Facts    checkpoint.Facts // recorded if it was taken during the epoch; zero: taken from the state
 }
 
-// Options are what a Saver is made of.
+// Options are the settings of a Saver.
 type Options struct {
 	Folder Folder
-	Keep   int // newest checkpoints of the run that stay; 0: all
-	// Saved is told of each checkpoint in the folder, before older ones are removed. It is
-	// called from any goroutine and must not wait. May be nil.
+	Keep   int // newest checkpoints of the run to keep; 0: all
+	// Saved is called for each new checkpoint in the folder, before older ones are removed. It is
+	// called from any goroutine and must not block. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
-	// MakeRoom frees what it can of the disk, and returns how many bytes that were. It is called from any
-	// goroutine when a checkpoint does not fit. May be nil.
+	// MakeRoom frees disk space and returns the number of bytes that it freed. It is called from
+	// any goroutine if a checkpoint does not fit. May be nil.
 	MakeRoom func() int64
-	// InPlace is told of each model that is in its folder, by the loop of the client. May be nil.
+	// InPlace is called for each model that is in its final folder, by the loop of the client. May
+	// be nil.
 	InPlace func(digest [32]byte, dir string)
 	Tasks   *env.Tasks
 	Emit    func(body event.Body)
 	Log     *slog.Logger
 }
 
-// Saver writes the model of each epoch to the folder. It is used by the loop of a client.
+// Saver writes the model of each epoch to the folder. Only the loop of a client may use it.
 type Saver struct {
 	Options
-	Uploads Uploads // that the run may not know of
+	Uploads Uploads // uploads that the run may not know of
 
 	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
 
@@ -65,12 +66,12 @@ type Saver struct {
 // answer only the newest of the others stays.
 const maxSaves = 2
 
-// NewSaver returns a saver that has nothing to do.
+// NewSaver returns a Saver without work.
 func NewSaver(o Options) *Saver {
 	return &Saver{Options: o, put: writeCheckpoint, since: o.Tasks.Now()}
 }
 
-// Take takes a model that may become the run's checkpoint.
+// Take accepts a model that may become the run's checkpoint.
 func (k *Saver) Take(m Model) {
 	now := k.Tasks.Now()
 	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
@@ -79,11 +80,11 @@ func (k *Saver) Take(m Model) {
 	}
 }
 
-// Busy reports whether a model is yet to be saved.
+// Busy reports whether a model still has to be saved.
 func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
 
-// Unwritten returns the steps of the models that are on their way to the disk, wait for it, or could not be written, and
-// how many bytes they have.
+// Unwritten returns the steps of the models that are being written, are queued, or could not be
+// written, and their total size in bytes.
 func (k *Saver) Unwritten() (steps []uint32, bytes int) {
 	models := slices.Clone(k.writing)
 	if k.unsaved != nil {
@@ -103,7 +104,8 @@ func (k *Saver) Unwritten() (steps []uint32, bytes int) {
 	return steps, bytes
 }
 
-// Wrote returns the step of the newest checkpoint that this process put into the folder; 0: none. It asks no disk.
+// Wrote returns the step of the newest checkpoint that this process wrote; 0: none. It does not
+// access the disk.
 func (k *Saver) Wrote() uint32 { return k.newest }
 
 // wrote takes a model out of those that are on their way.
@@ -112,11 +114,11 @@ func (k *Saver) wrote(m *Model) {
 	k.writing = slices.Delete(k.writing, i, i+1)
 }
 
-// Err returns why the newest checkpoint was not saved; nil: it was.
+// Err returns the reason why the newest checkpoint was not saved, or nil.
 func (k *Saver) Err() error { return k.err }
 
-// Holds reports whether this client saved the run's checkpoint and can load it from its
-// disk. What was found is remembered until another checkpoint is asked for.
+// Holds reports whether this client saved the run's checkpoint and can load it from its disk. It
+// caches the result until a call names another checkpoint.
 func (k *Saver) Holds(c coordinator.Checkpoint) bool {
 	if k.Folder.Dir == "" || !c.FromPeers() {
 		return false
@@ -145,8 +147,8 @@ func (k *Saver) Newest(s *coordinator.State) (r coordinator.Recorded, found bool
 	return r, false
 }
 
-// OnDisk returns the step of the newest model that the run recorded and that is in the folder now; 0:
-// there is none.
+// OnDisk returns the step of the newest model that the run recorded and that is in the folder now;
+// 0: none.
 func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	if s == nil {
 		return 0
@@ -156,7 +158,7 @@ func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	return newest.Step
 }
 
-// WhereLies says where the run's newest recorded model can be got.
+// WhereLies describes the locations of the run's newest recorded model.
 func (k *Saver) WhereLies(s *coordinator.State) string {
 	c := s.Model.Checkpoint
 	if !c.FromPeers() {
@@ -176,8 +178,8 @@ func (k *Saver) WhereLies(s *coordinator.State) string {
 	return digest + ", as members say at " + strings.Join(places, " or ")
 }
 
-// SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
-// that the run's quorum did not report is no checkpoint of the run.
+// SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. A model that
+// the run's quorum did not report is not a checkpoint of the run.
 func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.tryAgain()
 	m := k.unsaved
@@ -221,8 +223,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.save(a)
 }
 
-// FactsAfter says where in the run the model after a step stands, while its epoch runs. The digest
-// follows.
+// FactsAfter returns the facts about the model after a step during its epoch, without the digest.
 func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
 	f, _ := factsOf(&Model{Step: step}, s)
 	f.Epoch++ // when the run falls back to it, the epoch is over

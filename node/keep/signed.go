@@ -24,19 +24,20 @@ var errUnreadable = errors.New("no part of it was written whole")
 // errSigned says that another process of this client may have signed a result of the step.
 var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
 
-// Signed names the file with the newest step of which this client signed a result.
+// Signed returns the name of the file with the newest step of which this client signed a result.
 func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
 }
 
-// Trained reports whether a process of this client noted, in any run of this name, that it signs a result.
+// Trained reports whether any process of this client has recorded a signature of a result, in any
+// run of this name.
 func (f Folder) Trained() bool {
 	_, err := os.Stat(f.Signed())
 	return err == nil
 }
 
 // NewestSigned returns the newest step of a run of which any process of this client signed a
-// result, as NoteSigned has noted it. Found is false when there is no note of this run.
+// result, as recorded by NoteSigned. found is false if there is no record of this run.
 func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {
 	if f.Dir == "" {
 		return 0, false, nil
@@ -67,11 +68,11 @@ func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	return step, found, whole
 }
 
-// NoteSigned notes, before a result of a step is signed, that it will be: it returns when the
-// note would survive a crash of the machine. The error is errSigned when the step, or a later one,
-// was noted before: a process calls it once for each step. The file has its whole size from the
-// beginning, so that a full disk does not stop it, and the older of two slots is written, so that
-// one that is torn costs nothing.
+// NoteSigned records, before a result of a step is signed, that it will be signed. It returns when
+// the record would survive a crash of the machine. The error is errSigned if this or a later step
+// was recorded before: a process calls it once for each step. The file has its final size from the
+// start, so that a full disk does not prevent writing. It has two slots, and NoteSigned writes the
+// older one, so that a torn write loses nothing.
 func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if f.Dir == "" {
 		return nil

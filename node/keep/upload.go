@@ -9,15 +9,15 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// Uploads holds the newest upload that the run does not know of yet. The zero value is
-// ready.
+// Uploads contains the newest upload that the run does not know of yet. The zero value is ready to
+// use.
 type Uploads struct {
 	mu     sync.Mutex
 	newest *coordinator.ReportUpload
 }
 
-// Add takes note that a checkpoint of the run lies at a place where others can get it. One
-// of another run is not noted. It may be called from any goroutine.
+// Add records that a checkpoint of the run is available to others at a location. It ignores a
+// checkpoint of another run. It may be called from any goroutine.
 func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}
 	if f.RunID != runID || !parseDigest(&report.Digest, f.Digest) {
@@ -28,7 +28,7 @@ func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	u.newest = &report
 }
 
-// Next returns the upload that the run should be told of now, if there is one.
+// Next returns the upload that should be reported to the run now, if any.
 func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.Logger) (report coordinator.ReportUpload, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

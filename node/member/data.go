@@ -10,9 +10,8 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// Data reads the data of the run as it is defined now. A provider lives from its open to the
-// next one, or to close, and is closed when nobody reads from it any more. It implements
-// env.DataProvider.
+// Data reads the data of the run's current definition. A provider is used from open until the next
+// open or close, and is closed when its last reader has finished. Data implements env.DataProvider.
 type Data struct {
 	mu      sync.Mutex
 	current *openData // nil before the first open and after close

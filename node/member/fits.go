@@ -17,7 +17,7 @@ var architectures = map[config.Architecture][]string{
 	config.HfDeepseek: {deepseek.ArchitectureV2, deepseek.ArchitectureV3},
 }
 
-// Fits returns why a run cannot train a model.
+// Fits returns the reason why a run cannot train a model, or nil.
 func Fits(run config.Model, description model.Description) error {
 	if err := fitsArchitecture(run.Architecture, description.Architecture); err != nil {
 		return err

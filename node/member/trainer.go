@@ -22,7 +22,7 @@ type trainer interface {
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
-// Learner is the trainer of a member of a run without audits.
+// Learner is the trainer of a member in a run without audits.
 type Learner struct {
 	trainer
 	measuring  Measuring
@@ -35,8 +35,8 @@ type audited interface {
 	env.Auditor
 }
 
-// Trainer is the trainer of a member of any run that trains with DisTrO, and of one with audits that makes local
-// steps.
+// Trainer is the trainer of a member in any run with DisTrO, and in a run with local steps and
+// audits.
 type Trainer struct {
 	Learner
 	env.Auditor
@@ -56,7 +56,7 @@ var (
 	_ env.Auditor = (*dummy.Audited)(nil)
 )
 
-// New makes the trainer of a member. Measuring may be nil.
+// New returns the trainer of a member. m may be nil.
 func New(t audited, m Measuring) *Trainer {
 	return &Trainer{*newLearner(t, m), t}
 }
@@ -71,13 +71,13 @@ func newLearner(t trainer, m Measuring) *Learner {
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
 type Measuring interface {
-	// Use begins with the model of a trainer, which was made of a snapshot.
+	// Use starts using the model of a trainer, which was created from a snapshot.
 	Use(t eval.LM, s checkpoint.Snapshot)
-	// Forget ends it, before the trainer is closed.
+	// Forget stops using it, before the trainer is closed.
 	Forget()
-	// Busy says that the training needs the model, until done is called.
+	// Busy reports that the training needs the model, until done is called.
 	Busy() (done func())
-	// Changed says of which step the model is now.
+	// Changed reports the current step of the model.
 	Changed(step uint32)
 }
 

@@ -2,11 +2,12 @@ package tally
 
 import "github.com/psyche-go/psyche/core/coordinator"
 
-// Outvoted reports of a finished round whether the own replica is one that the others have left:
-// more of the round's members have signed one other replica, in the announcement of a result or
-// in the proof of a witness, than have signed the own one, and more than may lie of the members
-// that the epoch began with, fewer than a third of these seats. So one that signed it is honest.
-// A committee of witnesses alone is not enough: it can have more liars than its share.
+// Outvoted reports whether this client's replica in a finished round differs from the replica of
+// the other members: more of the round's members signed one other replica, in the announcement of a
+// result or in the proof of a witness, than signed this client's. That number must also exceed the
+// possible number of dishonest members, fewer than a third of the epoch's seats, so that at least
+// one honest member signed it. A committee of witnesses alone is not sufficient, because it can
+// have more than its share of dishonest members.
 func (b *Tally) Outvoted(seats int) bool {
 	if !b.Began || !b.Final {
 		return false

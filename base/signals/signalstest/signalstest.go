@@ -56,7 +56,8 @@ func (p *Process) Text() string {
 // Started is a line that processes print before they wait for signals.
 const Started = "the process of the test has started"
 
-// Await waits until the process has printed a text, or for a second after Started if the text is empty.
+// Await waits until the process has printed a text, or for a second after Started if the text is
+// empty.
 func (p *Process) Await(t *testing.T, text string) {
 	t.Helper()
 	if text == "" {
@@ -79,8 +80,8 @@ func (p *Process) Send(t *testing.T, s os.Signal) {
 	}
 }
 
-// End sends a signal, and returns the exit code and the time until the process ended. It
-// kills a process that does not end.
+// End sends a signal, and returns the exit code and the time until the process ended. It kills a
+// process that does not end.
 func (p *Process) End(t *testing.T, s os.Signal) (code int, took time.Duration) {
 	t.Helper()
 	begun := time.Now()

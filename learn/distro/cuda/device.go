@@ -14,11 +14,11 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// ErrNoCUDA says that there is no device to compute on, no driver for it or no NVRTC to
-// compile for it, or that the driver is too old for what NVRTC compiles.
+// ErrNoCUDA means that there is no usable CUDA device, no driver for it or no NVRTC to compile for
+// it, or that the driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
-// ErrClosed says that a Device or Buffer was closed.
+// ErrClosed means that a Device or Buffer was closed.
 var ErrClosed = errors.New("closed")
 
 // DevicePointer is an address in a device's memory.
@@ -52,8 +52,8 @@ const staticShared = 8 << 10
 // maxResults is what the kernels count to: 16 bits.
 const maxResults = math.MaxUint16
 
-// Device computes on one CUDA device. Its methods may be called concurrently; they take
-// turns.
+// Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
+// time.
 type Device struct {
 	name    string
 	mu      sync.Mutex
@@ -70,13 +70,13 @@ type space struct {
 	size int
 }
 
-// Open opens a device by its number, from 0, and compiles the kernels for it. ErrNoCUDA
-// means that this cannot be done here and says why; other errors are the driver's and the
-// compiler's.
+// Open opens a device by its number, from 0, and compiles the kernels for it. ErrNoCUDA means that
+// CUDA is not usable here; the message has the reason. Other errors come from the driver or the
+// compiler.
 func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
 
-// OpenWith is Open with these files in place of the system's driver and NVRTC, such as that
-// of package cudatest.
+// OpenWith is Open with these files instead of the system's driver and NVRTC, for example the
+// library of package cudatest.
 func OpenWith(driver, nvrtc string, device int) (*Device, error) {
 	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
 }
@@ -92,7 +92,7 @@ func open(libraries libraries, device int) (*Device, error) {
 // Name returns the device's name.
 func (d *Device) Name() string { return d.name }
 
-// Close frees what the device holds of this package, but not the Buffers.
+// Close frees the resources of this package on the device, except Buffers.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,9 +126,9 @@ func (d *Device) within(f func(m *machine) error) error {
 	return d.machine.within(func() error { return f(d.machine) })
 }
 
-// DecodeApply is distro.Kernel.DecodeApply on weights in the device's memory, bit for bit.
-// Every argument is checked before any weight changes; after an error of the driver the
-// weights are undefined.
+// DecodeApply is distro.Kernel.DecodeApply for weights in device memory, bit for bit. It checks
+// every argument before it changes any weight. After an error of the driver the weights are
+// undefined.
 func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) error {
 	if err := distro.CheckApply(l, results, weights.Elements, p); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weig
 	return nil
 }
 
-// AddBack is distro.Kernel.AddBack on momenta in the device's memory, bit for bit.
+// AddBack is distro.Kernel.AddBack for momenta in device memory, bit for bit.
 func (d *Device) AddBack(l distro.Layout, delta Tensor, r codec.TensorResult) error {
 	if err := distro.CheckAddBack(l, delta.Elements, r); err != nil {
 		return err
@@ -284,14 +284,14 @@ func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// Buffer is a tensor in the device's memory of its own, for callers without a library that
-// holds one. Close frees it.
+// Buffer is a tensor with its own device memory, for callers without a library that manages
+// tensors. Close frees it.
 type Buffer struct {
 	device *Device
 	tensor Tensor
 }
 
-// NewBuffer returns a buffer with a copy of the values, of which there is at least one.
+// NewBuffer returns a buffer with a copy of the values, of which there must be at least one.
 func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)
@@ -308,10 +308,10 @@ func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
 	return b, nil
 }
 
-// Tensor returns where the buffer lies.
+// Tensor returns the buffer's tensor.
 func (b *Buffer) Tensor() Tensor { return b.tensor }
 
-// Values returns a copy of what the buffer holds.
+// Values returns a copy of the buffer's values.
 func (b *Buffer) Values() ([]float32, error) {
 	if b.tensor.Address == 0 {
 		return nil, fmt.Errorf("device buffer: %w", ErrClosed)
@@ -325,7 +325,7 @@ func (b *Buffer) Values() ([]float32, error) {
 	return values, nil
 }
 
-// Close frees the memory. It is an error after the device was closed.
+// Close frees the memory. It returns an error if the device was closed before.
 func (b *Buffer) Close() error {
 	if b.tensor.Address == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// EnvNVRTC names the environment variable with the path of NVRTC, or of the directory that
-// holds it.
+// EnvNVRTC is the environment variable with the path of NVRTC, or of the directory that contains
+// it.
 const EnvNVRTC = "PSYCHE_NVRTC"
 
 // libraries are the names to try, in order.

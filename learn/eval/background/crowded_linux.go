@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Crowded reports whether as many threads as there are processors run or want to, beside the one
-// that asks. In a container it looks at the whole machine.
+// Crowded reports whether at least as many other threads are running or runnable as there are
+// processors. In a container it counts the threads of the whole machine.
 func Crowded() bool {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -22,16 +22,16 @@ const settle = 50 * time.Millisecond
 // fiftieth, rounds of five clients on two processors took 3.3 % longer.
 const crowdedShare = 200
 
-// Options are what a Runner measures.
+// Options are the settings of a Runner.
 type Options struct {
 	Exams  []*eval.Exam
-	Prompt bool // write a text too, each time
+	Prompt bool // also write a text in each pass
 	Seed   uint64
-	// Report is told of every task that was gone through. It must not wait.
+	// Report is called after every completed task. It must not block.
 	Report func(event.Evaluated)
 	Logger *slog.Logger
 	// Crowded reports whether other programs keep all processors busy, such as other trainers of
-	// the run: then questions are few. nil: never.
+	// the run. If so, the Runner asks few questions. nil: never.
 	Crowded func() bool
 }
 
@@ -65,7 +65,7 @@ type task struct {
 	dropped bool // it cannot be asked
 }
 
-// Start begins to wait for a model.
+// Start starts a Runner, which waits for a model.
 func Start(o Options) *Runner {
 	ctx, end := context.WithCancel(context.Background())
 	r := &Runner{options: o, end: end, done: make(chan struct{}), change: make(chan struct{})}
@@ -79,13 +79,13 @@ func Start(o Options) *Runner {
 	return r
 }
 
-// Close ends the question that is being asked and all others.
+// Close cancels the current question and stops the Runner.
 func (r *Runner) Close() {
 	r.end()
 	<-r.done
 }
 
-// SetModel gives the Runner a model, or takes it away (nil).
+// SetModel sets the model to measure; nil removes it.
 func (r *Runner) SetModel(reader *eval.Reader, step uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Runner) SetModel(reader *eval.Reader, step uint32) {
 	r.changed()
 }
 
-// SetStep says that the model has become that of another step.
+// SetStep reports that the model is now the model of another step.
 func (r *Runner) SetStep(step uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *Runner) SetStep(step uint32) {
 	r.changed()
 }
 
-// Busy says that somebody needs the model, until it calls done.
+// Busy reports that the caller needs the model, until it calls done.
 func (r *Runner) Busy() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Runner) changed() {
 	r.change = make(chan struct{})
 }
 
-// Complete measures the model that there is in every task, from the first question on where
-// another one answered some, until ctx ends.
+// Complete measures the current model in every task, until ctx ends. If another model has answered
+// some questions of a task, Complete restarts that task from its first question.
 func (r *Runner) Complete(ctx context.Context) {
 	r.Close()
 	for _, t := range r.tasks {

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// Names in config.json's "architectures".
+// Names in "architectures" of config.json.
 const (
 	ArchitectureV2 = "DeepseekV2ForCausalLM"
 	ArchitectureV3 = "DeepseekV3ForCausalLM"
@@ -18,43 +18,43 @@ const (
 // modelTypes has the values of model_type of each architecture. Kimi K2 is a DeepSeek-V3 with other sizes.
 var modelTypes = map[string][]string{ArchitectureV2: {"deepseek_v2"}, ArchitectureV3: {"deepseek_v3", "kimi_k2"}}
 
-// ErrConfig says that a config.json is invalid or asks for what this package has not.
+// ErrConfig means that a config.json is invalid or requires features that this package does not
+// have.
 var ErrConfig = hfconfig.ErrInvalid
 
 // maxExperts bounds the experts of all layers together: DeepSeek-V3 has 14848.
 const maxExperts = 1 << 18
 
-// Config is what config.json says of the network. Fields that do not change the network
-// are not read.
+// Config contains the fields of a config.json that describe the network. Other fields are not read.
 type Config struct {
 	hfconfig.Base
 	Architecture  string
-	QLoraRank     int // width of the compressed queries; 0: they are not compressed
+	QLoraRank     int // width of the compressed queries; 0: queries are not compressed
 	KVLoraRank    int // width of the compressed keys and values
 	QKNopeHeadDim int // width of a query or key without position
-	QKRopeHeadDim int // width of its part with rotary position, even
+	QKRopeHeadDim int // width of the part with rotary position, even
 	VHeadDim      int // width of a value
 	Rope          Rope
 
 	FirstDense int // layers before this one are dense
-	LayerFreq  int // of those after it, each whose number is a multiple of this has experts
-	NumExperts int // to choose among in a layer; 0: all layers are dense
+	LayerFreq  int // after FirstDense, each layer whose number is a multiple of this has experts
+	NumExperts int // in each layer; 0: all layers are dense
 	Experts    Experts
 
-	NumNextN int // layers behind the last, for predicting further tokens; they are left out
+	NumNextN int // layers after the last that predict further tokens; they are not loaded
 }
 
-// Experts say how a token chooses its experts and what it gets of them.
+// Experts describes how a token chooses its experts, and how their outputs are combined.
 type Experts struct {
 	IntermediateSize int     // width inside one expert
-	Shared           int     // experts that every token uses, as one layer so many times wider; may be 0
-	PerToken         int     // experts that a token chooses
-	Groups           int     // experts lie in so many groups of equal size
-	TopGroups        int     // of which a token may choose from so many
+	Shared           int     // number of experts that every token uses, computed as one layer of that multiple of the width; may be 0
+	PerToken         int     // number of experts that a token chooses
+	Groups           int     // number of groups of equal size
+	TopGroups        int     // number of groups from which a token may choose
 	Normalize        bool    // the chosen scores are divided by their sum
-	Scale            float64 // of the sum of the chosen experts' outputs
+	Scale            float64 // factor of the sum of the chosen experts' outputs
 	BalanceLoss      float64 // weight of the loss that balances the experts; 0: none
-	BalanceSequences bool    // it balances each sequence by itself, not all of a micro-batch
+	BalanceSequences bool    // BalanceLoss balances each sequence separately, not all of a micro-batch
 }
 
 // v3 tells the two architectures apart where they differ: V3 scores experts by a sigmoid,
@@ -109,7 +109,7 @@ func (s *shared) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
+// ParseConfig parses a config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
 	d, err := hfconfig.Read(data, &o, modelTypes)

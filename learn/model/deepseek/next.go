@@ -5,14 +5,14 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// NewCache makes a cache for Next. It holds KVLoraRank + QKRopeHeadDim numbers for each
-// token and layer, whatever the number of heads.
+// NewCache returns a cache for Next. It contains KVLoraRank + QKRopeHeadDim numbers for each token
+// and layer, independent of the number of heads.
 func (m *DeepSeek) NewCache() *kvcache.Cache {
 	return kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
 }
 
-// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose tokens are
-// added to their caches. Without gradients only.
+// Next returns the logits f32 [N,VocabSize] of the next token of N texts. It adds the tokens of
+// texts to their caches. Gradients must be off.
 func (m *DeepSeek) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	row := kvcache.Row(texts)
 	for _, t := range row {

@@ -6,11 +6,10 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Rope says how fast the rotary positions turn.
+// Rope contains the rotation speeds of the rotary positions.
 type Rope struct {
 	rotary.Rope
-	// Interleaved: the pairs that turn together are elements 2i and 2i+1, not i and
-	// i+D/2 of a head.
+	// Interleaved rotates elements 2i and 2i+1 of a head together, instead of i and i+D/2.
 	Interleaved bool
 }
 

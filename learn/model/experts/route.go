@@ -9,12 +9,12 @@ import (
 // Router chooses the experts of a token.
 type Router struct {
 	Experts, Groups, TopGroups, Chosen int
-	// Pairs: a group is as good as its two best experts together (DeepSeek-V3), else as its best.
+	// Pairs scores a group by the sum of its two best experts (DeepSeek-V3), instead of by its best
+	// one.
 	Pairs bool
 }
 
-// Check fails p if the router's sizes do not fit each other. Complaints have the names of the fields of
-// config.json.
+// Check fails p if the router's sizes are inconsistent. Errors use the field names of config.json.
 func (r Router) Check(p *hfconfig.Checker) {
 	if p.Err() != nil {
 		return
@@ -33,9 +33,8 @@ func (r Router) Check(p *hfconfig.Checker) {
 }
 
 // Choose writes the experts of each token to out [tokens,chosen], best first. scores is
-// [tokens,experts] and not changed; correction, if any, is added to each token's. Of
-// equal scores the lower index is the better one, and a score that is not a number is the
-// worst.
+// [tokens,experts] and not changed; correction, if not nil, is added to each token's scores. Among
+// equal scores the lower index wins. NaN is the worst score.
 func (r Router) Choose(scores, correction []float32, out []int64) {
 	token, group := newRanking(r.Experts), newRanking(r.Groups)
 	size := r.Experts / r.Groups
@@ -128,9 +127,9 @@ func newDispatch(choices []int64, chosen, experts int) dispatch {
 	return d
 }
 
-// Loads gives, for each of so many sequences of equal length, the share of each expert
-// in its choices, times the number of experts: [sequences,experts], 1 everywhere when all
-// are used alike.
+// Loads returns, for each of a number of sequences of equal length, the fraction of its choices
+// that each expert has, times the number of experts: [sequences,experts]. All values are 1 if all
+// experts are used equally.
 func Loads(choices []int64, sequences, experts int) []float32 {
 	out := make([]float32, sequences*experts)
 	length := len(choices) / sequences

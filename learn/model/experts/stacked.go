@@ -6,13 +6,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Stacked holds all experts of a layer in one tensor for each matrix. Rows are multiplied from the left.
+// Stacked contains all experts of a layer, with one tensor for each matrix. Rows are multiplied
+// from the left.
 type Stacked struct {
 	GateUp, Down         *torch.Tensor // [experts,width,2·inner] and [experts,inner,width]
-	GateUpBias, DownBias *torch.Tensor // [experts,2·inner] and [experts,width]; nil adds nothing
+	GateUpBias, DownBias *torch.Tensor // [experts,2·inner] and [experts,width]; nil: no bias
 	// Gated computes the inner values [e,n,inner] from gates and factors [e,n,2·inner].
 	Gated func(gateUp *torch.Tensor) *torch.Tensor
-	// ScaleInput multiplies the input of an expert with the share of the token, instead of its output.
+	// ScaleInput multiplies the input of an expert by the share of the token, instead of its
+	// output.
 	ScaleInput bool
 }
 
@@ -25,12 +27,13 @@ const (
 	together            // one batched product with all matrices
 )
 
-// Mix returns for each of rows [tokens,width] the sum of the outputs of its experts in choices, weighted by
-// share f32 [tokens,chosen].
+// Mix returns for each of rows [tokens,width] the sum of the outputs of its experts in choices,
+// weighted by share f32 [tokens,chosen].
 //
-// The experts of a single token are computed one by one. For more tokens Mix makes one batched product of the used
-// experts, or of all if most are in use, in which each gets as many places as the busiest. The way depends on choices
-// only, so equal inputs give equal bits with and without gradients.
+// Mix computes the experts of a single token one by one. For more tokens it makes one batched
+// product of the used experts, or of all if most are in use, in which each has as many rows as the
+// busiest expert. The method depends only on choices, so equal inputs give equal bits with and
+// without gradients.
 func (e Stacked) Mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor) *torch.Tensor {
 	d := newDispatch(choices, int(share.Dim(1)), int(e.GateUp.Dim(0)))
 	return e.mix(s, rows, choices, share, d, d.way(share.Dim(0)))

@@ -21,8 +21,8 @@ const (
 	maxPause = 5 * time.Millisecond
 )
 
-// Together computes the next tokens of all texts that are written at the same time in one pass through the model,
-// which takes little longer than that of one of them.
+// Together computes the next tokens of all texts that are generated at the same time in one pass
+// through the model. This takes little longer than a pass for one text.
 type Together struct {
 	model model.Model
 
@@ -42,7 +42,7 @@ type ask struct {
 	err    error
 }
 
-// NewTogether lets a model write several texts at once.
+// NewTogether returns a Together that generates several texts with a model at the same time.
 func NewTogether(m model.Model) *Together { return &Together{model: m} }
 
 // enter and leave count a text that is being written.

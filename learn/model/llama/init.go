@@ -8,12 +8,12 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// Init makes new weights, sorted by name: matrices drawn from a normal distribution of
-// standard deviation InitializerRange, norms one, biases zero. The same config and seed give the same
-// bits on every machine.
+// Init returns new weights, sorted by name: matrices drawn from a normal distribution of standard
+// deviation InitializerRange, norms one, biases zero. The same config and seed give the same bits
+// on every machine.
 func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
 
-// InitTold is Init that tells made after each tensor how many numbers that has.
+// InitTold is Init with progress: it calls made after each tensor with the number of its values.
 func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
@@ -36,7 +36,7 @@ func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tens
 	return weights.Normal(seed, name, c.InitializerRange, shape...)
 }
 
-// NumParameters counts the trainable numbers of a model of that config.
+// NumParameters returns the number of trainable values in a model of that config.
 func NumParameters(c Config) int64 {
 	var total int64
 	for name, shape := range shapes(c) {

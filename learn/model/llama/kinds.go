@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// The names in config.json's "architectures".
+// Names in "architectures" of config.json.
 const (
 	Architecture         = "LlamaForCausalLM"
 	ArchitectureMistral  = "MistralForCausalLM"
@@ -37,7 +37,7 @@ const (
 	ArchitectureSeedOSS  = "SeedOssForCausalLM"
 )
 
-// Architectures are all of them, sorted.
+// Architectures returns the names of all supported architectures, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // kind is what sets an architecture apart: defaults of config.json, and what it does otherwise.

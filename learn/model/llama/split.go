@@ -11,16 +11,16 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrSplit says that a model cannot be divided among so many engines.
+// ErrSplit means that a model cannot be split among the given number of engines.
 var ErrSplit = errors.New("model cannot be split")
 
-// Split is a model of which several engines compute a part of every layer each (Shoeybi
-// et al., arXiv 1909.08053): some of the heads, and some of the inner width of the
-// feed-forward layer. What goes into a half of a layer is the same on all engines; what
-// comes out is added up in the order of the engines, so that the result does not depend
-// on their speed. Embedding and head are computed by the first engine.
+// Split is a model in which several engines each compute a part of every layer (tensor parallelism:
+// Shoeybi et al., arXiv 1909.08053): some of the heads, and a part of the inner width of the
+// feed-forward layer. The input of a half layer is the same on all engines. Its outputs are added
+// in the order of the engines, so that the result does not depend on their speed. The first engine
+// computes the embedding and the head.
 //
-// It computes gradients only. Its methods are called one at a time, outside Do.
+// A Split only computes gradients. Its methods must be called one at a time, outside Do.
 type Split struct {
 	whole  *Llama
 	shards []*shard
@@ -45,8 +45,8 @@ type piece struct {
 	first  int64
 }
 
-// Split divides the model among engines of its device. Its own engine may be among them.
-// The weights stay where they are; they must not change while gradients are computed.
+// Split splits the model among engines of its device, which may include its own engine. The weights
+// are not moved, and must not change while gradients are computed.
 func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, error) {
 	n, c := len(engines), m.config
 	switch {
@@ -120,7 +120,7 @@ func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 	}
 }
 
-// Close frees what is the split model's own.
+// Close frees the resources of the split model.
 func (p *Split) Close(ctx context.Context) error {
 	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
 		for _, piece := range s.pieces {

@@ -21,10 +21,9 @@ type pass struct {
 // half is what a shard keeps of half a layer for the backward pass.
 type half struct{ in, out *torch.Tensor }
 
-// Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T]
-// flattened, as Loss does, and adds share times its gradient to what AddTo will give. A
-// cancelled ctx ends it between two layers; what was added until then is undefined, see
-// Drop.
+// Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T] flattened, as
+// Loss does, and adds share times its gradient to the sums for AddTo. A cancelled ctx ends it
+// between two layers. The sums are then undefined; see Drop.
 func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (loss float64, err error) {
 	if most := int64(p.whole.config.MaxPositionEmbeddings); tokens > most {
 		return 0, fmt.Errorf("%d tokens, max_position_embeddings is %d", tokens, most)
@@ -151,8 +150,8 @@ func accumulate(total []float32, parts [][]float32) {
 	}
 }
 
-// AddTo adds the gradients gathered since the last AddTo or Drop to sums, which are in
-// the order of the whole model's parameters, and drops them. Shards come in their order.
+// AddTo adds the gradients accumulated since the last AddTo or Drop to sums, which are in the order
+// of the whole model's parameters, and clears them. Shards are added in their order.
 func (p *Split) AddTo(ctx context.Context, sums [][]float32) error {
 	places := make(map[string]int, len(sums))
 	for i, parameter := range p.whole.parameters {
@@ -196,7 +195,7 @@ func (p piece) add(grad []float32, shape []int64, sum []float32) {
 	}
 }
 
-// Drop forgets the gradients gathered since the last AddTo.
+// Drop clears the gradients accumulated since the last AddTo.
 func (p *Split) Drop(ctx context.Context) error {
 	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
 		for _, piece := range s.pieces {

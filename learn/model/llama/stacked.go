@@ -7,7 +7,7 @@ import (
 
 // Stacked describes experts with one transposed tensor per matrix for all experts of a layer.
 type Stacked struct {
-	Biases     bool // of all products of experts
+	Biases     bool // all products of experts have biases
 	ScaleInput bool // the share of a token multiplies the input of an expert, not its output
 	// Clamped is the gate of GPT-OSS. Nil means that gates precede factors and the gate is SiLU.
 	Clamped *Clamp

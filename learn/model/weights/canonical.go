@@ -18,8 +18,8 @@ var buffers = []string{
 	"rope.freqs", "freqs_cis", "masked_bias", "causal_mask", "position_ids", "embeddings.position_ids",
 }
 
-// WithoutBuffers drops the tensors of a model with a number of layers that are buffers. Unknown tensors stay, so that the
-// model refuses them.
+// WithoutBuffers removes the buffers of a model with a number of layers. Unknown tensors stay, so
+// that the model refuses them.
 func WithoutBuffers(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return isBuffer(t, layers) })
 }
@@ -44,8 +44,8 @@ func isBuffer(t safetensors.Tensor, layers int) bool {
 	return mask || slices.Contains(buffers, name)
 }
 
-// WithoutLayers drops the tensors of count layers, starting at number first. Layers that predict further tokens
-// follow the last layer of a model.
+// WithoutLayers removes the tensors of count layers, starting at number first. Layers that predict
+// further tokens follow the last layer of a model.
 func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors.Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool {
 		layer, _, found := CutLayer(t.Name)
@@ -53,8 +53,8 @@ func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors
 	})
 }
 
-// WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
-// twice. It must equal the tensor other.
+// WithoutTied removes tensor name, if present: a tied weight that a checkpoint stores twice. It
+// must equal the tensor other.
 func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {
 	find := func(name string) int {
 		return slices.IndexFunc(tensors, func(t safetensors.Tensor) bool { return t.Name == name })

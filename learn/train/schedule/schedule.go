@@ -11,8 +11,8 @@ import (
 // errInvalid says that a schedule's numbers make no sense.
 var errInvalid = errors.New("invalid learning-rate schedule")
 
-// Schedule is the learning rate over the steps of a run: a linear rise from init to
-// base, then stages that fall from one rate to the next, then the last rate for ever.
+// Schedule is the learning rate over the steps of a run: a linear rise from init to base, then
+// stages that fall from one rate to the next, then the last rate forever.
 type Schedule struct {
 	base, init  float64
 	warmupSteps uint32
@@ -77,7 +77,7 @@ func (s Schedule) check() error {
 	return nil
 }
 
-// LR returns the learning rate of a step, rounded to single precision at the very end.
+// LR returns the learning rate of a step. Only the final value is rounded to single precision.
 func (s Schedule) LR(step uint32) float32 { return float32(s.rate(step)) }
 
 // rate is LR before rounding. Explicit conversions keep compilers from joining a
