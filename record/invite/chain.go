@@ -125,8 +125,11 @@ func (l ChainLink) Check() error {
 	}
 	for _, address := range l.RPC {
 		parsed, err := url.Parse(address)
-		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
-			return fmt.Errorf("node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes, without a name before an @", beginning(address), maxAddress)
+		if strings.Contains(address, "@") && (err != nil || parsed.User != nil) { // the message must not repeat a password
+			return errors.New("the address of a node contains a name or password before an @, which all holders of the link would read")
+		}
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
+			return fmt.Errorf("node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes", beginning(address), maxAddress)
 		}
 	}
 	return nil

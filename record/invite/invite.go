@@ -122,7 +122,7 @@ func beginning(text string) string {
 // ParseAddress parses HOST, HOST:PORT or [IPv6]:PORT as in a link. The default port is DefaultPort.
 func ParseAddress(address string) (host string, port uint16, err error) {
 	if strings.Contains(address, "@") {
-		return "", 0, fmt.Errorf("address %q has a name before an @, want HOST:PORT", address)
+		return "", 0, errors.New("the address contains an @, want HOST:PORT without a name or password")
 	}
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil { // no port, or too many colons
