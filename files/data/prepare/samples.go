@@ -151,6 +151,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer func() { _ = from.Close() }() // it was only read
+	before := p.made.Conversations
 	for {
 		text, err := from.conversation()
 		switch {
@@ -162,6 +163,9 @@ func (p *packer) file(ctx context.Context, path string) error {
 			return ctx.Err()
 		}
 		in, err := talks{p.o.Strict, p.made.Unread}.conversation(text)
+		if _, isLines := from.(*lines); err != nil && isLines && notLines(text, p.made.Conversations == before) {
+			err = fmt.Errorf("%w; rename it to end in .json, which is read object by object (%w)", errNotLines, err)
+		}
 		if err == nil && in.Messages != nil {
 			err = p.add(fmt.Sprintf("%s, %s", path, from.place()), in)
 		}
