@@ -48,6 +48,7 @@ func (c *initModelCommand) Run(t terminal) error {
 		}
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
+	warnOfTokens(s, filepath.Dir(c.Config), t.logger())
 	if err := c.addFiles(&s, description); err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}

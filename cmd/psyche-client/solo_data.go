@@ -29,7 +29,11 @@ func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
 	defer m.Done()
-	return checkpoint.ReadDirWatched(dir, m.At)
+	s, err := checkpoint.ReadDirWatched(dir, m.At)
+	if err == nil {
+		warnOfTokens(s, dir, t.logger())
+	}
+	return s, err
 }
 
 // openData opens what is trained on, and what is only measured.
