@@ -115,12 +115,3 @@ func numberIn(path string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63) // "max" is none
 	return n
 }
-
-// freeDisk returns how many bytes of a folder's file system are free for this user; 0: nobody says.
-func freeDisk(dir string) uint64 {
-	var fs syscall.Statfs_t
-	if syscall.Statfs(dir, &fs) != nil || fs.Bsize <= 0 {
-		return 0
-	}
-	return fs.Bavail * uint64(fs.Bsize)
-}

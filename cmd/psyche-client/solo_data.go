@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
@@ -74,6 +75,26 @@ func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 		err = c.fits(parameters, allocatableMemory())
 	}
 	return devices, err
+}
+
+// fitsDisk returns an error if --save has too little space for a checkpoint. An earlier checkpoint stays until the new one
+// is complete.
+func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
+	if c.Save == "" {
+		return nil
+	}
+	values := uint64(2) // weight and momentum
+	if c.Optimizer == "adamw" {
+		values = 3
+	}
+	bytes := weightBytes(parameters)
+	if bytes < math.MaxUint64/values {
+		bytes *= values
+	}
+	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", bytes, probe); err != nil {
+		return fmt.Errorf("--save: %w, choose another folder, or omit --save", err)
+	}
+	return nil
 }
 
 // fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.
