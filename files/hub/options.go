@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/secret"
 )
 
@@ -30,6 +31,7 @@ type Options struct {
 	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
 	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
 	Transport http.RoundTripper // one of its own
+	Space     diskspace.Probe   // of the cache; diskspace.Of
 	Logger    *slog.Logger      // may be nil
 }
 
