@@ -31,7 +31,7 @@ type dataTokenize struct {
 	ShardTokens     int      `default:"0" placeholder:"N" help:"Maximum tokens per file, at least 65536; 0 means 67108864 (${default})."`
 	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on it. 0 means one per CPU (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
-	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt, run the same command again."`
+	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt or on a full disk, run the same command again."`
 }
 
 // Run writes the token files.
