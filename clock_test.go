@@ -70,7 +70,7 @@ func TestTimeoutsFollowTheMonotonicClock(t *testing.T) {
 	}
 }
 
-// isWall reports whether a call is of wallFunctions, or Round(0).
+// isWall reports whether a call uses one of wallFunctions, or Round(0).
 func isWall(of *ast.SelectorExpr, arguments []ast.Expr) bool {
 	if of.Sel.Name == "Round" {
 		zero, ok := arguments[0].(*ast.BasicLit)

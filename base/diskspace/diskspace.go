@@ -88,7 +88,7 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Explain appends what is kept and what the user can do to an error of a full disk. Other errors stay as they are.
+// Explain appends a remedy to an error of a full disk, and returns any other error unchanged.
 func Explain(err error, remedy string) error {
 	if !IsFull(err) {
 		return err

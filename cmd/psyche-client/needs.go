@@ -62,10 +62,10 @@ func needsOf(run config.Model, audited bool, of model.Description, s step, keep 
 	return n
 }
 
-// machine is what this machine has, in bytes; 0 of memory: nobody knows.
+// machine has the resources of this machine in bytes. 0 bytes of memory are unknown.
 type machine struct {
 	memory uint64          // that processes can still take
-	disk   diskspace.Space // where checkpoints go
+	disk   diskspace.Space // of the checkpoint folder
 	device uint64          // memory of the smallest device that computes
 }
 

@@ -219,7 +219,7 @@ func TestFits(t *testing.T) {
 	fail(t, exitFailure, "choose a smaller model", "generate", "--model", model, "--prompt", "a")
 }
 
-// TestFitsDisk wants commands to refuse a folder with too little space before they compute, and a full one.
+// TestFitsDisk wants commands to refuse a folder with too little space before they compute.
 func TestFitsDisk(t *testing.T) {
 	space := func(bytes uint64) diskspace.Probe {
 		return func(string) diskspace.Space { return diskspace.Bytes(bytes) }

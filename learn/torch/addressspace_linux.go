@@ -98,7 +98,7 @@ func ownFolders(file *elf.File, dir string) (folders []string) {
 	return folders
 }
 
-// systemFolders returns the usual folders of libraries, and those of /etc/ld.so.conf.d.
+// systemFolders returns the usual folders of libraries and the folders in /etc/ld.so.conf.d.
 func systemFolders() []string {
 	folders := []string{"/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
 	configs, _ := filepath.Glob("/etc/ld.so.conf.d/*.conf")

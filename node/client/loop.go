@@ -232,7 +232,7 @@ type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
 	open  atomic.Int64     // tasks
-	posts chan func()      // what tasks returned for the loop
+	posts chan func()      // returned by tasks, for the loop
 	clock func() time.Time // for tests; nil: time.Now
 }
 

@@ -72,7 +72,7 @@ func TestJoinByLink(t *testing.T) {
 }
 
 // TestSecondJoinInOneFolder starts a client for a run that another client of this user is in. It is refused with the folder,
-// the process and the remedy, and the first client finishes the run as if there had been no second.
+// the process and the remedy, and the first client finishes the run undisturbed.
 func TestSecondJoinInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 2, 2})

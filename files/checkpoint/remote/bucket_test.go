@@ -434,7 +434,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestNoSpaceForABucket: a checkpoint that does not fit is refused before its first file, and one that is here needs none.
+// TestNoSpaceForABucket: a checkpoint that does not fit is refused before its first file. A second download needs no space.
 func TestNoSpaceForABucket(t *testing.T) {
 	b := newBucket(t)
 	folder, _, facts := save(t, t.TempDir(), 10)

@@ -107,7 +107,7 @@ func (t talks) note(key string) error {
 	return nil
 }
 
-// count counts what is not applied.
+// count counts a key that is not read.
 func (t talks) count(key string) {
 	if _, known := t.unread[key]; !known && len(t.unread) >= maxUnread {
 		key = "(other keys)"

@@ -21,8 +21,8 @@ import (
 const heldOutName = manifest.HeldOutFolder + "/heldout.ds"
 
 // Run reads text and writes tokens as Options say. After an error the output folder is as
-// it was. When the context ends, the process is killed or the disk is full, what was done so far
-// stays in a hidden folder there: the same call goes on with it, and the outcome is the same.
+// it was. When the context ends, the process is killed or the disk is full, the finished
+// part stays in a hidden folder there: the same call resumes from it with the same outcome.
 func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := o.check(); err != nil {
 		return manifest.Manifest{}, err

@@ -119,7 +119,7 @@ func TestDiskFillsWhileTokensAreWritten(t *testing.T) {
 	same(t, want, contents(t, o.Output))
 }
 
-// TestNoSpaceForSamples: a full disk is refused, and one that fills leaves no samples.
+// TestNoSpaceForSamples: a full disk is refused, and a disk that fills later leaves no samples.
 func TestNoSpaceForSamples(t *testing.T) {
 	in := t.TempDir()
 	var lines bytes.Buffer

@@ -17,8 +17,8 @@ const attention = 0
 // masks has the masks of one row. A mask is nil if its column or list is missing.
 type masks [len(maskNames)][]int32
 
-// mask takes the label of each token that a mask leaves out. It reports whether it made labels of the tokens: a file with
-// a mask has labels in each row, because the rows of a batch must be alike.
+// mask removes the labels of tokens that a mask leaves out. It reports whether it made labels from the tokens: each row of
+// a file with masks gets labels, because a batch has labels for all rows or none.
 func (s *Sample) mask(by masks) (made bool, err error) {
 	if s.Labels == nil {
 		s.Labels, made = slices.Clone(s.Tokens), true

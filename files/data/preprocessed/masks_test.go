@@ -14,7 +14,7 @@ type masked struct {
 	Mask []int8  `parquet:"attention_mask,list"`
 }
 
-// TestMaskedTokensAreNotLearned: padding is no target and attends to nothing, on either side, with and without labels.
+// TestMaskedTokensAreNotLearned: padding is never a target and has no attention, on either side, with and without labels.
 func TestMaskedTokensAreNotLearned(t *testing.T) {
 	const no = IgnoreLabel
 	type labelled struct {
