@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -161,16 +162,5 @@ func (a *account) inTheModel() string {
 // short returns the beginning of a digest.
 func short(digest string) string { return digest[:min(16, len(digest))] }
 
-// bytesOf formats a number of bytes for people.
-func bytesOf(n uint64) string {
-	const unit = 1 << 10
-	switch {
-	case n >= unit*unit*unit:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(unit*unit*unit))
-	case n >= unit*unit:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(unit*unit))
-	case n >= unit:
-		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
-	}
-	return fmt.Sprintf("%d B", n)
-}
+// bytesOf writes a number of bytes for people.
+func bytesOf(n uint64) string { return diskspace.Format(n) }

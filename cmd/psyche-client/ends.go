@@ -4,16 +4,56 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
 const generationFile = "generation_config.json"
 
-// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else
-// of config.json: one, several or none. Its errors name the file.
+// outside is the id of a token that the model's vocabulary does not have.
+type outside struct {
+	file, field string
+	id          int32
+	vocab       int
+}
+
+func (o outside) Error() string {
+	return fmt.Sprintf("%s: %s is %d, but vocab_size is %d; correct the file", o.file, o.field, o.id, o.vocab)
+}
+
+// outsideTokens returns the ids that begin and end texts and are beyond the vocabulary, in the order of files and fields.
+// It skips files that are damaged or missing, which endTokens and beginToken report.
+func outsideTokens(s checkpoint.Snapshot) (all []outside) {
+	of, err := describe(s)
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{checkpoint.ConfigFile, generationFile, tokenizer.ConfigFile} {
+		for _, field := range []string{"bos_token_id", "eos_token_id"} {
+			ids, _ := tokenIDs(s, name, field)
+			for _, id := range ids {
+				if int(id) >= of.VocabSize {
+					all = append(all, outside{name, field, id, of.VocabSize})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// warnOfTokens logs the ids beyond the vocabulary of a model that was read from a folder. The model never writes them.
+func warnOfTokens(s checkpoint.Snapshot, dir string, logger *slog.Logger) {
+	for _, one := range outsideTokens(s) {
+		logger.Warn("token id beyond the vocabulary of the model; correct the file", "folder", dir, "file", one.file, "field", one.field, "id", one.id, "vocab_size", one.vocab)
+	}
+}
+
+// endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
+// several or none. Its errors name the file.
 func endTokens(s checkpoint.Snapshot) ([]int32, error) {
 	for _, name := range []string{generationFile, checkpoint.ConfigFile} {
 		if ids, err := tokenIDs(s, name, "eos_token_id"); err != nil || len(ids) > 0 {
@@ -32,6 +72,11 @@ func beginToken(s checkpoint.Snapshot) (*int32, error) {
 	}
 	if err != nil || len(ids) == 0 {
 		return nil, err
+	}
+	for _, one := range outsideTokens(s) {
+		if one.id == ids[0] && one.file != tokenizer.ConfigFile {
+			return nil, one
+		}
 	}
 	return &ids[0], nil
 }

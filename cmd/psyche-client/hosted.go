@@ -73,18 +73,12 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create the model folder: %w", err)
 	}
-	progress, free := meter.Logged(h.logger, "downloading the model from the run's server"), freeDisk(filepath.Dir(dir))
-	tight := sync.OnceFunc(func() {
-		h.logger.Warn("the disk may be too small for the model; trying anyway", "folder", filepath.Dir(dir), "free", bytesOf(free))
-	})
+	progress := meter.Logged(h.logger, "downloading the model from the run's server")
 	content, write := io.Pipe()
 	got := make(chan error, 1)
 	go func() {
 		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
 			parcel.MaxSize, write, func(done, all uint64) {
-				if free > 0 && all-done > free {
-					tight()
-				}
 				progress(int64(done), int64(all))
 			})
 		_ = write.CloseWithError(err) // nil means the end

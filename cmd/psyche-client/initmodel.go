@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -42,12 +43,11 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
-	if dir := existingFolder(c.Output); dir != "" {
-		if err := fitsDisk("the weights", weightBytes(description.NumParameters), freeDisk(dir), dir); err != nil {
-			return fmt.Errorf("--output: %w, or choose another folder", err)
-		}
+	if err := diskspace.Check(c.Output, "the weights", weightBytes(description.NumParameters), nil); err != nil {
+		return fmt.Errorf("--output: %w, or choose another folder", err)
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
+	warnOfTokens(s, filepath.Dir(c.Config), t.logger())
 	if err := c.addFiles(&s, description); err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
@@ -64,28 +64,14 @@ func (c *initModelCommand) Run(t terminal) error {
 	s.Sort()
 	s.NameType()
 	if err := checkpoint.WriteDir(c.Output, s); err != nil {
-		return err
+		return diskspace.Explain(err, "nothing was kept; remove other files, or choose another --output, and run the command again")
 	}
 	digest := s.Manifest().Digest()
 	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
 	return err
 }
 
-// existingFolder returns the nearest existing ancestor of a path, or the path itself if it exists;
-// empty if there is none.
-func existingFolder(path string) string {
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return ""
-		}
-	}
-}
-
-// weightBytes returns the size of a model with the given number of parameters, limited to the
-// largest number.
+// weightBytes returns the size of a model with the given number of parameters, at most the largest number.
 func weightBytes(parameters int64) uint64 {
 	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
 		return math.MaxUint64

@@ -117,13 +117,3 @@ func numberIn(path string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63) // "max" is not a number
 	return n
 }
-
-// freeDisk returns the bytes of a folder's file system that are free for this user; 0 means
-// unknown.
-func freeDisk(dir string) uint64 {
-	var fs syscall.Statfs_t
-	if syscall.Statfs(dir, &fs) != nil || fs.Bsize <= 0 {
-		return 0
-	}
-	return fs.Bavail * uint64(fs.Bsize)
-}

@@ -8,5 +8,3 @@ func peakMemory() uint64 { return 0 }
 func availableMemory() uint64 { return 0 }
 
 func allocatableMemory() uint64 { return 0 }
-
-func freeDisk(string) uint64 { return 0 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -62,11 +63,11 @@ func needsOf(run config.Model, audited bool, of model.Description, s step, keep 
 	return n
 }
 
-// machine is the resources of this machine, in bytes; 0 means unknown.
+// machine has the resources of this machine in bytes. 0 bytes of memory are unknown.
 type machine struct {
-	memory uint64 // available to processes
-	disk   uint64 // free in the checkpoint folder
-	device uint64 // memory of the smallest computing device
+	memory uint64          // that processes can still take
+	disk   diskspace.Space // of the checkpoint folder
+	device uint64          // memory of the smallest device that computes
 }
 
 // fits returns an error if bytes of a kind exceed the available memory. If available is 0, it is
@@ -79,21 +80,11 @@ func fits(kind string, bytes, available uint64) error {
 		errTooLarge, kind, bytesOf(bytes), bytesOf(available))
 }
 
-// errTooLarge means that something does not fit into the memory or onto the disk.
+// errTooLarge means that something does not fit into the memory.
 var errTooLarge = errors.New("too large for this machine")
 
-// fitsDisk returns an error if bytes of a kind exceed the free space on the disk of a folder. If
-// free is 0, it is unknown.
-func fitsDisk(kind string, bytes, free uint64, dir string) error {
-	if free == 0 || bytes <= free {
-		return nil
-	}
-	return fmt.Errorf("%w: %s take %s of disk, but %s are free in %s; remove files there", errTooLarge, kind, bytesOf(bytes), bytesOf(free), dir)
-}
-
-// refusal returns an error if this machine has less than the certain need of a member. The
-// estimates of shortages are larger, and lead to warnings only. has.disk includes the size of older
-// checkpoints in the folder.
+// refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
+// larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
@@ -103,7 +94,7 @@ func (n needs) refusal(has machine, dir string) error {
 		return err
 	}
 	if n.Disk > 0 {
-		if err := fitsDisk("the weights of a checkpoint", n.Model, has.disk, dir); err != nil {
+		if err := has.disk.Check(dir, "the weights of a checkpoint", n.Model); err != nil {
 			return fmt.Errorf("--checkpoint-dir: %w, choose another folder, or save no checkpoints: omit the flag, and pass --ephemeral to join", err)
 		}
 	}
@@ -114,15 +105,17 @@ func (n needs) refusal(has machine, dir string) error {
 // batch.
 func (n needs) shortages(has machine, remedy string) []string {
 	var short []string
+	free, known := has.disk.Known()
 	for _, part := range []struct {
 		name, remedy string
 		wants, has   uint64
+		known        bool
 	}{
-		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory},
-		{"memory of the compute device", remedy + "choose another --device", n.device, has.device},
-		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, has.disk},
+		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory, has.memory > 0},
+		{"memory of the compute device", remedy + "choose another --device", n.device, has.device, has.device > 0},
+		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, free, known},
 	} {
-		if part.has > 0 && part.wants > part.has {
+		if part.known && part.wants > part.has {
 			short = append(short, fmt.Sprintf("%s: at least %s needed, %s available; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
 		}
 	}
@@ -140,8 +133,8 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 	}
 	if n.Disk > 0 {
 		attributes = append(attributes, "disk", bytesOf(n.Disk))
-		if has.disk > 0 {
-			attributes = append(attributes, "disk_free", bytesOf(has.disk))
+		if free, known := has.disk.Known(); known {
+			attributes = append(attributes, "disk_free", bytesOf(free))
 		}
 	}
 	if n.Result > 0 {
@@ -179,16 +172,14 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	}
 	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}
 	if c.CheckpointDir != "" {
-		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
+		keep, has.disk = c.KeepSteps, diskspace.Of(c.CheckpointDir)
 	}
 	s := c.step(has.device > 0)
 	n := needsOf(run, audited, of, s, keep)
 	n.tell(has, t.logger)
 	most := has
 	most.memory = allocatableMemory()
-	if has.disk > 0 {
-		most.disk += sizeOf(c.CheckpointDir)
-	}
+	most.disk = has.disk.Plus(sizeOf(c.CheckpointDir))
 	if err := n.refusal(most, c.CheckpointDir); first && err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/core/assign"
@@ -155,6 +156,9 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	description, err := describe(initial)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", c.Model, err)
+	}
+	if err := c.fitsDisk(description.NumParameters, nil); err != nil {
+		return false, err
 	}
 	if err := s.openData(ctx, description); err != nil {
 		return false, err
@@ -390,7 +394,7 @@ func (s *solo) save(ctx context.Context) error {
 		state.DataIndex, state.Settings = s.dataIndex, s.settings
 	})
 	if err != nil {
-		return err
+		return diskspace.Explain(err, "an earlier checkpoint in the folder stays complete; remove other files, and run the command again to resume from it")
 	}
 	s.printf("saved step %d to %s\n", s.step, s.options.Save)
 	return nil

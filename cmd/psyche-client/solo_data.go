@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
@@ -29,7 +30,11 @@ func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
 	defer m.Done()
-	return checkpoint.ReadDirWatched(dir, m.At)
+	s, err := checkpoint.ReadDirWatched(dir, m.At)
+	if err == nil {
+		warnOfTokens(s, dir, t.logger())
+	}
+	return s, err
 }
 
 // openData opens the training data and the held-out data.
@@ -73,8 +78,27 @@ func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	return devices, err
 }
 
-// fits returns an error if the available memory is too small for CPU training, in addition to the
-// loaded model.
+// fitsDisk returns an error if --save has too little space for a checkpoint. An earlier checkpoint stays until the new one
+// is complete.
+func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
+	if c.Save == "" {
+		return nil
+	}
+	values := uint64(2) // weight and momentum
+	if c.Optimizer == "adamw" {
+		values = 3
+	}
+	bytes := weightBytes(parameters)
+	if bytes < math.MaxUint64/values {
+		bytes *= values
+	}
+	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", bytes, probe); err != nil {
+		return fmt.Errorf("--save: %w, choose another folder, or omit --save", err)
+	}
+	return nil
+}
+
+// fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.
 func (c *soloCommand) fits(parameters int64, available uint64) error {
 	kind, values := "the gradient and the momentum", uint64(2)
 	if c.Optimizer == "adamw" {

@@ -98,9 +98,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.checkCheckpointDir(logger); err != nil {
+	unclaim, err := c.claimCheckpointDir(logger) // before the event log there is opened
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, unclaim()) }()
 	seen, err := c.observe(ctx, key, logger)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/node/env"
@@ -81,21 +82,31 @@ type checkpointFlags struct {
 	DeleteOldSteps bool   `help:"Remove checkpoints older than the newest --keep-steps." default:"true" negatable:""`
 }
 
-// checkCheckpointDir verifies that checkpoints can be saved, and logs the consequences if there is
-// no checkpoint folder.
-func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
+// claimCheckpointDir checks whether checkpoints can be saved, and takes the folder for this process until release. It warns
+// if there is no folder. The error wraps errFolderInUse if another client has the folder.
+func (f checkpointFlags) claimCheckpointDir(logger *slog.Logger) (release func() error, err error) {
+	release = func() error { return nil }
 	if f.CheckpointDir == "" {
 		logger.Warn("no checkpoint is saved here: if no member has the model, it is lost; give --checkpoint-dir")
-		return nil
+		return release, nil
 	}
-	err := os.MkdirAll(f.CheckpointDir, 0o755)
-	if err == nil {
-		err = probeFolder(f.CheckpointDir)
+	folder, err := filelock.OpenFolder(f.CheckpointDir, 0o755)
+	switch {
+	case err == nil:
+		release = folder.Close
+	case errors.Is(err, filelock.ErrHeld):
+		return release, fmt.Errorf("--checkpoint-dir %s: %w%s; end that client, or start this one with another --checkpoint-dir and another --identity-secret-key-path, or join with --ephemeral",
+			f.CheckpointDir, errFolderInUse, filelock.By(err))
+	default:
+		if made := os.MkdirAll(f.CheckpointDir, 0o755); made != nil {
+			return release, fmt.Errorf("--checkpoint-dir: %w; choose another folder", made)
+		}
+		logger.Warn("the checkpoint folder cannot be locked; make sure that no other client uses it", "folder", f.CheckpointDir, "reason", err)
 	}
-	if err != nil {
-		return fmt.Errorf("--checkpoint-dir: %w; choose another folder", err)
+	if err := probeFolder(f.CheckpointDir); err != nil {
+		return release, errors.Join(fmt.Errorf("--checkpoint-dir: %w; choose another folder", err), release())
 	}
-	return nil
+	return release, nil
 }
 
 // probeFolder returns an error if no file can be created in a folder.

@@ -84,7 +84,7 @@ var (
 			return whole(name, raw, &r.top, 0, maxTop)
 		},
 		"response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
-		"tools": tools, "functions": only("[]"), "tool_choice": toolChoice, "function_call": only(`"none"`, `"auto"`),
+		"tools": tools, "functions": replaced("tools", "[]"), "tool_choice": toolChoice, "function_call": replaced("tool_choice", `"none"`, `"auto"`),
 		"parallel_tool_calls": parallelCalls, "prediction": ignored,
 	}
 	textFields = map[string]field{
@@ -213,6 +213,17 @@ func only(values ...string) field {
 			}
 		}
 		return invalid(name, "unsupported_parameter", "%s is %.60s, which is not supported; omit it, or use %s", name, raw, strings.Join(values, " or "))
+	}
+}
+
+// replaced is only for a field that has a newer name.
+func replaced(by string, values ...string) field {
+	return func(r *request, name string, raw json.RawMessage) *problem {
+		if problem := only(values...)(r, name, raw); problem != nil {
+			problem.message = fmt.Sprintf("%s is not supported; use %s", name, by)
+			return problem
+		}
+		return nil
 	}
 }
 

@@ -250,6 +250,28 @@ func TestRefused(t *testing.T) {
 		{chats, `{"messages":[]}`, 400, "model", "model is missing"},
 		{chats, `{"model":"toy"}`, 400, "messages", "missing"},
 		{chats, `{` + hello + `,"n":2}`, 400, "n", "n is 2, which is not supported"},
+		{chats, `{` + hello + `,"n":0}`, 400, "n", "n is 0, which is not supported"},
+		{chats, `{` + hello + `,"n":"1"}`, 400, "n", `n is "1", which is not supported`},
+		{chats, `{` + hello + `,"functions":[{"name":"f","parameters":{}}]}`, 400, "functions", "functions is not supported; use tools"},
+		{chats, `{` + hello + `,"functions":{}}`, 400, "functions", "use tools"},
+		{chats, `{` + hello + `,"function_call":{"name":"f"}}`, 400, "function_call", "function_call is not supported; use tool_choice"},
+		{chats, `{"model":"toy","messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}]}`, 400, "messages[0].function_call", "messages[0].function_call"},
+		{chats, `{"model":"toy","messages":[{"role":"function","name":"f","content":"1"}]}`, 400, "messages[0].role", `is "function": want one of`},
+		{chats, `{` + hello + `,"tools":{}}`, 400, "tools", "tools is {}: want a list of objects"},
+		{chats, `{` + hello + `,"tools":{"type":"function","function":{"name":"f"}}}`, 400, "tools", "want a list of objects"},
+		{chats, `{` + hello + `,"tools":"[]"}`, 400, "tools", `tools is "[]": want a list of objects`},
+		{chats, `{` + hello + `,"tools":true}`, 400, "tools", "want a list of objects"},
+		{chats, `{` + hello + `,"tools":[null]}`, 400, "tools[0]", "want an object"},
+		{chats, `{` + hello + `,"tools":[[]]}`, 400, "tools[0]", "want an object"},
+		{chats, `{` + hello + `,"tools":[{"type":"function","function":"f"}]}`, 400, "tools[0].function", "want an object"},
+		{chats, `{` + hello + `,"tool_choice":{"type":"function","function":{"name":"f"}}}`, 400, "tool_choice", "tool_choice"},
+		{chats, `{` + hello + `,"echo":true}`, 400, "echo", `"echo" is unknown`},
+		{texts, `{"model":"toy","prompt":"a","n":3}`, 400, "n", "n is 3, which is not supported"},
+		{texts, `{"model":"toy","prompt":"a","best_of":2}`, 400, "best_of", "best_of is 2, which is not supported"},
+		{texts, `{"model":"toy","prompt":"a","echo":1}`, 400, "echo", "echo is 1, which is not supported"},
+		{texts, `{"model":"toy","prompt":"a","echo":"false"}`, 400, "echo", "omit it, or use false"},
+		{texts, `{"model":"toy","prompt":"a","suffix":"b"}`, 400, "suffix", "suffix"},
+		{texts, `{"model":"toy","prompt":"a","tools":[]}`, 400, "tools", `"tools" is unknown`},
 		{chats, `{` + hello + `,"top_k":5}`, 400, "top_k", `"top_k" is unknown`},
 		{chats, `{` + hello + `,"tools":[{"type":"function"}]}`, 400, "tools", "does not show tools"},
 		{chats, `{` + hello + `,"response_format":{"type":"json_object"}}`, 400, "response_format", "response_format"},
@@ -291,7 +313,7 @@ func TestRefused(t *testing.T) {
 	if r := ask(t, "POST", url+chats, `{`+hello+`}`, "Content-Type", "text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %d", r.StatusCode)
 	}
-	harmless := `{` + hello + `,"n":1,"logit_bias":{},"tools":[],"tool_choice":"auto","stop":null,"frequency_penalty":0.0,"metadata":{"a":"b"},"response_format":{"type":"text"},"max_tokens":3,"max_completion_tokens":3}`
+	harmless := `{` + hello + `,"n":1,"logit_bias":{},"tools":[],"tool_choice":"auto","functions":[],"function_call":"none","stop":null,"frequency_penalty":0.0,"metadata":{"a":"b"},"response_format":{"type":"text"},"max_tokens":3,"max_completion_tokens":3}`
 	if r := ask(t, "POST", url+chats, harmless); r.StatusCode != http.StatusOK {
 		t.Errorf("harmless fields: %d %s", r.StatusCode, text(t, r))
 	}

@@ -18,6 +18,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/psyche-go/psyche/base/diskspace"
 )
 
 // defaultMaxBytes bounds a snapshot where SnapshotOptions do not.
@@ -165,6 +167,16 @@ func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snap
 		m.now.AllBytes += e.Size
 		m.now.AllFiles++
 	}
+	missing, counted := uint64(0), map[string]bool{}
+	for _, e := range order {
+		if !counted[e.Hash] {
+			missing += cache.missing(s.Commit, e)
+		}
+		counted[e.Hash] = true
+	}
+	if err := diskspace.Check(c.CacheDir, "the missing files", missing, c.Space); err != nil {
+		return fmt.Errorf("%w, or choose another cache folder with HF_HUB_CACHE", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.Parallel)
 	for _, e := range order {
@@ -225,7 +237,7 @@ func (f *fetch) run(ctx context.Context) error {
 	if info, err := os.Stat(f.cache.blob(f.entry.Hash)); err == nil && info.Size() == f.entry.Size {
 		f.meter.add(f.entry.Path, 0, f.entry.Size, 0)
 	} else if err := f.download(ctx); err != nil {
-		return err
+		return diskspace.Explain(err, "complete files and the start of this file are kept; remove other files, and run the command again to resume")
 	}
 	return f.cache.link(f.commit, f.entry)
 }
@@ -236,7 +248,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
 		return err
 	}
-	f.file, err = os.OpenFile(blob+".incomplete", os.O_RDWR|os.O_CREATE, 0o644)
+	f.file, err = os.OpenFile(blob+incomplete, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -250,7 +262,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	if err := f.file.Sync(); err != nil {
 		return err
 	}
-	return os.Rename(blob+".incomplete", blob)
+	return os.Rename(blob+incomplete, blob)
 }
 
 // takeUp counts what an interrupted download left.

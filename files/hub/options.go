@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/secret"
 )
 
@@ -24,12 +25,13 @@ type Options struct {
 	Offline  bool   // use the cache only
 	Datasets bool   // repositories are data sets, which can only be downloaded; false: models
 
-	Parallel  int               // concurrent file transfers; 3
-	Attempts  int               // for a request without progress; 6
-	Pause     time.Duration     // before the second attempt; grows with further ones; 500 ms
-	MaxPause  time.Duration     // longest accepted Retry-After of the Hub; 5 min
-	Stall     time.Duration     // time without any byte after which an attempt is cancelled; 60 s
-	Transport http.RoundTripper // nil: a separate one
+	Parallel  int               // files on their way at once; 3
+	Attempts  int               // of a request that makes no progress; 6
+	Pause     time.Duration     // before the second attempt, then longer; 500 ms
+	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
+	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
+	Transport http.RoundTripper // one of its own
+	Space     diskspace.Probe   // of the cache; diskspace.Of
 	Logger    *slog.Logger      // may be nil
 }
 

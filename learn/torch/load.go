@@ -56,6 +56,9 @@ func Load(o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := checkAddressSpace(path); err != nil {
+		return err
+	}
 	info := Info{Library: path}
 	info.Threads = prepareEnvironment(o, &info)
 	if folder := openBLASFolder(); folder != "" {

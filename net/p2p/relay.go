@@ -300,6 +300,12 @@ func (n *Node) relaying() []peer.ID {
 	return ids
 }
 
+// placeEnds returns the end of a place by the monotonic clock of this machine, at most reservationTTL from now. The relay
+// sends the time by its own clock, and either clock may be wrong or set later.
+func placeEnds(now, expiration time.Time) time.Time {
+	return now.Add(min(expiration.Sub(now), reservationTTL))
+}
+
 func (n *Node) reserveAt(p peer.ID) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, reserveTime)
 	defer cancel()
@@ -317,7 +323,7 @@ func (n *Node) reserveAt(p peer.ID) bool {
 		n.logger.Debug("p2p: no place at a relay", "relay", p, "err", err)
 		return false
 	}
-	n.relays.held[p] = place.Expiration
+	n.relays.held[p] = placeEnds(time.Now(), place.Expiration)
 	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", place.Expiration)
 	return true
 }

@@ -234,15 +234,21 @@ func (n *Node) reconcile() {
 type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
-	open  atomic.Int64 // running tasks
-	posts chan func()  // continuations for the loop
+	open  atomic.Int64     // tasks
+	posts chan func()      // returned by tasks, for the loop
+	clock func() time.Time // for tests; nil: time.Now
 }
 
 func newGoroutines(work *env.Tasks) *goroutines {
 	return &goroutines{work: work, posts: make(chan func())}
 }
 
-func (*goroutines) Now() time.Time { return time.Now() }
+func (g *goroutines) Now() time.Time {
+	if g.clock != nil {
+		return g.clock()
+	}
+	return time.Now()
+}
 
 func (*goroutines) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(parent)

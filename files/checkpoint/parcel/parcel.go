@@ -12,6 +12,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
@@ -170,13 +171,23 @@ func (p *Parcel) readFile(name string, b []byte, offset int64) error {
 	return errors.Join(err, content.Close())
 }
 
-// Unpack reads a parcel to its end and writes its folder, which appears atomically.
-func Unpack(r io.Reader, dir string) error {
+// Unpack reads a parcel to its end and makes its folder, which appears in one step. The error wraps
+// diskspace.ErrTooLittle, before a file is written, if the files do not fit.
+func Unpack(r io.Reader, dir string) error { return unpack(r, dir, diskspace.Of) }
+
+func unpack(r io.Reader, dir string, probe diskspace.Probe) error {
 	files, err := readHead(r)
 	if err != nil {
 		return err
 	}
-	return checkpoint.FillDir(dir, func(temporary string) error {
+	total := uint64(0)
+	for _, f := range files {
+		total += uint64(f.size)
+	}
+	if err := diskspace.Check(dir, "the model's files", total, probe); err != nil {
+		return err
+	}
+	err = checkpoint.FillDir(dir, func(temporary string) error {
 		for _, f := range files {
 			if err := f.write(r, temporary); err != nil {
 				return err
@@ -190,6 +201,7 @@ func Unpack(r io.Reader, dir string) error {
 		}
 		return nil
 	})
+	return diskspace.Explain(err, "nothing was kept; remove other files, and run the command again")
 }
 
 // readHead reads which files follow.

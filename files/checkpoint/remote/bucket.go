@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/objstore"
 	"lukechampine.com/blake3"
@@ -41,8 +42,10 @@ type Bucket struct {
 	Store    objstore.Store
 	Name     string // of the bucket
 	Prefix   string // may be empty
-	CacheDir string // folder for downloads
-	MaxBytes int64  // maximum size of a download; 0: 4 TiB
+	CacheDir string // where Download puts what it gets
+	MaxBytes int64  // that Download gets; 0: 4 TiB
+
+	Space diskspace.Probe // of CacheDir; nil: diskspace.Of
 }
 
 // String returns the location in a readable form.
@@ -382,6 +385,9 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 	if isWhole(dir, files) {
 		return dir, nil
 	}
+	if err := diskspace.Check(dir, "the files", uint64(all), b.Space); err != nil {
+		return "", fmt.Errorf("download %s: %w", b, err)
+	}
 	err = checkpoint.FillDir(dir, func(temporary string) error {
 		for _, f := range files {
 			err := b.fetch(ctx, f, filepath.Join(temporary, f.Name), func(n int64) {
@@ -399,7 +405,7 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 		return nil
 	})
 	if err != nil && !errors.Is(err, errFaster) {
-		return "", fmt.Errorf("download %s: %w", b, err)
+		return "", fmt.Errorf("download %s: %w", b, diskspace.Explain(err, "nothing was kept; remove other files, and run the command again"))
 	}
 	return dir, nil
 }

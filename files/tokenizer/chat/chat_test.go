@@ -243,3 +243,24 @@ func TestLoadReadsWhatPythonWrites(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfTheInput: an error about the input names no line of the template; an error of the template does.
+func TestErrorsOfTheInput(t *testing.T) {
+	user := Message{Role: "user", Content: "q"}
+	for want, in := range map[string]Input{
+		"tools is 5, want a JSON list":         {Messages: []Message{user}, Tools: json.RawMessage(`5`)},
+		"tools is {}, want a JSON list":        {Messages: []Message{user}, Tools: json.RawMessage(`{}`)},
+		`tools is "a text", want a JSON list`:  {Messages: []Message{user}, Tools: json.RawMessage(`"a text"`)},
+		"tools is not a JSON list":             {Messages: []Message{user}, Tools: json.RawMessage(`[{]`)},
+		"tool_calls is {}, want a JSON list":   {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(`{}`)}}},
+		"tool_call_id is not a string in JSON": {Messages: []Message{{Role: "tool", CallID: json.RawMessage(`5`)}}},
+		"a message that is not UTF-8":          {Messages: []Message{{Role: "user", Content: "\xff"}}},
+		"values nested deeper than":            {Messages: []Message{user}, Tools: json.RawMessage(strings.Repeat("[", 10000))},
+		"no messages (line 3)":                 {Tools: json.RawMessage(`[{"a":1}]`)},
+	} {
+		_, err := render("{% if tools %}\n{% endif %}\n{{ raise_exception('no messages') if not messages }}", in)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "(line ") != (in.Messages == nil) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -105,7 +105,10 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 			if !ours {
 				panic(value)
 			}
-			text, marked, err = "", nil, fmt.Errorf("%w (line %d)", failed.error, r.line)
+			text, marked, err = "", nil, failed.error
+			if r.line > 0 { // 0: the input is wrong
+				err = fmt.Errorf("%w (line %d)", err, r.line)
+			}
 		}
 	}()
 	top := &scope{values: map[string]any{}}
