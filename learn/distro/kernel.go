@@ -39,7 +39,7 @@ type Kernel struct {
 	isa     isa
 }
 
-// isa is one way to compute.
+// isa is one implementation of the kernels.
 type isa struct {
 	name    string
 	new     func(Layout) chunkKernel
@@ -47,26 +47,26 @@ type isa struct {
 	digest  func(chunk []float32) [32]byte // audit.Digest
 }
 
-// chunkKernel works on ranges of chunks of one layout; it owns its scratch memory, so one
-// goroutine uses it at a time.
+// chunkKernel works on ranges of chunks of one layout. It owns its scratch memory, so only one
+// goroutine may use it at a time.
 type chunkKernel interface {
-	// encode returns the first chunk with a coefficient that is not finite, or −1. That
-	// chunk and those after it are left as they were.
+	// encode returns the first chunk with a coefficient that is not finite, or −1. That chunk and
+	// later ones are unchanged.
 	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
-	// apply takes entries of the chunks first … last−1.
+	// apply applies entries of the chunks first … last−1.
 	apply(first, last int, in entries, weights []float32, p ApplyParams)
 	// add adds the inverse DCT of the entries to delta.
 	add(first, last int, in entries, delta []float32)
 }
 
-// slots hold k places for each chunk of a tensor.
+// slots contains k slots for each chunk of a tensor.
 type slots struct {
 	counts, indices []uint16
 	values          []float32
 }
 
-// entries are coefficients of consecutive chunks: those of the i-th chunk lie from
-// offsets[i] to offsets[i+1], in ascending order of index, and move its weights by rates[i].
+// entries contains coefficients of consecutive chunks. Those of the i-th chunk are at offsets[i] to
+// offsets[i+1], in ascending order of index, and move its weights by rates[i].
 type entries struct {
 	offsets []int32
 	rates   []float32
@@ -94,7 +94,7 @@ func NewKernel(o Options) (*Kernel, error) {
 	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
 }
 
-// availableISAs lists what this build and processor can run, slowest first.
+// availableISAs lists the implementations that this build and processor can run, slowest first.
 func availableISAs() []isa {
 	return append([]isa{{name: "go", new: newReference, squares: squares, digest: audit.Digest}}, nativeISAs()...)
 }
@@ -147,7 +147,8 @@ func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.
 	return result, nil
 }
 
-// quiet is the part of its tensor's momentum, element for element, below which a chunk's says nothing.
+// quiet is the fraction of the tensor's momentum, per element, below which a chunk's momentum is
+// negligible.
 const quiet = 1.0 / (1 << 10)
 
 // Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the
@@ -174,12 +175,12 @@ func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	}
 	floor := float32(quiet * math.Sqrt(sum/float64(count)))
 	if !allFinite([]float32{floor}) {
-		return 0 // Encode says what is wrong
+		return 0 // Encode returns the error
 	}
 	return floor
 }
 
-// momenta adds up the squares of decay·δ + lr·g: in double precision over groups of four.
+// momenta adds the squares of decay·δ + lr·g in double precision, in groups of four.
 func momenta(delta, grad []float32, p EncodeParams) float64 {
 	var even, odd float64
 	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
@@ -221,7 +222,7 @@ func (k *Kernel) norm(slices [][]float32) float64 {
 	return math.Sqrt(added(sums))
 }
 
-// squares adds up the squares of values, each in the sum of its index modulo their number.
+// squares adds the squares of values, each to the sum of its index modulo the number of sums.
 func squares(values []float32) float64 {
 	var sums [padding]float64
 	for ; len(values) >= padding; values = values[padding:] {
@@ -296,7 +297,7 @@ func (k *Kernel) Finite(values []float32) bool {
 	return !bad.Load()
 }
 
-// checkResult makes sure that a result fits the layout, so that kernels need not.
+// checkResult checks that a result fits the layout, so that kernels need not.
 func checkResult(l Layout, r codec.TensorResult) error {
 	chunks := l.Chunks()
 	k := len(r.Indices) / chunks
@@ -307,8 +308,8 @@ func checkResult(l Layout, r codec.TensorResult) error {
 	return nil
 }
 
-// piece is how many chunks a goroutine takes at a time: enough to make handing them out
-// cheap, few enough that merged entries stay in the cache and threads finish together.
+// piece is the number of chunks that a goroutine takes at a time: enough to make distribution
+// cheap, but few enough that merged entries stay in the cache and threads finish together.
 const piece = 64
 
 // eachBlock calls f with 0 … n−1.
@@ -320,7 +321,7 @@ func (k *Kernel) eachBlock(n int, f func(i int)) {
 	})
 }
 
-// eachRange calls f on ranges that together cover every chunk once.
+// eachRange calls f for ranges that together cover every chunk once.
 func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)) {
 	chunks := l.Chunks()
 	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
@@ -343,7 +344,7 @@ func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates [
 	})
 }
 
-// share runs work on the kernel's goroutines; next hands out 0 … n−1, each once.
+// share runs work on the kernel's goroutines; next returns 0 … n−1, each once.
 func (k *Kernel) share(n int, work func(next func() (int, bool))) {
 	var taken atomic.Int64
 	next := func() (int, bool) {

@@ -13,7 +13,7 @@ import (
 // indices of a result.
 const MaxChunk = 128
 
-// maxElements bounds a tensor so that offsets and byte sizes fit int on every platform.
+// maxElements bounds a tensor so that offsets and byte sizes fit into an int on every platform.
 const maxElements = math.MaxInt32 * 8
 
 // ErrShape means that a tensor shape or a chunk size is not supported.

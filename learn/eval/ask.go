@@ -98,8 +98,8 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 	}}, nil
 }
 
-// encode cuts the tokens of a text where its continuation begins. Whitespace before the cut
-// belongs to the continuation, with which its tokens usually have it.
+// encode splits the tokens of a text at the start of its continuation. Whitespace before that point
+// belongs to the continuation, because tokenizers usually join it with the following text.
 func (r Reader) encode(text, continuation string) (before, after []int32, err error) {
 	trimmed := strings.TrimRightFunc(text, isSpace)
 	continuation = text[len(trimmed):] + continuation
@@ -131,10 +131,10 @@ func one(right bool) float64 {
 	return 0
 }
 
-// Of answers that are written.
+// Limits of written answers.
 const (
 	maxWritten = 2048
-	until      = "Question:" // the next one, which the model asks itself
+	until      = "Question:" // the next question, which the model generates itself
 )
 
 var chosen = regexp.MustCompile(`answer is \(?([ABCDEFGHIJ])\)?`)
@@ -157,15 +157,15 @@ func (r Reader) write(ctx context.Context, q Question) (Answer, error) {
 	return Answer{Text: text, Scores: map[string]float64{ExactMatch: one(found != nil && found[1] == q.Letter)}}, nil
 }
 
-// writing says how a text goes on.
+// writing contains the settings of a generated text.
 type writing struct {
-	most        int // tokens
+	most        int // maximum number of tokens
 	temperature float64
 	seed        uint64
-	until       string // text that ends it; empty: none
+	until       string // text that ends it; may be empty
 }
 
-// goOn returns what the model writes after ids, up to a text or a token that ends it.
+// goOn returns the text that the model generates after ids, up to a text or a token that ends it.
 func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error) {
 	var written []int32
 	var failed error
@@ -173,14 +173,14 @@ func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error
 		if slices.Contains(r.Stop, id) {
 			return false
 		}
-		if int(id) >= r.Coder.VocabSize() { // a row of the embedding that no token has
+		if int(id) >= r.Coder.VocabSize() { // a row of the embedding without a token
 			return true
 		}
 		written = append(written, id)
 		if w.until == "" {
 			return true
 		}
-		// A token has a byte at least: the newest ones show the end come.
+		// A token has at least one byte, so the newest tokens contain the end.
 		tail, err := r.Coder.DecodeSkipSpecial(written[max(0, len(written)-2*len(w.until)):])
 		failed = err
 		return err == nil && !strings.Contains(string(tail), w.until)

@@ -5,13 +5,13 @@ import "context"
 // PromptTask is the name of the task that only generates a text.
 const PromptTask = "prompt"
 
-// Of the texts that a model writes to be read by people.
+// Settings for texts that a model generates for people to read.
 const (
 	promptTokens      = 256
 	promptTemperature = 0.6
 )
 
-// prompts are the beginnings of texts.
+// prompts are starts of texts.
 var prompts = []string{
 	"The ship left the harbour before dawn, and nobody on the quay knew",
 	"A recipe for bread that needs no kneading: first,",

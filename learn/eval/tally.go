@@ -12,7 +12,7 @@ type Tally struct {
 	subjects  map[string]*sums
 }
 
-// sums are of one subject's answers.
+// sums contains the sums of one subject's answers.
 type sums struct {
 	questions int
 	scores    map[string]float64

@@ -11,10 +11,10 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// errInput says that arguments do not fit each other.
+// errInput means that arguments do not match each other.
 var errInput = errors.New("invalid input")
 
-// unitsPerOctave is how many units lie between one and twice as much.
+// unitsPerOctave is the number of units per factor of two.
 const unitsPerOctave = 4
 
 // Unit returns the size of a unit as a fraction of Reach. Code 0 is the largest, 1.75. Each fourth
@@ -23,13 +23,13 @@ func Unit(code uint8) float64 {
 	return math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -int(code/unitsPerOctave))
 }
 
-// reachOf returns what the units of a tensor are shares of: reach is how far a weight comes, and this how long
-// a chunk is whose weights all came so far.
+// reachOf returns the length that the units of a tensor are fractions of: the length of a chunk in
+// which every weight moved by reach.
 func reachOf(l distro.Layout, reach float32) float32 {
 	return float32(float64(reach) * math.Sqrt(float64(l.ChunkSize())))
 }
 
-// value returns what a level of a chunk stands for. It is exact: 24 bits of reach, 3 of the unit, 4 of
+// value returns the value of a level in a chunk. It is exact: 24 bits of reach, 3 of the unit, 4 of
 // the level.
 func value(reach float32, unit uint8, level float32) float64 {
 	return float64(float64(reach)*Unit(unit)) * float64(level)
@@ -120,7 +120,7 @@ func Values(l distro.Layout, r codec.TensorResult, reach, factor float32) (codec
 	return values.result, nil
 }
 
-// merged is a result that is made entry by entry.
+// merged is a result that is built entry by entry.
 type merged struct {
 	result codec.TensorResult
 	stride int
@@ -166,9 +166,9 @@ func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weig
 	return k.AddBack(l, weights, mean(l, results, p))
 }
 
-// mean returns by what the coefficients of a tensor change.
+// mean returns the change of a tensor's coefficients.
 func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.TensorResult {
-	room := 1 // entries of a chunk
+	room := 1 // maximum number of entries of a chunk
 	for c := range l.Chunks() {
 		together := 0
 		for _, r := range results {
@@ -198,7 +198,7 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 	return all.result
 }
 
-// most is how many times the median a result may be long.
+// most is the maximum length of a result as a multiple of the median.
 const most = 2
 
 // Shares returns the factor for each result of a tensor: less than 1 for a result that is longer
@@ -226,7 +226,7 @@ func Shares(results []codec.TensorResult) []float64 {
 	return shares
 }
 
-// length returns the L2 norm of a result, in reaches.
+// length returns the L2 norm of a result, in units of the reach.
 func length(r codec.TensorResult) float64 {
 	squares := 0.0
 	k := len(r.Indices) / len(r.Counts)

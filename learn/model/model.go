@@ -48,13 +48,13 @@ type Model interface {
 	Close(ctx context.Context) error
 }
 
-// buffered is a Model whose checkpoints hold tensors that are not trained.
+// buffered is a Model whose checkpoints have tensors that are not trained.
 type buffered interface {
 	Model
 	Buffers() []Parameter
 }
 
-// stored lists the tensors of a model's checkpoints, sorted by name.
+// stored returns the tensors of a model's checkpoints, sorted by name.
 func stored(m Model) []Parameter {
 	b, ok := m.(buffered)
 	if !ok {

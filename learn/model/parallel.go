@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errSplit says that a model cannot be computed by so many engines together.
+// errSplit means that a model cannot be split among the given number of engines.
 var errSplit = llama.ErrSplit
 
 // Twin creates a model on another engine of m's device that shares the memory of m's weights, with
@@ -61,7 +61,7 @@ func Refresh(ctx context.Context, m, from Model) error {
 	return m.Engine().Do(ctx, false, func(s *torch.Scope) error { return weights.Refresh(s, stored(m), stored(from)) })
 }
 
-// asModel keeps a nil model from becoming an interface that is not nil.
+// asModel prevents a nil model from becoming a non-nil interface.
 func asModel[M Model](m M, err error) (Model, error) {
 	if err != nil {
 		return nil, err

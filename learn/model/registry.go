@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errOption says that a model cannot compute as it was asked to.
+// errOption means that a model does not support an option.
 var errOption = errors.New("unsupported option")
 
 // ErrArchitecture means that a config.json names no supported architecture.
@@ -45,7 +45,7 @@ type Options struct {
 	Recompute bool
 }
 
-// check refuses types that the device does not compute in.
+// check refuses types that the device does not support.
 func (o Options) check(device torch.Device) error {
 	switch {
 	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
@@ -56,14 +56,14 @@ func (o Options) check(device torch.Device) error {
 	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", errOption, o.Compute)
 }
 
-// architecture is what a model package offers.
+// architecture contains the functions of a model package.
 type architecture struct {
 	describe func(config []byte) (Description, error)
 	init     func(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error)
 	new      func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error)
 }
 
-// architectures are all models, by the name in config.json's "architectures".
+// architectures contains all models, by their names in "architectures" of config.json.
 var architectures = func() map[string]architecture {
 	all := map[string]architecture{deepseek.ArchitectureV2: deepSeek, deepseek.ArchitectureV3: deepSeek}
 	for _, name := range llama.Architectures() {
@@ -72,7 +72,7 @@ var architectures = func() map[string]architecture {
 	return all
 }()
 
-// dense are Llama and those that are told from it by few features, some of them experts.
+// dense is for Llama and the models that differ from it by few features, such as experts.
 var dense = architecture{
 	describe: func(config []byte) (Description, error) {
 		c, err := llama.ParseConfig(config)

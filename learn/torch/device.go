@@ -40,7 +40,7 @@ func (c Choice) Validate() error {
 	return err
 }
 
-// wanted is the devices named; for "auto" the first CUDA device.
+// wanted returns the named devices; for "auto" the first CUDA device.
 func (c Choice) wanted() ([]Device, error) {
 	switch c {
 	case "cpu":
@@ -91,7 +91,7 @@ func (c Choice) Find(count int) ([]Device, error) {
 	return named[:count], nil
 }
 
-// check tells whether a device is there, and what to do if not.
+// check returns an error with a remedy if a device does not exist.
 func (info Info) check(d Device) error {
 	switch {
 	case int(d) < info.CUDA:

@@ -22,7 +22,7 @@ type Engine struct {
 	close  sync.Once
 	thread C.uintptr_t
 
-	// Used on the engine's thread only.
+	// Used only on the engine's thread.
 	scope *Scope               // innermost scope of the Do in progress
 	kept  map[*Tensor]struct{} // tensors that outlive their scope
 }
@@ -81,7 +81,7 @@ func (e *Engine) Device() Device { return e.device }
 func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) error {
 	if C.pt_thread() == e.thread {
 		select {
-		case <-e.done: // the system gave another thread the name of the engine's
+		case <-e.done: // the system gave another thread the ID of the engine's
 			return ErrClosed
 		default:
 			return ErrNested

@@ -80,13 +80,13 @@ func recovered(value any) error {
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 
-// text takes over a malloc'ed C string.
+// text converts a malloc'ed C string and frees it.
 func text(c *C.char) string {
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(c)
 }
 
-// check panics with what libtorch said, if it said something.
+// check panics with the error message of libtorch, if there is one.
 func check(op string, message *C.char) {
 	if message != nil {
 		panic(&Error{Op: op, Message: text(message)})

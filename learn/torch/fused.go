@@ -74,7 +74,7 @@ func (t *Tensor) LinearCrossEntropy(weight, targets *Tensor) *Tensor {
 	return t.linearCrossEntropy(weight, targets, 0)
 }
 
-// linearCrossEntropy makes the logits of so many rows at a time; 0 chooses.
+// linearCrossEntropy computes the logits of rows rows at a time; 0 chooses the number.
 func (t *Tensor) linearCrossEntropy(weight, targets *Tensor, rows int64) *Tensor {
 	return t.result("LinearCrossEntropy",
 		C.pt_linear_cross_entropy(t.raw(), weight.raw(), targets.raw(), IgnoreTarget, C.int64_t(rows)))

@@ -5,8 +5,8 @@ package torch
 */
 import "C"
 
-// The operations of this file change t and return it. On a tensor that requires
-// gradients they need gradients off (Do with grad false, or WithGrad).
+// The operations of this file change t and return it. For a tensor that requires gradients they
+// need gradients off (Do with grad false, or WithGrad).
 
 // AddInPlace is t += alpha·u.
 func (t *Tensor) AddInPlace(u *Tensor, alpha float64) *Tensor {

@@ -103,7 +103,7 @@ func loadError(path, message string, stale bool) error {
 	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
 }
 
-// findShim gives the path of the shim, or an error that lists where it was sought.
+// findShim returns the path of the shim, or an error that lists the searched paths.
 func findShim(given string) (string, error) {
 	if given == "" {
 		given = os.Getenv("PSYCHE_TORCH_SHIM")
@@ -169,5 +169,6 @@ func Loaded() (Info, error) {
 // broken.
 func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }
 
-// defaultThreads returns the CPUs that this process may use. GOMAXPROCS follows the CPU limit of a control group.
+// defaultThreads returns the number of CPUs that this process may use. GOMAXPROCS follows the CPU
+// limit of a control group.
 func defaultThreads() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

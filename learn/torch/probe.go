@@ -38,7 +38,7 @@ func (e *Engine) CheckBF16(ctx context.Context) error {
 	const fewest, most = 3, 30
 	size := int64(512)
 	if e.device != CPU {
-		size = 4096 // less is over before the device has begun
+		size = 4096 // smaller products end before the device has started
 	}
 	var product float64
 	times := map[DType]time.Duration{F32: math.MaxInt64, BF16: math.MaxInt64}

@@ -15,7 +15,7 @@ type Scope struct {
 	engine  *Engine
 	parent  *Scope
 	tensors []*Tensor
-	slab    []Tensor // next structs to hand out; never reused, so a stale pointer is noticed
+	slab    []Tensor // next structs to use; never reused, so that a stale pointer is detected
 	ended   bool
 }
 
@@ -106,13 +106,13 @@ func (s *Scope) free() {
 	s.tensors, s.slab = nil, nil
 }
 
-// result takes over what the shim returned for op.
+// result wraps the tensor that the shim returned for op.
 func (s *Scope) result(op string, r C.pt_result) *Tensor {
 	check(op, r.error)
 	return s.wrap(r.tensor)
 }
 
-// ints gives the shim a list of sizes.
+// ints returns a list of sizes for the shim.
 func ints(list []int64) (*C.int64_t, C.int) {
 	return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(list))), C.int(len(list))
 }

@@ -18,8 +18,8 @@ import (
 type Tensor struct {
 	handle C.pt_tensor
 	engine *Engine
-	owner  *Scope // nil when kept
-	index  int    // in owner.tensors
+	owner  *Scope // nil if kept
+	index  int    // index in owner.tensors
 }
 
 // Parameter is a trainable tensor with its name in a checkpoint.
@@ -35,7 +35,7 @@ func (t *Tensor) raw() C.pt_tensor {
 	return t.handle
 }
 
-// scope is where the result of an operation on t goes.
+// scope returns the scope of results of operations on t.
 func (t *Tensor) scope() *Scope {
 	if t.engine.scope == nil {
 		panic(&Error{Op: "Tensor", Message: "operation outside Engine.Do"})

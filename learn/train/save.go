@@ -40,7 +40,7 @@ func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerSt
 	return checkpoint.WriteDir(dir, s, checkpoint.Extra{Name: OptimizerFile, Write: state.Write})
 }
 
-// read returns the values of a tensor: its own memory, if that can be read so, else a copy.
+// read returns the values of a tensor: its own memory if possible, else a copy.
 func read(t safetensors.Tensor) ([]float32, error) {
 	at := unsafe.Pointer(unsafe.SliceData(t.Data))
 	if t.DType != safetensors.F32 || uintptr(at)%4 != 0 {
@@ -49,7 +49,8 @@ func read(t safetensors.Tensor) ([]float32, error) {
 	return unsafe.Slice((*float32)(at), len(t.Data)/4), t.Validate()
 }
 
-// lent is a tensor that has the values' own memory. Machines that libtorch runs on are little-endian.
+// lent returns a tensor that uses the memory of values. Machines that libtorch runs on are
+// little-endian.
 func lent(name string, shape []int64, values []float32) safetensors.Tensor {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
 	return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: append([]int64{}, shape...), Data: data}

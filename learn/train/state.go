@@ -25,7 +25,7 @@ type OptimizerState struct {
 	DataIndex uint64 // first sequence not yet trained on; set by the caller
 	Settings  string // the caller's training settings, in its own format; may be empty
 	Tensors   []safetensors.Tensor
-	memory    []*torch.Memory // of tensors that are lent by libtorch
+	memory    []*torch.Memory // of tensors that libtorch has lent
 }
 
 // Keys of the metadata of an OptimizerFile.
@@ -34,7 +34,7 @@ const (
 	stepKey      = "step"
 	updatesKey   = "updates"
 	dataIndexKey = "data_index"
-	trainedKey   = "trained_step" // only where it is not the step
+	trainedKey   = "trained_step" // only if it is not the step
 	settingsKey  = "settings"     // only if there are any
 )
 
@@ -79,11 +79,11 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	return state, err
 }
 
-// values returns the tensor under a prefix of each parameter that has one (nil: of all), in the parameters' order: to
-// read, not to keep.
+// values returns the tensor with a prefix for each parameter for which has returns true (nil: for
+// all), in the parameters' order. The values are read-only.
 func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
-	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
+	byName := make(map[string]int, len(s.Tensors)) // large models have tens of thousands
 	for i, tensor := range s.Tensors {
 		byName[tensor.Name] = i
 	}
@@ -141,7 +141,7 @@ func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 	return tensors
 }
 
-// share returns what keeps the memory of the running means.
+// share returns objects that keep the memory of the running means.
 func (a *AdamW) share() (memory []*torch.Memory) {
 	for _, mean := range slices.Concat(a.moments[0].tensors, a.moments[1].tensors) {
 		if mean != nil {
@@ -226,7 +226,7 @@ func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
 
 const (
 	momentumName = "momentum"
-	secondMoment = "exp_avg_sq" // of AdamW, a mean of squares
+	secondMoment = "exp_avg_sq" // AdamW's mean of squares
 )
 
 // SetOptimizerState continues from a state that was saved together with this model. If results are

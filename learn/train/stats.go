@@ -33,7 +33,7 @@ func (r *replica) tell(step uint32, lr float32, norm float64, gradients, deltas 
 	r.trained(g)
 }
 
-// absolute sums the absolute values of a slice.
+// absolute returns the sum of the absolute values of a slice.
 func absolute(values []float32) float64 {
 	var sum float64
 	for _, v := range values {

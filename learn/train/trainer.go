@@ -54,7 +54,7 @@ type Options struct {
 	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
 	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 
-	applier func(torch.Device) (applier, error) // nil: openApplier; tests have devices of their own
+	applier func(torch.Device) (applier, error) // nil: openApplier; replaced in tests
 }
 
 // Trainer trains its share of a run's rounds with DisTrO and applies the counted results. Its
@@ -63,7 +63,7 @@ type Options struct {
 type Trainer struct {
 	*member
 	optimizer *optimizer
-	computes  torch.DType // that Train computes in
+	computes  torch.DType // type in which Train computes
 	other     otherwise
 }
 
@@ -94,8 +94,8 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 			return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
 		}
 	}
-	// Looking ahead moves the weights before each step and back after it: copies have to be
-	// refreshed anyway.
+	// Lookahead moves the weights before each step and back after it, so copies must be refreshed
+	// anyway.
 	if !optimizer.config.Lookahead {
 		open := o.applier
 		if open == nil {
@@ -171,9 +171,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	return payload, loss, err
 }
 
-// lookAhead moves the model to where the momentum that was not sent yet would lead, and
-// returns what puts the model back: a copy of its bits, for no arithmetic undoes the
-// rounding of a step.
+// lookAhead moves the model to the weights that result from applying the momentum not yet sent, and
+// returns a function that restores the model from a copy of its bits, because arithmetic cannot
+// undo the rounding of a step.
 func (t *Trainer) lookAhead(lr float32) (back func()) {
 	back = t.keepWeights()
 	for i, w := range t.weights() {
@@ -183,8 +183,8 @@ func (t *Trainer) lookAhead(lr float32) (back func()) {
 	return back
 }
 
-// ahead moves every weight by lr against the sign of its momentum. A branch on the sign
-// would be guessed wrongly half the time.
+// ahead moves every weight by lr against the sign of its momentum. A branch on the sign would be
+// mispredicted half of the time.
 func ahead(weights, momentum []float32, lr float32) {
 	const sign = 1 << 31
 	size := math.Float32bits(lr) &^ sign
@@ -208,7 +208,7 @@ func (t *Trainer) forget() { t.optimizer.reset() }
 
 func (t *Trainer) foresees() bool { return !t.optimizer.config.Lookahead }
 
-// decodeAll reads the results of a step, as they are applied: bounded.
+// decodeAll decodes the results of a step in the form in which they are applied: bounded.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
 	results, err := t.member.decodeAll(step, payloads)
 	for i := range results {
@@ -227,7 +227,7 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 	if err := t.Verify(payload, step, batch.ID, t.trainer); err != nil {
 		return 0, err
 	}
-	// A trained step is applied: a cancel must not come between.
+	// A trained step is applied. A cancellation must not come in between.
 	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
 }
 

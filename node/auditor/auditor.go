@@ -103,20 +103,20 @@ type Auditor struct {
 	payloads *payloadStore
 	openings *openings
 	dice     dice
-	chain    *Chain              // nil: this client has no result that another could go on from
-	seeds    map[uint32][32]byte // that say what is opened of results, by their step
+	chain    *Chain              // nil: this client has no result that another one could continue from
+	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
-	fresh    uint32              // the run must know that the optimizer began not before this step
+	fresh    uint32              // the run must know that the optimizer started at this step or later
 
-	thrown    uint32 // step of the round of the newest throw
+	thrown    uint32 // step of the round of the newest draw
 	reviews   map[resultID]*review
-	looked    map[resultID]bool // at results of the newest rounds: they are not drawn again
+	looked    map[resultID]bool // audited results of the newest rounds, which are not drawn again
 	soundness soundness
-	ofItself  *auditCase                    // that finds the soundness out; nil: none goes on
+	ofItself  *auditCase                    // determines the soundness; nil: not running
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
 	pressed   uint32        // step of the newest round whose training waited for a trial
-	took      time.Duration // of the newest recomputation; of one that was stopped at least so much
+	took      time.Duration // duration of the newest recomputation; for a cancelled one its time so far
 }
 
 // New returns an Auditor that has done nothing yet, and removes files that an earlier process left.
@@ -169,12 +169,12 @@ func (a *Auditor) Observe() {
 	a.findTrials()
 	a.admit()
 	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
-		a.Engine.Yield() // the round of what was urgent is over
+		a.Engine.Yield() // the round of the urgent work is over
 	}
 }
 
-// admit decides which clients may ask for openings: jurors first, then members. A pending client that is not a juror
-// is served nothing: no seat vouches for it.
+// admit decides which clients may request openings: jurors first, then members. A pending client
+// that is not a juror is not served, because it has no seat to lose.
 func (a *Auditor) admit() {
 	s, all := a.Client.State(), make(audience)
 	for i := range s.Epoch.Clients {
@@ -200,7 +200,7 @@ func (a *Auditor) admit() {
 	}
 }
 
-// needed returns the step from which on rounds are needed for open trials, or the given one.
+// needed returns the first step whose round is needed for open trials, at most the given one.
 func (a *Auditor) needed(step uint32) uint32 {
 	for key := range a.trials {
 		step = min(step, key.Step)
@@ -213,28 +213,28 @@ func (a *Auditor) Advance() {
 	if a.Client.State().Config.VerificationPercent == 0 || a.Engine.Auditor() == nil {
 		return
 	}
-	a.follow(a.Chain()) // although no training waits for that
+	a.follow(a.Chain()) // although no training waits for it
 	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		a.judge(a.trials[key])
 	}
 	a.audit()
 }
 
-// weights returns the newest step that is applied to the trainer's weights; false while they are of
-// no step, or of none that is kept here.
+// weights returns the newest step that is applied to the trainer's weights. ok is false while they
+// belong to no step, or to a step that is not kept here.
 func (a *Auditor) weights() (step uint32, ok bool) {
 	switch step, model := a.Client.Model(); model {
 	case Replica:
 		return step, true
-	case Final: // of the epoch that this client was in last
+	case Final: // of this client's last epoch
 		rounds := a.past.Rounds(1)
 		return step, len(rounds) > 0 && rounds[0].Step == step
 	}
 	return 0, false
 }
 
-// hasApplied reports whether nothing more is heard of a step: its round is applied, or the client takes
-// no part in the epoch.
+// hasApplied reports whether nothing more will be learned about a step: its round is applied, or
+// the client is not in the epoch.
 func (a *Auditor) hasApplied(step uint32) bool {
 	newest, _ := a.Client.Model()
 	return !a.inEpoch() || newest >= step
@@ -250,7 +250,7 @@ func (a *Auditor) inEpoch() bool {
 // them.
 func (a *Auditor) ForgetRounds() { a.payloads.Drop(a.past.Forget()...) }
 
-// clientOf returns what the run knows of a client, the zero value of one that it does not.
+// clientOf returns the run's entry of a client, or the zero value if the run does not know it.
 func (a *Auditor) clientOf(id coordinator.ClientID) coordinator.Client {
 	s := a.Client.State()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {

@@ -18,42 +18,42 @@ import (
 // the newest is known: a held result has been opened, and the momentum of any other result has been
 // rolled back. The loop and the training use a Chain concurrently.
 type Chain struct {
-	of      *Auditor // of which it uses what never changes
+	of      *Auditor // used only for fields that never change
 	trainer env.Auditor
 
 	mu     sync.Mutex
 	newest link
 }
 
-// link is an own result.
+// link is one result of this client.
 type link struct {
 	step    uint32 // 0: none was made
 	sent    []codec.TensorResult
-	receipt *data.Receipt // for its batch; nil: there is none
+	receipt *data.Receipt // for its batch; nil: none
 
 	fate    fate
-	settled bool      // the trainer knows the fate
-	over    time.Time // when the fate was asked for first after the round; zero: not yet
+	settled bool      // the trainer knows the outcome
+	over    time.Time // time of the first check for the outcome after the round; zero: not yet
 
 	opening opening
-	seed    [32]byte      // that says what is to be opened, once it is drawn
-	senders *senderCounts // of the round before; nil: there is none in the epoch
+	seed    [32]byte      // audit seed, once it is drawn
+	senders *senderCounts // of the previous round; nil: no previous round in the epoch
 }
 
-// fate is what became of a result.
+// fate is the outcome of a result.
 type fate uint8
 
 const (
 	undecided  fate = iota
 	wasHeld         // by witnesses
-	wasDropped      // the momentum has to be what it was before
+	wasDropped      // the momentum must be rolled back
 )
 
-// opening is how far an own result is opened.
+// opening is the state of opening a result.
 type opening uint8
 
 const (
-	notDrawn opening = iota // it is not known what is to be opened
+	notDrawn opening = iota // the chunks to open are not known
 	isDrawn
 	isOpened
 	cannotOpen // it cannot be opened
@@ -78,7 +78,7 @@ func (c *Chain) look() link {
 	return c.newest
 }
 
-// change changes the newest own result if it is that of a step.
+// change changes the newest result if it belongs to step.
 func (c *Chain) change(step uint32, change func(l *link)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *Chain) change(step uint32, change func(l *link)) {
 	}
 }
 
-// open opens the newest result as soon as it is known what of it.
+// open opens the newest result once its outcome is known.
 func (c *Chain) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,14 +178,14 @@ func (a *Auditor) MayTrain(step uint32) bool {
 	case l.fate == undecided:
 		return false
 	case l.fate == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
-		// Nobody can be shown this result any more: others have to know that it is not for want of will.
+		// This result can no longer be opened. Other members must know that this is not a refusal.
 		a.fresh = max(a.fresh, min(l.step+1, a.Client.State().Progress.Step))
 		return a.MayBegin()
 	}
 	return (l.fate == wasDropped || l.opening != notDrawn) && a.MayBegin()
 }
 
-// follow finds out what became of the own newest result, and opens it.
+// follow determines the outcome of this client's newest result, and opens it.
 func (a *Auditor) follow(c *Chain) link {
 	l := c.look()
 	if l.step != 0 && l.fate == undecided {
@@ -197,7 +197,7 @@ func (a *Auditor) follow(c *Chain) link {
 	return c.look()
 }
 
-// decide finds out whether the own result of a step is held, once its round is over.
+// decide determines whether this client's result of a step is held, once its round is over.
 func (a *Auditor) decide(c *Chain, step uint32) {
 	t, commitment := a.Client.Round(step)
 	if t == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
@@ -214,7 +214,8 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 		if l.over.IsZero() {
 			l.over = now
 		}
-		// Others may hear more until they apply the round: they find then what is not known here yet.
+		// Other members may learn more until they apply the round, and so find what is not known
+		// here yet.
 		waited := now.Sub(l.over) > tally.UnsureTimeout && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
@@ -226,7 +227,8 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 	})
 }
 
-// restart begins with a momentum of zeros: what became of the newest result cannot be known any more.
+// restart resets the momentum to zero, because the outcome of the newest result cannot be
+// determined any more.
 func (a *Auditor) restart(step uint32) {
 	if !a.Engine.Idle() {
 		return
@@ -236,7 +238,7 @@ func (a *Auditor) restart(step uint32) {
 	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
 }
 
-// draw has the own result of a step opened once its seed is known.
+// draw opens this client's result of a step once its seed is known.
 func (a *Auditor) draw(c *Chain, step uint32) {
 	seed, known := a.seeds[step]
 	t, _ := a.Client.Round(step)

@@ -12,10 +12,10 @@ import (
 // Record contains all held results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // the last of its results: those that are not applied
+	kept     []*tally.Candidate // the last ones in its results: those that are not applied
 	payloads *payloadStore
 	trainer  env.Auditor
-	err      error // why it is not kept
+	err      error // reason why it is not kept
 }
 
 // Record starts the record of a round. b and o are its tally and outcome, and coldSteps is the
@@ -69,7 +69,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) (
 	var counted [][32]byte
 	for i := range r.round.Results {
 		result := &r.round.Results[i]
-		var payload []byte // nil: it was not to be had
+		var payload []byte // nil: not available
 		if result.Counted {
 			payload = payloads[i]
 			counted = append(counted, result.Commitment)

@@ -63,7 +63,7 @@ func (a *Audited) fingerprint() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// in is a gradient as it comes out in a type: in bf16 each second number is too large.
+// in returns a gradient as computed in a type: in bf16 each second number is too large.
 func in(p audit.Precision, gradient []float32) []float32 {
 	if p == audit.BF16 {
 		for i := range gradient {

@@ -40,14 +40,14 @@ type Trainer struct {
 	mu       sync.Mutex
 	weights  [Width]uint64
 	momentum uint64
-	pending  map[uint32]uint64 // momentum that is in unapplied results, by step
+	pending  map[uint32]uint64 // momentum in unapplied results, by step
 	cold     [2]uint32
 	loads    int
 	busy     bool
 	foreseen *foreseen
 }
 
-// foreseen is what moved the weights and was not applied yet.
+// foreseen is a speculation that moved the weights and was not applied yet.
 type foreseen struct {
 	step      uint32
 	payloads  [][]byte
@@ -59,7 +59,7 @@ type foreseen struct {
 // ErrFake is the error of every failure that a test causes.
 var ErrFake = errors.New("fake failure")
 
-// exclusive fails the test's run when the client uses the trainer twice at once.
+// exclusive fails the test's run if the client uses the trainer concurrently.
 func (f *Trainer) exclusive() func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *Trainer) exclusive() func() {
 	}
 }
 
-// decide makes what was foreseen part of the model if it was confirmed, and takes it back if not.
+// decide applies the speculation if it was confirmed, and undoes it otherwise.
 func (f *Trainer) decide() {
 	f.mu.Lock()
 	of := f.foreseen
@@ -88,7 +88,7 @@ func (f *Trainer) decide() {
 	}
 }
 
-// settle does what follows when the weights were moved.
+// settle updates the momentum after the weights were moved.
 func (f *Trainer) settle(step uint32, own bool) {
 	if own {
 		f.momentum += f.pending[step]

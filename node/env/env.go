@@ -33,22 +33,23 @@ type Network interface {
 	Blobs
 }
 
-// peers decides whom the network talks to.
+// peers manages the peers that the network connects to.
 type peers interface {
-	// Addrs returns the own addresses, as peers reach them.
+	// Addrs returns this client's addresses, as peers reach them.
 	Addrs() []string
-	// SetMembers replaces the peers that are dialled and listened to.
+	// SetMembers replaces the list of peers that may connect and that are dialled.
 	SetMembers(peers []backend.Peer)
 	// Bytes returns the bytes sent and received since the start.
 	Bytes() (sent, received uint64)
 }
 
-// gossip spreads small messages to all members, without a promise that they arrive.
+// gossip broadcasts small messages to all members, without guaranteed delivery.
 type gossip interface {
 	Publish(ctx context.Context, message []byte) error
-	// Subscribe hands every message of other members to handle, which returns quickly, until ctx
-	// is done. An error of handle keeps the network from passing the message on, and is held against
-	// the member that did, unless it is ErrUnasked. It may be called from several goroutines at once.
+	// Subscribe passes every message of other members to handle, which must return quickly, until
+	// ctx is done. If handle returns an error, the network does not forward the message, and
+	// penalises the member that did, unless the error is ErrUnasked. handle may be called
+	// concurrently.
 	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error
 }
 

@@ -83,7 +83,7 @@ type Tasks struct {
 	Runtime
 	Work context.Context // context of all tasks; set before the first one
 
-	disk atomic.Int64 // tasks that wait for a disk
+	disk atomic.Int64 // tasks that are waiting for a disk
 }
 
 // AtDisk runs do in a task as an operation that only waits for a disk. A client that ends waits

@@ -65,7 +65,7 @@ func encodeResultsRequest(after, until uint32, from [32]byte) []byte {
 	return append(b, from[:]...)
 }
 
-// encodeApplied packs rounds; their steps are what was asked for.
+// encodeApplied encodes rounds without their steps, which the request determines.
 func encodeApplied(rounds []AppliedRound) []byte {
 	var b []byte
 	for _, round := range rounds {
@@ -83,8 +83,8 @@ func encodeApplied(rounds []AppliedRound) []byte {
 	return b
 }
 
-// decodeApplied unpacks the rounds after one step until another. Whether anybody ever
-// trained these results is not looked at.
+// decodeApplied decodes the rounds after one step up to another. It does not check whether the
+// results exist.
 func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 	if after >= until || until-after > maxResultsRounds || until == math.MaxUint32 || len(b) > maxResultsResponse {
 		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", errMalformed, len(b), after, until)

@@ -19,11 +19,11 @@ const historyEpochs = 3 // the running one and two before it
 // the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
-	rounds []AppliedRound // ascending steps without a gap
+	rounds []AppliedRound // in ascending order of steps without gaps
 	model  uint64         // bytes of the model
-	memory uint64         // bytes of results that the running epoch may take
+	memory uint64         // maximum bytes of the running epoch's results
 	skip   uint32         // start step of an epoch that is too large to be kept; 0: none
-	commit uint32         // step of the running epoch's newest commit point; 0: none
+	commit uint32         // step of the running epoch's newest intermediate checkpoint; 0: none
 }
 
 // Push adds the next round and returns the results that are no longer kept.
@@ -43,8 +43,9 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	return dropped
 }
 
-// least counts the oldest rounds that are given up together: those of the oldest epoch, or, of the
-// running one, those before its commit point if there are any. Without a commit point it is not kept.
+// least returns the number of oldest rounds that are dropped together: the rounds of the oldest
+// epoch, or, of the running one, those before its intermediate checkpoint. Without an intermediate
+// checkpoint, none of the running epoch are kept.
 func (h *History) least(running uint32) int {
 	oldest := h.rounds[0].EpochStart
 	if oldest == running {
@@ -81,7 +82,7 @@ func (h *History) fits() bool {
 	return epochs <= historyEpochs && len(h.rounds) <= maxResultsRounds && TotalSize(h.rounds) <= limit
 }
 
-// epochs counts the epochs of which rounds are kept.
+// epochs returns the number of epochs with kept rounds.
 func (h *History) epochs() (count int) {
 	for i, round := range h.rounds {
 		if i == 0 || round.EpochStart != h.rounds[i-1].EpochStart {
@@ -91,7 +92,7 @@ func (h *History) epochs() (count int) {
 	return count
 }
 
-// cut forgets the oldest rounds and returns their results.
+// cut drops the oldest rounds and returns their results.
 func (h *History) cut(count int) (dropped [][32]byte) {
 	for _, round := range h.rounds[:count] {
 		dropped = append(dropped, hashesOf(round)...)
@@ -128,7 +129,7 @@ func hashesOf(round AppliedRound) [][32]byte {
 	return hashes
 }
 
-// answer lists the results between two models.
+// answer returns the results between two models.
 func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != resultsRequestSize {
 		return nil, fmt.Errorf("%w: request for results of %d bytes, want %d", errMalformed, len(request), resultsRequestSize)
@@ -150,7 +151,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 	return encoded, nil
 }
 
-// answerReplica tells the replica hash after a step.
+// answerReplica returns the replica hash after a step.
 func (h *History) answerReplica(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != replicaRequestSize {
 		return nil, fmt.Errorf("%w: request for a replica of %d bytes, want %d", errMalformed, len(request), replicaRequestSize)

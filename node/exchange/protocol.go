@@ -24,7 +24,7 @@ const (
 // MaxAnnouncementSize is the maximum size of a signed announcement in bytes.
 const MaxAnnouncementSize = 512
 
-// maxAnnouncements bounds the announcements of a round that are handed out together.
+// maxAnnouncements is the maximum number of announcements of a round in one answer.
 const maxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
 
 const (

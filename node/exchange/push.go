@@ -17,7 +17,7 @@ const MaxPushed = 64 << 10
 
 const maxPush = 2 + MaxAnnouncementSize + MaxPushed
 
-// encodePush puts both parts of a push together.
+// encodePush encodes both parts of a push.
 func encodePush(raw, payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(raw)+len(payload)), uint16(len(raw)))
 	return append(append(b, raw...), payload...)
@@ -40,7 +40,7 @@ func TakePushes(network Requests, take func(from identity.ID, raw, payload []byt
 	})
 }
 
-// decodePush takes apart what encodePush put together; neither part is looked at.
+// decodePush splits the output of encodePush, without checking the parts.
 func decodePush(b []byte) (raw, payload []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: a push of %d bytes", errMalformed, len(b))

@@ -16,20 +16,20 @@ type Shelf struct {
 	mu        sync.Mutex
 	rounds    map[uint32]*shelved // by step
 	manifests map[[32]byte][]byte // digest → encoded manifest
-	offered   [32]byte            // digest of a model that is put here once a peer asks for it; zero: none
-	wanted    bool                // a peer asked for it
-	taken     map[[32]byte]bool   // manifests that a peer got
+	offered   [32]byte            // digest of a model that is published once a peer requests it; zero: none
+	wanted    bool                // a peer has requested it
+	taken     map[[32]byte]bool   // manifests that a peer has requested
 }
 
-// shelved are the announcements of a round.
+// shelved contains the announcements of a round.
 type shelved struct {
 	slots   [][][]byte // per batch, signed announcements, preferred first
 	encoded []byte     // nil: not encoded since the last change
 	known   map[string]struct{}
 }
 
-// encode returns the encoded announcements: the first of every batch before the others, so
-// that a peer which keeps only two per batch gets them.
+// encode returns the encoded announcements: the first of every batch before the others, so that a
+// peer that keeps only two per batch gets them.
 func (s *shelved) encode() []byte {
 	if s.encoded != nil {
 		return s.encoded

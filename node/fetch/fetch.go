@@ -53,8 +53,8 @@ type Fetcher struct {
 	// Received is the number of bytes of results received.
 	Received uint64
 
-	storeLoses bool      // the blob store has lost what it was given to keep
-	warned     time.Time // when it was said that there is no memory for results
+	storeLoses bool      // the blob store has lost data that it should have kept
+	warned     time.Time // time of the last warning about missing memory for results
 }
 
 // warnPause is the time between two warnings that there is no memory for results.
@@ -118,8 +118,7 @@ func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
 	b.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
 }
 
-// useful is how long a result of the round can be of use: until the round has to be
-// complete.
+// useful returns how long a result of the round can be useful: until the round has to be complete.
 func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	switch {
 	case !b.Final:
@@ -130,7 +129,8 @@ func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	return t.Settle
 }
 
-// begin fetches and verifies one result; brought is nil, or the result, which only has to be verified.
+// begin fetches and verifies one result. If brought is not nil, it is the result, which only has to
+// be verified.
 func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	b, s, c := w.Tally, w.Slot, w.Candidate
 	limit := t.Trainer.MaxResultSize()
@@ -174,7 +174,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 			if err == nil {
 				c.Took = max(f.Tasks.Now().Sub(begun), 1)
 			}
-			if err == nil && brought == nil { // what came unasked says nothing of how fast peers answer
+			if err == nil && brought == nil { // a pushed result shows nothing about the speed of peers
 				f.measure(len(payload), took)
 			}
 			if errors.Is(err, env.ErrNoRoom) {
@@ -188,7 +188,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	})
 }
 
-// fetched enters what came of a fetch.
+// fetched handles the result of a fetch.
 func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
 	verify := f.flights[c].verify
 	f.land(c)
@@ -197,7 +197,7 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	if noRoom {
 		f.Owner.NoRoom()
 	}
-	if !s.Contains(c) { // displaced meanwhile
+	if !s.Contains(c) { // displaced in the meantime
 		if err == nil {
 			f.Owner.Drop(c.Commitment)
 		}
@@ -226,13 +226,14 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 		f.Owner.Drop(c.Commitment)
 		f.Owner.Rejected(b, s, invalid.Error())
 	default:
-		b.Hold(s, c, uint32(len(payload))) // which its trainer may have said differently
+		b.Hold(s, c, uint32(len(payload))) // its trainer may have announced another size
 		f.Owner.Held(b, s, c)
 	}
 }
 
-// warnOfMemory says, once in a while, that the memory for blobs is too small, and what it takes at least: the results of
-// the rounds that wait to be applied, of one that is decided and of one that runs.
+// warnOfMemory warns, at most once in warnPause, that the memory for blobs is too small, and names
+// the minimum: the results of the rounds that wait to be applied, of one decided round and of one
+// running round.
 func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
 	now := f.Tasks.Now()
 	if now.Sub(f.warned) < warnPause {

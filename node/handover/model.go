@@ -27,7 +27,7 @@ type Model struct {
 	Lent     bool                   // it stays shared until Unshare, even if a newer one is shared
 	Dir      string                 // folder that it was read from; empty: another source
 
-	lost *atomic.Bool // a part that lay on the disk cannot be used any more; nil: none lies there
+	lost *atomic.Bool // a part on the disk cannot be used any more; nil: no part is on the disk
 }
 
 // Idle and Beside are the numbers of parts of a model that are hashed concurrently: while nothing
@@ -54,7 +54,7 @@ func (m *Model) Publish(ctx context.Context, tasks *env.Tasks, atOnce int, lend 
 	return nil
 }
 
-// sizeOf returns the bytes of all parts of a model.
+// sizeOf returns the total size of all parts of a model in bytes.
 func sizeOf(s checkpoint.Snapshot) (size uint64) {
 	for _, file := range s.Files {
 		size += uint64(len(file.Data))

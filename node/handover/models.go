@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of Warmup has to be
-// enough to fetch the whole model.
+// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of
+// Warmup must be enough to fetch the whole model.
 const replayShare = 3
 
 // Models contains the models that a client holds and serves. Only the loop of a client may use it.
@@ -27,17 +27,17 @@ type Models struct {
 
 	options *Options
 	store   *exchange.Store
-	shares  []*Model               // whose blobs peers can fetch, newest last
+	shares  []*Model               // models whose blobs peers can fetch, newest last
 	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
-	partial partial                // a model on its way here
-	whole   [32]byte               // digest of a model to which catching up by results did not lead: it is fetched whole
+	partial partial                // a model that is being fetched
+	whole   [32]byte               // digest of a model that catching up by results did not reach, and that is fetched whole
 }
 
-// partial is what is already here of a model that is being fetched.
+// partial contains the fetched parts of a model.
 type partial struct {
 	digest   [32]byte
 	blobs    [][32]byte
-	attempts int // to get it
+	attempts int // number of attempts to get it
 }
 
 // NewModels returns the Models of a client that holds none yet.
@@ -47,8 +47,8 @@ func NewModels(store *exchange.Store, o *Options) *Models {
 	return m
 }
 
-// eachBlob calls need for the hash of each part that is shared, or kept for a model on its
-// way.
+// eachBlob calls need for the hash of each part that is shared, or kept for a model that is being
+// fetched.
 func (m *Models) eachBlob(need func(hash [32]byte)) {
 	for _, model := range m.shares {
 		for _, hash := range model.Blobs {
@@ -117,9 +117,9 @@ func (m *Models) DropOld(recorded [32]byte) {
 	})
 }
 
-// spareFor returns the newest model here that the run recorded before its present checkpoint, or nil. It
-// returns nil also if the checkpoint itself is here. Otherwise the earlier model is a spare one: if all who
-// hold the checkpoint are gone, the run goes on from an earlier one.
+// spareFor returns the newest model here that the run recorded before its current checkpoint, or
+// nil. It also returns nil if the checkpoint itself is here. Otherwise the earlier model is a
+// spare: if all holders of the checkpoint are gone, the run continues from an earlier one.
 func (m *Models) spareFor(recorded [32]byte) *Model {
 	if m.Shared(recorded) != nil {
 		return nil
@@ -132,7 +132,7 @@ func (m *Models) spareFor(recorded [32]byte) *Model {
 	return nil
 }
 
-// keepShares stops sharing the other models.
+// keepShares stops sharing the models for which keep returns false.
 func (m *Models) keepShares(keep func(*Model) bool) {
 	old := m.shares
 	m.shares = slices.DeleteFunc(slices.Clone(old), func(model *Model) bool { return !keep(model) })
@@ -168,7 +168,7 @@ func (m *Models) Begin(w Request) *Attempt {
 		base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
 	}
 	if shared := m.Shared(c.Digest); shared != nil {
-		known := *shared // PutDown may change that one meanwhile
+		known := *shared // PutDown may change the original in the meantime
 		a.known = &known
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)
@@ -178,15 +178,15 @@ func (m *Models) Begin(w Request) *Attempt {
 		m.whole = c.Digest
 	}
 	a.noReplay = m.whole == c.Digest
-	if c.FromPeers() && a.known == nil && !w.Running { // to have room for this one
+	if c.FromPeers() && a.known == nil && !w.Running { // to free memory for the wanted model
 		spare := m.spareFor(c.Digest)
 		m.keepShares(func(model *Model) bool { return model == spare })
 	}
 	return a
 }
 
-// rotated returns the places in turn: each attempt begins with the next one. So a place that gives its bytes
-// too slowly uses up one Warmup at most, and not every one.
+// rotated returns the locations in rotation: each attempt starts with the next one. Therefore a
+// location that is too slow uses up at most one Warmup.
 func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	if len(places) == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	}
 }
 
-// keepPartial drops the parts of another model that was not completed.
+// keepPartial drops the parts of an incomplete model unless it has the digest.
 func (m *Models) keepPartial(digest [32]byte) {
 	if m.partial.digest != digest {
 		old := m.partial.blobs
@@ -222,7 +222,7 @@ func (m *Models) keepPartial(digest [32]byte) {
 	}
 }
 
-// base is an earlier model of the run from which the wanted one can be reached.
+// base is an earlier model of the run from which the wanted one can be computed.
 type base struct {
 	step   uint32
 	digest [32]byte

@@ -27,7 +27,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 		return
 	}
 	lies := &Model{lost: new(atomic.Bool)}
-	model.lost = lies.lost // of a part at least that lies there by then
+	model.lost = lies.lost // set if a part that is on the disk by then is lost
 	m.options.Tasks.Spawn(func(ctx context.Context) func() {
 		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, Beside, dir) })
 		return func() {
@@ -38,7 +38,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 			case err != nil:
 				m.options.Log.Warn("the model is not handed out from its folder", "dir", dir, "step", model.Step, "err", err)
 			}
-			m.store.Drop(lies.Blobs...) // but those of models that are shared
+			m.store.Drop(lies.Blobs...) // except those of models that are shared
 			m.options.Tasks.Spawn(GiveBack)
 		}
 	})

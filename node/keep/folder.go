@@ -19,13 +19,13 @@ type Folder struct {
 	Dir   string
 	RunID string
 	ID    identity.ID // of the client
-	taken bool        // what is named and read are models that were taken while an epoch ran
+	taken bool        // name and read intermediate checkpoints
 }
 
 // Commits returns a Folder for intermediate checkpoints instead of checkpoints.
 func (f Folder) Commits() Folder { f.taken = true; return f }
 
-// prefix is the beginning of the names of the folders that f names.
+// prefix returns the start of the names of the folders that f uses.
 func (f Folder) prefix() string {
 	if f.taken {
 		return commitPrefix(f.RunID)
@@ -51,7 +51,7 @@ func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error 
 	}
 	dir := f.Commit(facts.Step)
 	if held, err := checkpoint.ReadFacts(dir); err == nil && held.Digest != facts.Digest {
-		if err := checkpoint.RemoveDir(dir); err != nil { // of a model that was not recorded
+		if err := checkpoint.RemoveDir(dir); err != nil { // an unrecorded model
 			return fmt.Errorf("replace %s: %w", dir, err)
 		}
 	}
@@ -130,7 +130,8 @@ func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) 
 	return snapshot, nil
 }
 
-// names reports whether a folder says that it is a checkpoint of this run and step, of whatever digest.
+// names reports whether a folder contains a checkpoint of this run and step, according to its
+// facts.
 func (f Folder) names(dir string, step uint32) bool {
 	facts, err := checkpoint.ReadFacts(dir)
 	return err == nil && facts.RunID == f.RunID && facts.Step == step && checkpoint.CheckTarget(dir) == nil
@@ -140,7 +141,7 @@ func notAsNoted(dir string) error {
 	return fmt.Errorf("%w: %s does not match %s", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
 }
 
-// parseDigest reads the hexadecimal digits of a digest.
+// parseDigest parses the hexadecimal digits of a digest.
 func parseDigest(digest *[32]byte, text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == len(digest) && copy(digest[:], raw) == len(digest)
@@ -149,8 +150,8 @@ func parseDigest(digest *[32]byte, text string) bool {
 // Name returns the run's name in the form used in file names.
 func (f Folder) Name() string { return strings.TrimSuffix(checkpointPrefix(f.RunID), "-step") }
 
-// checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
-// id, with what has no place in a file name replaced.
+// checkpointPrefix returns the start of the names of a run's checkpoint folders: the run ID, with
+// characters replaced that a file name must not have.
 func checkpointPrefix(runID string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -162,7 +163,7 @@ func checkpointPrefix(runID string) string {
 	return safe + "-step"
 }
 
-// commitPrefix is the beginning of the names of the folders of models that were taken while an epoch ran.
+// commitPrefix returns the start of the names of the folders of intermediate checkpoints.
 func commitPrefix(runID string) string {
 	return strings.TrimSuffix(checkpointPrefix(runID), "step") + "commit"
 }

@@ -16,7 +16,7 @@ import (
 // ErrNotTaken means that a lent model was not written, because its owner could not wait any longer.
 var ErrNotTaken = errors.New("the disk did not take the model in time")
 
-// lentPiece is how many bytes of a lent model are copied at once.
+// lentPiece is the number of bytes of a lent model that are copied at once.
 const lentPiece = 1 << 20
 
 // Lent is a model that is written to the disk from its owner's memory while the owner waits. The
@@ -24,12 +24,12 @@ const lentPiece = 1 << 20
 // take back the rest at any moment.
 type Lent struct {
 	offered chan checkpoint.Snapshot
-	ended   chan struct{} // closed when it is not lent any more
-	written chan error    // what became of the writing, or nil when everything was copied
+	ended   chan struct{} // closed when it is no longer lent
+	written chan error    // result of the writing, or nil when everything was copied
 
 	mu    sync.Mutex
 	over  bool
-	left  int // bytes that were not copied
+	left  int // bytes not yet copied
 	piece []byte
 }
 
@@ -64,7 +64,7 @@ func (l *Lent) End() {
 	}
 }
 
-// through copies the data of a tensor to a file, as long as they are lent.
+// through copies the data of a tensor to a file, as long as the model is lent.
 func (l *Lent) through(w io.Writer, data []byte) error {
 	if l.piece == nil {
 		l.piece = make([]byte, lentPiece)

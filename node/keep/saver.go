@@ -46,24 +46,24 @@ type Saver struct {
 	Options
 	Uploads Uploads // uploads that the run may not know of
 
-	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
+	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; replaced in tests
 
-	unsaved *Model        // the newest epoch's, until it is clear that it is the run's
-	since   time.Time     // when it was taken; before there is one, when the saver was made
-	took    time.Duration // from the one before until then
-	pending *pending      // the newest that was put onto the disk before it was reported
-	failed  *attempt      // the newest one, if it could not be written
+	unsaved *Model        // model of the newest epoch, until it is known to be the run's
+	since   time.Time     // when it was taken; without one, when the saver was created
+	took    time.Duration // time from the previous model until then
+	pending *pending      // newest model that was written before its report
+	failed  *attempt      // newest attempt, if it failed
 	writing []*Model      // being written
-	hung    bool          // it was said that the disk does not answer
-	err     error         // of the newest one
-	newest  uint32        // step of the newest one that is in the folder, as far as this process wrote it
+	hung    bool          // it was logged that the disk does not respond
+	err     error         // of the newest attempt
+	newest  uint32        // step of the newest checkpoint that this process wrote to the folder
 
-	looked coordinator.Checkpoint // that was looked for in the folder
-	holds  bool                   // it was there
+	looked coordinator.Checkpoint // checkpoint that was looked for in the folder
+	holds  bool                   // whether it was there
 }
 
-// maxSaves is how many models may be on their way to the disk: each keeps its memory. When the disk does not
-// answer only the newest of the others stays.
+// maxSaves is the maximum number of models being written to the disk, because each keeps its
+// memory. If the disk does not respond, only the newest of the other models is kept.
 const maxSaves = 2
 
 // NewSaver returns a Saver without work.
@@ -108,7 +108,7 @@ func (k *Saver) Unwritten() (steps []uint32, bytes int) {
 // access the disk.
 func (k *Saver) Wrote() uint32 { return k.newest }
 
-// wrote takes a model out of those that are on their way.
+// wrote removes a model from those being written.
 func (k *Saver) wrote(m *Model) {
 	i := slices.Index(k.writing, m)
 	k.writing = slices.Delete(k.writing, i, i+1)
@@ -153,7 +153,7 @@ func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	if s == nil {
 		return 0
 	}
-	k.looked = coordinator.Checkpoint{} // it may have come or gone
+	k.looked = coordinator.Checkpoint{} // it may have been added or removed
 	newest, _ := k.Newest(s)
 	return newest.Step
 }
@@ -189,7 +189,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	ahead := k.ahead(m.Step)
 	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
 		if ahead != nil {
-			return // it goes when it is there
+			return // it continues when the model is there
 		}
 		k.unsaved = nil
 		k.Log.Warn("checkpoint not saved: the run recorded a different one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
@@ -212,7 +212,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.unsaved = nil
 	facts, known := factsOf(m, s)
 	a := &attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest, spare: m.Step}
-	if !a.recorded { // the run goes on from an earlier one
+	if !a.recorded { // the run continues from an earlier one
 		newest, _ := k.Newest(s)
 		a.spare = newest.Step
 	}
@@ -230,8 +230,8 @@ func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
 	return f
 }
 
-// factsOf says where in the run the model stands. Known is false when the run has gone on
-// so far that its state does not tell any more.
+// factsOf returns the position of the model in the run. known is false if the run has advanced so
+// far that its state does not contain the position any more.
 func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
 	if m.Facts != (checkpoint.Facts{}) {
 		return m.Facts, true
@@ -242,7 +242,7 @@ func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
 		MaxSeqLen: s.Model.MaxSeqLen, Digest: hex.EncodeToString(m.Digest[:]),
 	}
 	known = at.Step == m.Step+1
-	for _, round := range s.Epoch.Rounds { // the next round may run already, on data of its own
+	for _, round := range s.Epoch.Rounds { // the next round may be running already, with its own data
 		if round.Step == m.Step+1 {
 			f.DataIndex, known = round.DataIndex, true
 		}

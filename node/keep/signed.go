@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// signedFolder is in the checkpoint folder, like that of the optimizers.
+	// signedFolder is in the checkpoint folder, like the optimizers' folder.
 	signedFolder = ".signed"
 
 	signedSlots    = 2
 	signedSlotSize = 32 + 4 + 4 // run, step, check of both
 )
 
-// errUnreadable says that a note has no slot that was written whole.
+// errUnreadable means that a signing record has no complete slot.
 var errUnreadable = errors.New("no part of it was written whole")
 
-// errSigned says that another process of this client may have signed a result of the step.
+// errSigned means that another process of this client may have signed a result of the step.
 var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
 
 // Signed returns the name of the file with the newest step of which this client signed a result.
@@ -56,7 +56,7 @@ func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) 
 	return step, found, nil
 }
 
-// newestSigned reads a note; whole is false when none of it was written whole.
+// newestSigned decodes a signing record. whole is false if none of its slots is complete.
 func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	for slot := range signedSlots {
 		of, noted, ok := signedSlot(b, slot)
@@ -91,7 +91,7 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 		}
 	}()
 	old := make([]byte, signedSlots*signedSlotSize)
-	n, _ := file.ReadAt(old, 0) // what is not there is not whole
+	n, _ := file.ReadAt(old, 0) // a missing part counts as incomplete
 	if noted, found, _ := newestSigned(old[:n], run); found && noted >= step {
 		return fmt.Errorf("%s: step %d: %w", path, noted, errSigned)
 	}
@@ -112,12 +112,12 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	// File and folder may be new, also when an earlier process made them: it may have been killed
-	// before this.
+	// File and folder may be new, even if an earlier process created them, because it may have been
+	// killed before this call.
 	return errors.Join(syncFolder(filepath.Dir(path)), syncFolder(f.Dir))
 }
 
-// signedSlot reads one slot of a note; ok is false when it was not written whole.
+// signedSlot decodes one slot of a signing record. ok is false if it is incomplete.
 func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
 	if len(b) < (slot+1)*signedSlotSize {
 		return run, 0, false
@@ -129,7 +129,7 @@ func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
 	return [32]byte(b), binary.LittleEndian.Uint32(b[32:]), true
 }
 
-// olderSlot returns the slot that is of no use, or that with the earlier step.
+// olderSlot returns the incomplete slot, or else the one with the earlier step.
 func olderSlot(b []byte, run [32]byte) int {
 	oldest, least := 0, ^uint32(0)
 	for slot := range signedSlots {
@@ -144,7 +144,7 @@ func olderSlot(b []byte, run [32]byte) int {
 	return oldest
 }
 
-// syncFolder makes the names of files in a folder survive a crash of the machine.
+// syncFolder makes file names in a folder survive a crash of the machine.
 func syncFolder(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

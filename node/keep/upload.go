@@ -21,7 +21,7 @@ type Uploads struct {
 func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}
 	if f.RunID != runID || !parseDigest(&report.Digest, f.Digest) {
-		return // an upload of another run that was taken up
+		return // a continued upload of another run
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,9 +43,9 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 	case errors.Is(err, coordinator.ErrNotMember), errors.Is(err, coordinator.ErrFull):
 		return report, false // later
 	case errors.Is(err, coordinator.ErrUnrecorded) && s.Model.Checkpoint.Step < report.Step:
-		return report, false // it may be recorded yet
+		return report, false // it may still be recorded
 	}
-	u.newest = nil // it is known, or of no use
+	u.newest = nil // it is known to the run, or useless
 	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
 		log.Warn("the upload took longer than the run remembers its models; it stays there, unreported; use longer epochs (over a quarter of an upload) or a faster destination",
 			"step", report.Step, "remembered from step", s.Earlier[0].Step, "at", report.Place)

@@ -38,7 +38,7 @@ type Options struct {
 type Factory struct {
 	options Options
 	data    Data
-	made    io.Closer // trainer of Build's newest call; used by one goroutine at a time; nil: none
+	made    io.Closer // trainer of the newest Build; used by one goroutine at a time; nil: none
 }
 
 // NewFactory returns a Factory that has built nothing yet.
@@ -82,8 +82,9 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 	}
 	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
-	// Rounding in bf16 sends some tokens to other experts on other machines, and adds up over the local steps of a
-	// round: honest results differ by more than the limits of audits.
+	// Rounding in bf16 sends some tokens to different experts on different machines, and
+	// accumulates over the local steps of a round: honest results differ by more than the limits of
+	// audits.
 	if o.OnlyF32 = definition.Audited && (description.Experts || run.Optimizer.LocalSteps != nil); o.OnlyF32 && o.Compute.Compute == torch.BF16 {
 		o.Compute.Compute = torch.F32
 		if o.Logger != nil {
@@ -116,7 +117,7 @@ func IsDummy(m coordinator.Model) bool {
 	return m.Checkpoint.Kind == coordinator.CheckpointDummy || m.Checkpoint.Origin == coordinator.CheckpointDummy
 }
 
-// buildDummy makes the trainer of a run that tests the network. Its data is read like any.
+// buildDummy creates the trainer of a run that tests the network. Its data is read as in any run.
 func (f *Factory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, run config.Model, audited bool) (env.Trainer, error) {
 	if err := f.openData(ctx, run, model.Description{}); err != nil {
 		return nil, err

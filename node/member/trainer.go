@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// trainer is what trainers of package train have, whatever their optimizer.
+// trainer is the common interface of the trainers of package train, for any optimizer.
 type trainer interface {
 	env.Trainer
 	env.Foreseer
@@ -26,7 +26,7 @@ type trainer interface {
 type Learner struct {
 	trainer
 	measuring  Measuring
-	foreseeing func() // ends Busy after Foresee; nil: nothing is foreseen
+	foreseeing func() // ends Busy after Foresee; nil: no speculation
 }
 
 // audited is a trainer whose results can be audited.
@@ -61,7 +61,7 @@ func New(t audited, m Measuring) *Trainer {
 	return &Trainer{*newLearner(t, m), t}
 }
 
-// newLearner makes the trainer of a member of a run without audits. Measuring may be nil.
+// newLearner returns the trainer of a member in a run without audits. m may be nil.
 func newLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
@@ -81,7 +81,7 @@ type Measuring interface {
 	Changed(step uint32)
 }
 
-// unmeasured uses nothing.
+// unmeasured is a Measuring that does nothing.
 type unmeasured struct{}
 
 func (unmeasured) Use(eval.LM, checkpoint.Snapshot) {}
@@ -89,8 +89,8 @@ func (unmeasured) Forget()                          {}
 func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
-// busy is Measuring.Busy for what may end a foresight: between Foresee and that nobody measures, as measuring would
-// take back what was foreseen.
+// busy is Measuring.Busy for calls that may end a speculation. From Foresee until then no
+// measurement runs, because it would undo the speculation.
 func (t *Learner) busy() (done func()) {
 	done = t.measuring.Busy()
 	if ended := t.foreseeing; ended != nil {

@@ -53,7 +53,7 @@ type Node struct {
 	heard    context.Context // handle is called until it is done
 	protocol map[string]protocol
 	blobs    map[[32]byte][]byte
-	files    map[[32]byte]file // of blobs that are not in memory
+	files    map[[32]byte]file // blobs that are not in memory
 	sent     uint64
 	received uint64
 }
@@ -137,7 +137,7 @@ func (n *Node) deliver(from identity.ID, message []byte) {
 	handle, heard := n.handle, n.heard
 	n.mu.Unlock()
 	if handle != nil && heard.Err() == nil {
-		_ = handle(from, message) // nobody passes anything on here
+		_ = handle(from, message) // this network does not forward messages
 	}
 }
 
@@ -215,13 +215,13 @@ func (n *Node) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, err
 	return hash, nil
 }
 
-// file is where a blob lies, on the disk.
+// file is the location of a blob on the disk.
 type file struct {
 	*io.SectionReader
 	lost func(error)
 }
 
-// read returns the blob that lies in a file, if it is what it was.
+// read returns the blob in a file, if it is unchanged.
 func (f file) read(hash [32]byte) (data []byte, err error) {
 	data = make([]byte, f.Size())
 	if _, err = f.ReadAt(data, 0); err == nil && blake3.Sum256(data) != hash {
@@ -321,14 +321,14 @@ func (n *Node) count(sent, received int) {
 	n.received += uint64(received)
 }
 
-// admits reports whether the node is there and talks to the other one.
+// admits reports whether the node is open and talks to the other one.
 func (n *Node) admits(id identity.ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.closed && slices.Contains(n.members, id)
 }
 
-// peer returns the node of to when both talk to each other, or nil.
+// peer returns the node of to if both talk to each other, or nil.
 func (h *Hub) peer(from, to identity.ID, link bool) *Node {
 	h.mu.Lock()
 	a, b := h.nodes[from], h.nodes[to]

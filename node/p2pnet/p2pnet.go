@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// errNotSubscribed says that a message was published before Subscribe.
+// errNotSubscribed means that a message was published before Subscribe.
 var errNotSubscribed = errors.New("not subscribed to the run's gossip")
 
 // Network implements env.Network. Its methods may be called from any goroutine.
@@ -128,7 +128,7 @@ func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, 
 	return n.retain(hash, data, err)
 }
 
-// retain shares what was fetched.
+// retain shares fetched data.
 func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
 	switch {
 	case errors.Is(err, blob.ErrFull):
@@ -136,7 +136,7 @@ func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	}
-	// When there was no room to keep it, others get it elsewhere.
+	// If there was no space to keep it, other members get it elsewhere.
 	if err := n.store.Retain(hash); err != nil && !errors.Is(err, blob.ErrNotHeld) {
 		return nil, err
 	}

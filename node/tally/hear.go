@@ -78,16 +78,15 @@ func (b *Tally) Displaced() []*Candidate {
 	return displaced
 }
 
-// displace takes the candidate with the least support out of a slot, if a new one has more.
-// What was heard while the round ran and is held stays, at most two: of these is the one
-// that this client proved to hold, and those that it needs to read the lists of others
-// that proved the same.
+// displace removes the candidate with the least support from a slot, if a new one has more.
+// Candidates that arrived during the round and are held stay, at most two: one of them is the one
+// that this client proved to hold, and they are needed to read the lists of other witnesses that
+// proved the same.
 //
-// No other result that an honest witness holds is displaced or kept out, however many a
-// trainer and the witnesses that lie for it name: it has that witness's whole vote, and
-// there are as many places beside those two as votes. A trainer would have to fill the
-// places with results that pass the filters of honest witnesses by error, so that these
-// part their votes.
+// No other result that an honest witness holds is displaced or kept out, however many results a
+// trainer and its dishonest witnesses name: it has that witness's whole vote, and there are as many
+// slots in addition to those two as votes. A trainer would have to fill the slots with results that
+// pass the filters of honest witnesses by error, so that these votes are divided.
 func (b *Tally) displace(s *Slot, with Commitment) bool {
 	commitments := make([]Commitment, 0, len(s.Candidates)+1)
 	for _, c := range s.Candidates {
@@ -112,9 +111,9 @@ func (b *Tally) displace(s *Slot, with Commitment) bool {
 	return true
 }
 
-// support returns how much of the votes of the round's witnesses each of several results of
-// one batch has. A witness parts its vote among all of them that its filter contains, as
-// an honest one holds one of them at most.
+// support returns each result's share of the votes of the round's witnesses, for several results of
+// one batch. The vote of a witness is divided among all of them that its filter contains, because
+// an honest one holds at most one of them.
 func (b *Tally) support(commitments []Commitment) []int {
 	keys := bloom.NewKeys(b.Round.Seed)
 	positions := make([]bloom.Positions, len(commitments))
@@ -146,7 +145,7 @@ func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 		}
 		c.Disputed = true
 		c.RetryAt = time.Time{}
-		if c.State == Refused && !c.asked { // for its size
+		if c.State == Refused && !c.asked { // because of its size
 			b.set(c, Announced)
 		}
 		if c.State == Fetching {

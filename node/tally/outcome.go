@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// judgePause is the least time between two decisions of a round that lacks results.
+// judgePause is the minimum time between two decisions of a round that lacks results.
 const judgePause = 100 * time.Millisecond
 
 // UnsureTimeout is the maximum time to ask peers for results that witnesses may hold instead of the
@@ -96,7 +96,7 @@ type Outcome struct {
 	Informed []uint16     // members that know more about unknown or unsure results
 	NoRoom   bool         // a missing result did not fit into the memory for blobs
 
-	open bool // not even known which results count
+	open bool // it is not even known which results count
 }
 
 // Kept is a result that witnesses hold but that is not applied, because its trainer is on probation
@@ -169,7 +169,7 @@ func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok 
 	return o, len(o.Counted) > 0
 }
 
-// ballot returns what decides the round.
+// ballot returns the input of the round's decision.
 func (b *Tally) ballot() ballot {
 	t := ballot{
 		round:      &b.Round,
@@ -204,7 +204,7 @@ func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	return o.Holds(c), false
 }
 
-// judgement is an outcome and what it was decided from.
+// judgement is an outcome and its inputs.
 type judgement struct {
 	made      bool
 	at        time.Time
@@ -230,7 +230,7 @@ func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	return o
 }
 
-// unfinished reports whether a candidate is on its way or could be.
+// unfinished reports whether a candidate is being fetched or could be.
 func (b *Tally) unfinished() bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
@@ -261,7 +261,7 @@ func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	}
 	outcome, judged := b.judged.outcome, b.judged.made
 	_, agreed := b.Round.QuorumRoot()
-	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // nothing else has an agreed root
+	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // no other set has an agreed root
 	return func(s *Slot, c *Candidate) Need {
 		switch votes := b.Votes(c); {
 		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):

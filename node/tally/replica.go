@@ -7,10 +7,10 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// replicaDomain starts every chain of replica hashes.
+// replicaDomain is the start of every chain of replica hashes.
 const replicaDomain = "psyche/replica/v1"
 
-// roundDomain separates what is said of a replica from the chain itself.
+// roundDomain is the hash domain of signed replica values.
 const roundDomain = "psyche/replica/round/v1"
 
 // Commitment is the BLAKE3 hash of a result blob. The zero value means no result.

@@ -40,10 +40,10 @@ type Candidate struct {
 	Took       time.Duration // time to fetch and verify it; 0: it was made here
 
 	raw    []byte // the signed announcement
-	votes  int    // of the finished round's witnesses, once polled
+	votes  int    // of the finished round's witnesses, once counted
 	polled bool
-	asked  bool // it was tried to fetch it
-	noRoom bool // the last attempt failed for want of memory
+	asked  bool // a fetch was tried
+	noRoom bool // the last attempt failed for lack of memory
 }
 
 // Announcement returns the signed announcement of the result.
@@ -61,7 +61,7 @@ type Slot struct {
 	// meaningless for the round.
 	OptimizerSince uint32
 
-	unshelved bool // peers cannot ask for the newest candidates yet, or get them in another order
+	unshelved bool // peers cannot get the newest candidates yet, or only in another order
 }
 
 // Tally contains everything known about one round. Only one goroutine may use it.
@@ -77,8 +77,8 @@ type Tally struct {
 	// yet.
 	LackingSince time.Time
 
-	newest    *Candidate // that came to be held
-	changes   int        // of what is known or held: beside the witnesses Decide depends on nothing else
+	newest    *Candidate // newest held candidate
+	changes   int        // number of changes of known or held results: apart from the witnesses, Decide depends only on these
 	unfetched int        // candidates in state Announced
 	unshelved bool
 	displaced []*Candidate
@@ -286,7 +286,7 @@ func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
 	}
 }
 
-// announcements returns the signed announcements of a slot, the own choice first.
+// announcements returns the signed announcements of a slot, the preferred one first.
 func (b *Tally) announcements(s *Slot) [][]byte {
 	raws := make([][]byte, len(s.Candidates))
 	for i, c := range s.Candidates {

@@ -26,16 +26,16 @@ func (b *Tally) Outvoted(seats int) bool {
 	return v.others > (seats-1)/3 && v.others > v.own
 }
 
-// voices is how many members have signed the own replica of a finished round, and how many the
-// other one that most have, as Outvoted last counted them.
+// voices contains the numbers of members that signed this client's replica of a finished round, and
+// the most frequent other replica, as last counted by Outvoted.
 type voices struct {
 	counted     bool
-	changes     int // that the count is of
+	changes     int // value of Tally.changes for this count
 	own, others int
 }
 
-// signed counts the members that signed each replica. Of one that signed two the witness counts,
-// or what was heard first.
+// signed counts the members that signed each replica. For a member that signed two, the one in its
+// witness proof counts, or the first one received.
 func (b *Tally) signed() map[[32]byte]int {
 	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
 	for i := range b.Slots {

@@ -30,8 +30,7 @@ type Tensor struct {
 	Elements int
 }
 
-// check refuses what cannot be the address of such a tensor; whether it is one, nobody
-// can tell.
+// check refuses addresses that cannot belong to such a tensor. It cannot verify that one does.
 func (t Tensor) check(subject string) error {
 	if t.Address == 0 || t.Address%4 != 0 {
 		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, subject, uint64(t.Address))
@@ -45,11 +44,11 @@ const (
 	kernelEncode = "psyche_distro_encode"
 )
 
-// staticShared bounds what psyche_distro_encode has of shared memory beside what its launch
-// gives it, in bytes.
+// staticShared is the maximum shared memory of psyche_distro_encode in addition to the memory of
+// its launch, in bytes.
 const staticShared = 8 << 10
 
-// maxResults is what the kernels count to: 16 bits.
+// maxResults is the maximum count in the kernels, 16 bits.
 const maxResults = math.MaxUint16
 
 // Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
@@ -57,14 +56,14 @@ const maxResults = math.MaxUint16
 type Device struct {
 	name    string
 	mu      sync.Mutex
-	machine *machine // nil when closed
+	machine *machine // nil after Close
 	tables  map[int]DevicePointer
 	secants DevicePointer
 	staging space
-	image   []byte // what is to be written into staging
+	image   []byte // buffer for the contents of staging
 }
 
-// space is memory of the device that grows.
+// space is device memory that grows on demand.
 type space struct {
 	at   DevicePointer
 	size int
@@ -116,7 +115,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// within calls f with the device to itself and its context current.
+// within calls f with exclusive use of the device and its context current.
 func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +174,7 @@ func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorRe
 	})
 }
 
-// strips is how many pieces a chunk is cut into: see strip_width in kernel.cu.
+// strips returns the number of pieces that a chunk is cut into: see strip_width in kernel.cu.
 func strips(rows, cols int) int {
 	width := threads
 	if rows > 4096/threads {
@@ -184,8 +183,8 @@ func strips(rows, cols int) int {
 	return (cols + width - 1) / width
 }
 
-// upload writes results into the staging memory: a descriptor of each, then the rates of chunks, then
-// the results' numbers. It returns where the descriptors and the rates lie.
+// upload writes results to the staging memory: a descriptor of each, then the rates of chunks, then
+// the results' numbers. It returns the addresses of the descriptors and the rates.
 func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
 	const descriptor = int(unsafe.Sizeof(sentArguments{}))
 	size := len(results)*descriptor + 4*len(rates)
@@ -225,7 +224,7 @@ func appendAligned(image, b []byte) []byte {
 	return image
 }
 
-// reserve makes the staging memory large enough; what it held is lost.
+// reserve makes the staging memory large enough. Its previous content is lost.
 func (d *Device) reserve(m *machine, size int) error {
 	if size <= d.staging.size {
 		return nil
@@ -244,7 +243,7 @@ func (d *Device) reserve(m *machine, size int) error {
 	return nil
 }
 
-// plan returns a layout's plan, its tables being in the device's memory.
+// plan returns a layout's plan with its tables in device memory.
 func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	p := l.Plan()
 	for _, axis := range []distro.Axis{p.Column, p.Row} {
@@ -267,7 +266,7 @@ func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	return planFor(p, d.tables[p.Column.N], d.tables[p.Row.N], d.secants), nil
 }
 
-// store puts numbers into new memory of the device.
+// store copies numbers to new device memory.
 func store(m *machine, values []float32) (DevicePointer, error) {
 	at, err := m.alloc(4 * len(values))
 	if err != nil {
@@ -279,7 +278,8 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 	return at, nil
 }
 
-// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as they are.
+// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as the
+// devices are.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

@@ -38,7 +38,7 @@ func (d *Device) encode(m *machine, l distro.Layout, delta, grad Tensor, p distr
 	if err != nil {
 		return err
 	}
-	// The staging memory holds the number of the bad chunk, values, indices and counts.
+	// The staging memory contains the number of the bad chunk, values, indices and counts.
 	values := 8
 	indices := values + 4*len(result.Values)
 	counts := indices + aligned(2*len(result.Indices))

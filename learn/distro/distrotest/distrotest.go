@@ -13,7 +13,7 @@ import (
 var Shapes = []struct {
 	Shape []int64 // of the tensor
 	Chunk int     // largest side of a chunk
-	TopK  int     // coefficients of a chunk
+	TopK  int     // coefficients per chunk
 }{
 	{[]int64{}, 64, 8},
 	{[]int64{1}, 64, 8},
@@ -39,7 +39,7 @@ var Shapes = []struct {
 	{[]int64{127, 100}, 128, 65},
 	{[]int64{128, 256}, 128, 5000},
 	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than blocks of a device
-	{[]int64{64, 64 * 140}, 64, 4}, // more than one piece a thread
+	{[]int64{64, 64 * 140}, 64, 4}, // more than one piece per thread
 }
 
 // ToSigns replaces each value by its sign, as in a 1-bit result.

@@ -17,8 +17,8 @@ func Crowded() bool {
 	return runnable(text) > runtime.NumCPU()
 }
 
-// runnable is the number of threads that run or want to: what stands before the slash in the fourth
-// field of /proc/loadavg (proc_loadavg(5)); 0 where it is not there.
+// runnable returns the number of running and runnable threads: the number before the slash in the
+// fourth field of /proc/loadavg (proc_loadavg(5)), or 0 if it is missing.
 func runnable(text []byte) int {
 	fields := bytes.Fields(text)
 	if len(fields) < 4 {

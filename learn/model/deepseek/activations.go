@@ -25,5 +25,5 @@ func Activations(c Config, recompute bool) (numbers int64) {
 	if recompute {
 		largest *= 2
 	}
-	return numbers + largest + int64(2*c.HiddenSize) // and what goes into the head, with its gradient
+	return numbers + largest + int64(2*c.HiddenSize) // plus the input of the head, with its gradient
 }

@@ -39,7 +39,7 @@ type DeepSeek struct {
 	embedding *torch.Tensor // [VocabSize,HiddenSize]
 	blocks    []block
 	norm      *torch.Tensor // [HiddenSize]
-	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding if tied
 
 	rotation rotary.Table
 }
@@ -48,7 +48,7 @@ type DeepSeek struct {
 type block struct {
 	attention attention
 	norm      *torch.Tensor       // [HiddenSize], before the feed-forward part
-	dense     experts.FeedForward // of a dense layer
+	dense     experts.FeedForward // in a dense layer
 	experts   *mixture            // nil in a dense layer
 }
 
@@ -112,7 +112,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 	return m, nil
 }
 
-// take gets the weights by the names that published checkpoints give them.
+// take takes the weights by their names in published checkpoints.
 func (m *DeepSeek) take(source *weights.Source) {
 	c := m.config
 	outer := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
@@ -162,7 +162,7 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 	return b
 }
 
-// feedForward gets the matrices of a layer whose names begin with prefix.
+// feedForward takes the matrices of a layer whose names start with prefix.
 func feedForward(get func(name string) *torch.Tensor, prefix string) experts.FeedForward {
 	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
@@ -220,7 +220,7 @@ func (m *DeepSeek) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tenso
 	return loss
 }
 
-// crossEntropy is the mean loss of what hidden gives.
+// crossEntropy returns the mean loss for the output of hidden.
 func (m *DeepSeek) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
 	return x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
 }
@@ -251,15 +251,15 @@ func (m *DeepSeek) layer(s *torch.Scope, b *block, x, cos, sin *torch.Tensor) (y
 	return m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
 }
 
-// hidden is the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that
-// balances the experts, nil if there is none.
+// hidden computes the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that balances
+// the experts, nil if there is none.
 func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.Tensor) {
 	positions := ids.Dim(1)
 	m.checkLength(positions)
 	cos, sin := m.rotations(s, 0, positions)
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees tensors that the backward pass does not need
 			y, unequal := m.layer(s, &m.blocks[i], x, cos, sin)
 			if x = s.Lift(y); unequal != nil {
 				if balance != nil {
@@ -280,7 +280,7 @@ func (m *DeepSeek) checkLength(positions int64) {
 	}
 }
 
-// feed is the feed-forward half of a layer.
+// feed computes the feed-forward half of a layer.
 func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
 	if b.experts == nil {
 		return x.FeedForwardBlock(b.norm, b.dense.Gate, b.dense.Up, b.dense.Down, m.config.RMSNormEps, false), nil
@@ -289,7 +289,7 @@ func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *
 	return x.Add(mixed), balance
 }
 
-// linear multiplies with a weight in the type of the activations.
+// linear multiplies by a weight in the type of the activations.
 func (m *DeepSeek) linear(x, weight *torch.Tensor) *torch.Tensor {
 	return x.Linear(weight.To(m.options.Compute))
 }

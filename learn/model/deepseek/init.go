@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// correctionName is the one tensor of a layer that is not trained.
+// correctionName is the only tensor of a layer that is not trained.
 const correctionName = "mlp.gate.e_score_correction_bias"
 
 // Init returns new weights, sorted by name: matrices drawn from a normal distribution of standard
@@ -80,7 +80,7 @@ func expertName(layer, expert int, name string) string {
 	return fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", layer, expert, name)
 }
 
-// layerShapes gives those of a layer, but for its experts.
+// layerShapes returns the shapes of a layer without its experts.
 func layerShapes(c Config, layer int) map[string][]int64 {
 	hidden, heads := int64(c.HiddenSize), int64(c.NumAttentionHeads)
 	nope, rope, value := int64(c.QKNopeHeadDim), int64(c.QKRopeHeadDim), int64(c.VHeadDim)
@@ -119,7 +119,7 @@ func layerShapes(c Config, layer int) map[string][]int64 {
 	return all
 }
 
-// expertShapes gives those of one expert.
+// expertShapes returns the shapes of one expert.
 func expertShapes(c Config) map[string][]int64 {
 	hidden, inner := int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
 	return map[string][]int64{

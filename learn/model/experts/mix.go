@@ -19,8 +19,8 @@ func Mix(s *torch.Scope, routed []FeedForward, rows *torch.Tensor, choices []int
 	return made.Mul(share.To(rows.DType()).Unsqueeze(2)).SumDim(1, false)
 }
 
-// dispatched gives the output of every choice [tokens·chosen,width]. Each expert sees all its
-// tokens at once.
+// dispatched returns the output of every choice [tokens·chosen,width]. Each expert computes all its
+// tokens together.
 func dispatched(s *torch.Scope, routed []FeedForward, rows *torch.Tensor, choices []int64, chosen int) *torch.Tensor {
 	d := newDispatch(choices, chosen, len(routed))
 	sorted := rows.IndexSelect(0, s.FromInt64s(d.rows, int64(len(d.rows))))

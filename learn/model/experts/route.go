@@ -80,17 +80,17 @@ func (r Router) groupScore(scores []float32) float32 {
 	return first
 }
 
-// ranking hands out indices, the highest score first.
+// ranking returns indices in descending order of their scores.
 type ranking struct {
 	scores []float32
-	gone   []bool // handed out already, or not allowed
+	gone   []bool // already returned, or not allowed
 }
 
 func newRanking(n int) ranking { return ranking{make([]float32, n), make([]bool, n)} }
 
 func (r ranking) reset() { clear(r.gone) }
 
-// take returns the best index that is left; there must be one.
+// take returns the best remaining index; there must be one.
 func (r ranking) take() int {
 	best := -1
 	for i, score := range r.scores {
@@ -104,9 +104,9 @@ func (r ranking) take() int {
 
 // dispatch is the order in which experts get their tokens: all of expert 0, all of 1, …
 type dispatch struct {
-	rows   []int64 // token of each place, [tokens·chosen]
-	back   []int64 // place of each choice, in the order of Choose's out
-	counts []int64 // places of each expert
+	rows   []int64 // token of each slot, [tokens·chosen]
+	back   []int64 // slot of each choice, in the order of Choose's out
+	counts []int64 // number of slots of each expert
 }
 
 // newDispatch sorts the choices [tokens,chosen] by expert, keeping the order of tokens.

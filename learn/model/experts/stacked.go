@@ -18,7 +18,7 @@ type Stacked struct {
 	ScaleInput bool
 }
 
-// way selects how the chosen experts are computed. Results agree up to rounding.
+// way is the method of computing the chosen experts. The results agree up to rounding.
 type way int
 
 const (
@@ -63,7 +63,7 @@ func (d dispatch) used() (experts []int64) {
 func (e Stacked) mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor, d dispatch, how way) *torch.Tensor {
 	tokens, chosen := share.Dim(0), share.Dim(1)
 	scale := share.To(rows.DType()).Unsqueeze(2)
-	from := d.rows // row of the input for each place
+	from := d.rows // row of the input for each slot
 	if e.ScaleInput {
 		rows = rows.Unsqueeze(1).Mul(scale).Reshape(tokens*chosen, -1)
 		from = make([]int64, len(choices))
@@ -101,7 +101,8 @@ func (e Stacked) oneByOne(s *torch.Scope, rows *torch.Tensor, from []int64, d di
 	return s.Cat(0, parts...).IndexSelect(0, s.FromInt64s(d.back, int64(len(d.back))))
 }
 
-// batched returns the output of every choice [tokens·chosen,width]. A row of zeros fills places without a token.
+// batched returns the output of every choice [tokens·chosen,width]. A row of zeros fills slots
+// without a token.
 func (e Stacked) batched(s *torch.Scope, rows *torch.Tensor, from []int64, d dispatch, pick bool) *torch.Tensor {
 	counts := d.counts
 	if pick {
@@ -111,7 +112,7 @@ func (e Stacked) batched(s *torch.Scope, rows *torch.Tensor, from []int64, d dis
 		counts = slices.DeleteFunc(slices.Clone(counts), func(count int64) bool { return count == 0 })
 	}
 	experts, places, width, empty := int64(len(counts)), slices.Max(counts), rows.Dim(1), rows.Dim(0)
-	index, moved := make([]int64, 0, experts*places), make([]int64, 0, len(from)) // moved: new place of each place
+	index, moved := make([]int64, 0, experts*places), make([]int64, 0, len(from)) // moved: new slot of each slot
 	first := int64(0)
 	for i, count := range counts {
 		for place := range count {

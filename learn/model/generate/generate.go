@@ -81,7 +81,7 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 	defer g.leave()
 	w := writer{together: g, model: m, cache: m.NewCache(), text: slices.Clone(prompt), sampler: newSampler(o)}
 	err := w.write(ctx, o, emit)
-	// The memory of a cancelled one is freed too.
+	// The memory is also freed after a cancellation.
 	free := m.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
 		w.cache.Free()
 		return nil
@@ -92,7 +92,7 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 	return nil
 }
 
-// writer is a text in the making.
+// writer generates one text.
 type writer struct {
 	together *Together
 	model    model.Model
@@ -102,7 +102,7 @@ type writer struct {
 }
 
 func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error) error {
-	fresh := w.text[max(0, len(w.text)-w.model.MaxTokens()):] // what the model has not seen
+	fresh := w.text[max(0, len(w.text)-w.model.MaxTokens()):] // tokens that the model has not seen
 	for range o.MaxTokens {
 		logits, err := w.next(ctx, fresh)
 		if err != nil {
@@ -137,7 +137,7 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 	return nil
 }
 
-// next returns the logits of the token that follows ids, which follow the cache.
+// next returns the logits of the token that follows ids. ids follow the cached tokens.
 func (w *writer) next(ctx context.Context, ids []int32) (logits []float32, err error) {
 	if w.cache.Len() == 0 {
 		w.cache.Expect(int64(len(ids)))

@@ -29,7 +29,7 @@ func Decode(config []byte, into any) error {
 	return fmt.Errorf("%w: %s: want %s, not %s", ErrInvalid, wrong.Field, kind(wrong.Type), wrong.Value)
 }
 
-// kind says in words what a field of a Go type wants.
+// kind describes the values that a field of a Go type accepts.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

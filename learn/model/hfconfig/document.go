@@ -92,7 +92,7 @@ func oneOf(names []string) string {
 	return strings.Join(lists, " or ")
 }
 
-// refuse refuses what no model here computes.
+// refuse refuses settings that no model here supports.
 func (d Document) refuse(p *Checker) {
 	switch {
 	case d.AttentionDropout != 0:
@@ -107,12 +107,12 @@ func (d Document) refuse(p *Checker) {
 // DequantizeMXFP4 is the advice in errors about 4-bit weights.
 const DequantizeMXFP4 = "dequantize the weights first (transformers: Mxfp4Config(dequantize=True), then save_pretrained), or fetch a copy in bf16"
 
-// quantMethod returns quantization_config.quant_method, empty if absent.
+// quantMethod returns quantization_config.quant_method, or an empty string if absent.
 func (d Document) quantMethod() string {
 	var q struct {
 		Method string `json:"quant_method"`
 	}
-	if json.Unmarshal(d.QuantizationConfig, &q) != nil { // absent or in another form, which refuse shows
+	if json.Unmarshal(d.QuantizationConfig, &q) != nil { // absent or in another form, which refuse reports
 		return ""
 	}
 	return q.Method
@@ -136,7 +136,7 @@ func (d Document) RefuseBiases(p *Checker) {
 	}
 }
 
-// clip shows a value of a file on one line, as much as a message bears.
+// clip returns a value of a file on one line, shortened for a message.
 func clip(value json.RawMessage) string {
 	const most = 120
 	var line bytes.Buffer

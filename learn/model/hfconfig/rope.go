@@ -33,7 +33,7 @@ type RopeScaling struct {
 	Sliding *struct{} `json:"sliding_attention"`
 }
 
-// nested reports whether it says something for each kind of layers.
+// nested reports whether it has settings for each kind of layers.
 func (s *RopeScaling) nested() bool { return s != nil && (s.Full != nil || s.Sliding != nil) }
 
 // Rope contains the settings of rotary positions.
@@ -44,7 +44,7 @@ type Rope struct {
 	Scaling RopeScaling // for types other than default
 }
 
-// stretched are the types for which original_max_position_embeddings counts.
+// stretched contains the types that use original_max_position_embeddings.
 var stretched = []string{"llama3", "yarn"}
 
 // Rope checks theta, which must be at least least, and the type, which must be one of types. As in
@@ -107,7 +107,7 @@ func (d Document) RefusePartialRotary(p *Checker) {
 	}
 }
 
-// written is the rope by one of the two fields.
+// written returns the rope in one of the two fields.
 func (d Document) written(field string, scaling *RopeScaling) Rope {
 	r := Rope{Theta: 10000, Type: "default", Field: field}
 	if d.RopeTheta != nil {
@@ -131,7 +131,7 @@ func (d Document) written(field string, scaling *RopeScaling) Rope {
 	return r
 }
 
-// same reports whether two say the same, wherever and with whichever names.
+// same reports whether two ropes are equal, whatever their fields and names.
 func (r Rope) same(other Rope) bool {
 	bare := func(r Rope) Rope {
 		r.Field = ""

@@ -13,13 +13,13 @@ type Cache struct {
 	// on, so that the cached tensors of it are no longer valid; 0: no border.
 	Border int64
 
-	layers   [][]*torch.Tensor // with room for more tokens than there are
+	layers   [][]*torch.Tensor // with spare capacity
 	most     int64
 	length   int64
 	expected int64
 }
 
-// least is the number of tokens there is room for at first.
+// least is the initial capacity in tokens.
 const least = 64
 
 // New returns an empty cache for at most most tokens.
@@ -65,8 +65,8 @@ func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*tor
 	return out
 }
 
-// grown is held with room for the tokens of added. Room doubles, so that copying what is
-// there costs little in the long run.
+// grown returns held with capacity for the tokens of added. The capacity doubles, so that copying
+// costs little in the long run.
 func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 	need := c.length + added.Dim(1)
 	if held != nil && held.Dim(1) >= need {

@@ -28,5 +28,5 @@ func Activations(c Config, recompute bool) (numbers int64) {
 	if recompute {
 		largest *= 2
 	}
-	return numbers + largest + 2*width // and what goes into the head, with its gradient
+	return numbers + largest + 2*width // plus the input of the head, with its gradient
 }

@@ -97,13 +97,13 @@ type Experts struct {
 	Stacked          *Stacked // nil: checkpoints have separate tensors for each expert
 }
 
-// feed is the name of a tensor of a feed-forward layer.
+// feed returns the name of a tensor of a feed-forward layer.
 func (c Config) feed(name string) string { return cmp.Or(c.FeedFolder, "mlp") + "." + name }
 
-// sparse tells whether a layer has experts.
+// sparse reports whether a layer has experts.
 func (c Config) sparse(layer int) bool { return c.Experts.Count > 0 && c.Experts.Sparse[layer] }
 
-// layer is in what a layer differs.
+// layer returns the differing settings of a layer.
 func (c Config) layer(i int) Layer {
 	if c.Layers == nil {
 		return Layer{}
@@ -159,7 +159,7 @@ func ParseConfig(data []byte) (Config, error) {
 	return c, p.Err()
 }
 
-// heads fills in what concerns the heads. The other sizes are valid.
+// heads fills in the fields of the heads. The other sizes must be valid.
 func (c *Config) heads(p *hfconfig.Checker, keyValueHeads, headDim *int) {
 	c.NumKeyValueHeads = p.Size("num_key_value_heads", keyValueHeads, c.NumAttentionHeads, c.NumAttentionHeads)
 	if headDim == nil && c.HiddenSize%c.NumAttentionHeads != 0 {

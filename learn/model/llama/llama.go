@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errOption says that a model cannot compute as it was asked to.
+// errOption means that a model does not support an option.
 var errOption = errors.New("unsupported option")
 
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
@@ -27,7 +27,7 @@ type Llama struct {
 	embedding *torch.Tensor // [VocabSize,HiddenSize]
 	blocks    []block
 	norm      *torch.Tensor // [HiddenSize]
-	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding if tied
 
 	rotation, longRotation, localRotation rotary.Table
 }
@@ -41,7 +41,7 @@ type block struct {
 	extra          extras
 	layer          Layer
 	experts        *mixture // nil in a dense layer
-	packed         packed   // what stands for some of the above, which are nil then
+	packed         packed   // replaces some of the above, which are then nil
 
 	fusedAttention, fusedFeed bool
 }
@@ -67,7 +67,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
-// canonical leaves out buffers of published checkpoints, and a tied head.
+// canonical omits buffers of published checkpoints, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	if err := refuseMXFP4(tensors); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 	return m, nil
 }
 
-// take gets the weights by the names transformers gives them.
+// take takes the weights by their names in transformers.
 func (m *Llama) take(source *weights.Source) {
 	next := shapes(m.config)
 	get := func(name string) *torch.Tensor {
@@ -132,7 +132,7 @@ func (m *Llama) take(source *weights.Source) {
 			}
 			return source.TakeTogether(wanted...)
 		}
-		// Those that are multiplied with the same input lie together, for one product.
+		// Matrices that are multiplied by the same input are adjacent, for one product.
 		b := block{layer: m.config.layer(i), bias: m.config.takeBiases(layer)}
 		if m.config.Packed.Attention {
 			b.packed.attention = layer(packedAttention)
@@ -197,7 +197,7 @@ func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
 // the experts' scores.
 func (m *Llama) Buffers() []torch.Parameter { return m.buffers }
 
-// stored lists the tensors of a checkpoint, parameters and buffers.
+// stored returns the tensors of a checkpoint, parameters and buffers.
 func (m *Llama) stored() []torch.Parameter { return slices.Concat(m.parameters, m.buffers) }
 
 // Forward returns the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
@@ -230,10 +230,10 @@ func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float
 	}, share)
 }
 
-// halvesAgain says whether it is each half of a layer that is computed again, not a whole one.
+// halvesAgain reports whether half layers are recomputed, instead of whole ones.
 func (m *Llama) halvesAgain() bool { return m.options.Recompute && m.config.notLlama() == "" }
 
-// positions are those of all tokens of ids [B,T].
+// positions returns the rotations of all tokens of ids [B,T].
 func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 	positions := ids.Dim(1)
 	if positions > int64(m.config.MaxPositionEmbeddings) {
@@ -243,7 +243,7 @@ func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 	return m.rotations(s, 0, positions, m.long(positions))
 }
 
-// hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
+// hidden computes the network up to the head: [B,T] to [B,T,HiddenSize].
 func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	at := m.positions(s, ids)
 	x := m.embed(ids)
@@ -254,7 +254,7 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			x = m.feedForwardBlock(s, b, x)
 			continue
 		}
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees tensors that the backward pass does not need
 			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at)))
 			return nil
 		})

@@ -26,7 +26,7 @@ func (m *Llama) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	at := m.rowRotations(s, row)
 	x := m.embed(row.IDs(s))
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
+		_ = s.Sub(func(s *torch.Scope) error { // frees the intermediate tensors of the layer
 			x = s.Lift(m.nextLayer(s, i, x, at, row))
 			return nil
 		})
@@ -46,7 +46,7 @@ func (m *Llama) checkNext(t kvcache.Text) {
 	}
 }
 
-// rowRotations are the rotations of each text's tokens.
+// rowRotations returns the rotations of each text's tokens.
 func (m *Llama) rowRotations(s *torch.Scope, row kvcache.Row) turned {
 	of := make(map[*kvcache.Cache]turned, len(row))
 	for _, t := range row {

@@ -26,17 +26,16 @@ type Split struct {
 	shards []*shard
 }
 
-// shard is the part of one engine, with views of the whole model's weights that have
-// gradients of their own.
+// shard is the part of one engine, with views of the whole model's weights that have separate
+// gradients.
 type shard struct {
-	// model has the engine, the rotary tables, of every layer the part (rows of all matrices,
-	// columns of output and down) and, on the first engine, the ends.
+	// model has the engine, the rotary tables, the part of every layer (rows of all matrices,
+	// columns of output and down) and, on the first engine, embedding and head.
 	model  *Llama
 	pieces []piece
 }
 
-// piece is a view of the parameter of that name: of the whole, or from first on along a
-// dimension.
+// piece is a view of the parameter with a name: of the whole, or from first on along a dimension.
 type piece struct {
 	name   string
 	tensor *torch.Tensor
@@ -73,7 +72,7 @@ func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, err
 	return p, nil
 }
 
-// take makes part i of n of the views.
+// take takes part i of n of the views.
 func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 	part := func(name string, from *torch.Tensor, dim int) *torch.Tensor {
 		size := from.Dim(dim) / n
@@ -133,7 +132,7 @@ func (p *Split) Close(ctx context.Context) error {
 	})
 }
 
-// onAll runs fn on all engines at the same time and waits for all of them.
+// onAll runs fn on all engines concurrently and waits for all of them.
 func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torch.Scope, s *shard) error) error {
 	var group errgroup.Group
 	for i, s := range p.shards {
@@ -144,7 +143,7 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 	return group.Wait()
 }
 
-// whole names what of the model cannot be divided; empty: nothing.
+// whole names the part of the model that cannot be split; empty: none.
 func (c Config) whole() string {
 	switch {
 	case c.Norms.All, c.Norms.After:

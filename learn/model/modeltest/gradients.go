@@ -36,7 +36,7 @@ func GradientsDiffer(t testing.TB, e *torch.Engine, one, other Trainable, v Vect
 			}
 			return nil
 		})
-		// The first time a model makes its tables of positions.
+		// A model creates its tables of positions on first use.
 		if left := torch.LiveTensors() - before; left > 6 {
 			t.Errorf("%d tensors are left", left)
 		}

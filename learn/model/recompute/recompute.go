@@ -37,8 +37,9 @@ func Gradient(s *torch.Scope, n Network, share float64) (loss *torch.Tensor) {
 	}
 	_ = s.WithGrad(false, forward)
 
-	var slope *torch.Tensor // the gradient of what a layer gives
-	// back computes a part of the network again, and goes from the slope of what it gives to that of its input.
+	var slope *torch.Tensor // gradient of a layer's output
+	// back computes a part of the network again, and converts the gradient of its output to the
+	// gradient of its input.
 	back := func(input *torch.Tensor, part func(s *torch.Scope, x *torch.Tensor) *torch.Tensor) {
 		_ = s.Sub(func(s *torch.Scope) error {
 			x := input.SetRequiresGrad(true)

@@ -44,7 +44,7 @@ func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original
 	return r
 }
 
-// factors checks those of the pairs of width elements.
+// factors checks the factors for the pairs of width elements.
 func factors(p *hfconfig.Checker, field string, of []float64, width int) []float64 {
 	if len(of) != width/2 {
 		p.Fail("%s has %d numbers, want %d, one for each pair of the %d elements of a head that turn", field, len(of), width/2, width)

@@ -33,13 +33,13 @@ func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...str
 // "dynamic" slows only longer sequences, so here it is the same as the default.
 func ParsePart(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
 	least := 1.0
-	if d.WantsYarn() { // whose borders divide by the logarithm of theta
+	if d.WantsYarn() { // its borders are divided by the logarithm of theta
 		least += 1e-6
 	}
 	written := d.Rope(p, least, types...)
 	scaling, field := written.Scaling, written.Field
 	r := Rope{Theta: written.Theta, Type: written.Type}
-	const missing = math.SmallestNonzeroFloat64 // below every lower bound
+	const missing = math.SmallestNonzeroFloat64 // below every lower limit
 	switch r.Type {
 	case "dynamic":
 		p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
@@ -71,8 +71,8 @@ func (r Rope) Turns(width int) Turns {
 	return turns
 }
 
-// frequencies are the angles by which each pair of elements turns per position, in radians. They
-// are rounded to f32 as transformers does, since a model was trained with those.
+// frequencies returns the angles by which each pair of elements rotates per position, in radians.
+// They are rounded to f32 as in transformers, because models were trained with these values.
 func (r Rope) frequencies(width int) []float32 {
 	out := make([]float32, width/2)
 	low, high := r.Yarn.borders(width, r.Theta)
@@ -93,7 +93,7 @@ func (r Rope) frequencies(width int) []float32 {
 	return out
 }
 
-// scaled slows down a frequency for a context longer than the one trained with.
+// scaled slows a frequency for a context longer than the one trained with.
 func (r Rope) scaled(frequency float64) float64 {
 	switch r.Type {
 	case "linear":

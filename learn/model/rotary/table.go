@@ -29,7 +29,8 @@ func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turn
 	return t.cos.Narrow(0, first, count), t.sin.Narrow(0, first, count)
 }
 
-// fill computes the angles in f32, as transformers does, since models were trained with those.
+// fill computes the angles in f32, as transformers does, because models were trained with these
+// values.
 func fill(s *torch.Scope, turns Turns, positions int64) Table {
 	pairs := len(turns.Frequencies)
 	cos, sin := make([]float32, int(positions)*pairs), make([]float32, int(positions)*pairs)

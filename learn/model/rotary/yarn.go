@@ -41,10 +41,10 @@ func yarn(p *hfconfig.Checker, s hfconfig.RopeScaling, field string, positions i
 	return y
 }
 
-// magnitude is by how much longer contexts want larger scores.
+// magnitude returns the factor by which longer contexts need larger scores.
 func magnitude(factor, scale float64) float64 { return 0.1*scale*math.Log(factor) + 1 }
 
-// borders are the pairs between which YaRN goes over from untouched to slowed down.
+// borders returns the pairs between which YaRN changes from unchanged to slowed.
 func (y *Yarn) borders(width int, theta float64) (low, high float32) {
 	if y == nil {
 		return 0, 1

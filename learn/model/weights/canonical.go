@@ -10,8 +10,9 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// buffers are names of tensors that programs saved in checkpoints, although they follow from the config: tables of rotary
-// positions, masks, and numbers of positions. They stand at the start, in the model, in a layer or in its attention.
+// buffers are names of tensors that programs saved in checkpoints although they follow from the
+// config: tables of rotary positions, masks, and numbers of positions. They are at the top level,
+// in the model, in a layer or in its attention.
 var buffers = []string{
 	"rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.long_inv_freq", "rotary_emb.short_inv_freq",
 	"rotary_emb.cos_cached", "rotary_emb.sin_cached", "rotary_emb_local.inv_freq", "rotary_emb_local.original_inv_freq",
@@ -39,7 +40,7 @@ func isBuffer(t safetensors.Tensor, layers int) bool {
 			}
 		}
 	}
-	// GPT-2 and programs like it call their causal mask bias.
+	// GPT-2 and similar programs call their causal mask bias.
 	mask := attention && name == "bias" && len(t.Shape) == 4 && t.Shape[0] == 1 && t.Shape[1] == 1 && t.Shape[2] == t.Shape[3]
 	return mask || slices.Contains(buffers, name)
 }

@@ -63,8 +63,8 @@ func (s *stream) next() uint64 {
 	return z ^ z>>31
 }
 
-// normal adds up twelve uniform integers of 21 bits, three from each random word. Each has
-// variance 2^42/12, so the sum, twice its distance from the middle, has deviation 2^22.
+// normal adds twelve uniform integers of 21 bits, three from each random word. Each has variance
+// 2^42/12, so the sum, twice its distance from the middle, has deviation 2^22.
 func (s *stream) normal(deviation float64) float32 {
 	const bits, mask = 21, 1<<21 - 1
 	var sum uint64

@@ -25,8 +25,8 @@ var dtypes = map[safetensors.DType]torch.DType{
 type Source struct {
 	scope  *torch.Scope
 	byName map[string]safetensors.Tensor
-	shared map[string]*torch.Tensor // of NewTwin and NewCopy: what there is instead of byName
-	apart  bool                     // of NewCopy: shared is copied
+	shared map[string]*torch.Tensor // for NewTwin and NewCopy, instead of byName
+	apart  bool                     // for NewCopy: shared tensors are copied
 	taken  []torch.Parameter
 	fixed  []torch.Parameter
 	err    error // the first one
@@ -100,7 +100,7 @@ type Matrix struct {
 func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 	out := make([]*torch.Tensor, len(wanted))
 	_ = s.scope.Sub(func(inner *torch.Scope) error { // frees the parts
-		if s.shared != nil && !s.apart { // they lie together already
+		if s.shared != nil && !s.apart { // they are already adjacent
 			for i, w := range wanted {
 				if t := s.read(inner, w.Name, []int64{w.Rows, w.Columns}); t != nil {
 					out[i] = s.parameter(w.Name, t)
@@ -113,7 +113,7 @@ func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 			parts = append(parts, s.read(inner, w.Name, []int64{w.Rows, w.Columns}))
 		}
 		if s.err != nil {
-			return s.err // Close tells
+			return s.err // Close returns it
 		}
 		all, first := inner.Cat(0, parts...), int64(0)
 		for i, w := range wanted {
@@ -202,7 +202,7 @@ func Free(parameters []torch.Parameter) {
 	}
 }
 
-// check tells how to read a stored tensor that should have that shape.
+// check returns how to read a stored tensor that should have a given shape.
 func check(t safetensors.Tensor, shape []int64) (torch.DType, error) {
 	if !slices.Equal(t.Shape, shape) {
 		return 0, fmt.Errorf("tensor %s has shape %v, want %v", t.Name, t.Shape, shape)

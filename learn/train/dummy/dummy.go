@@ -32,7 +32,7 @@ const (
 	elements = 1024
 )
 
-// configuration is the model's config.json, which no other program takes for a model.
+// configuration is the model's config.json, which other programs do not recognize as a model.
 const configuration = `{"architectures":["DummyForTestsOfTheNetwork"],"model_type":"dummy"}` + "\n"
 
 // Model returns the first model of every run.
@@ -90,7 +90,7 @@ func New(o Options) (*Trainer, error) {
 	return t, t.Load(context.Background(), o.Model)
 }
 
-// header begins a result.
+// header returns the start of a result.
 func (t *Trainer) header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
 	b := append([]byte(nil), t.run[:]...)
 	b = binary.LittleEndian.AppendUint32(b, step)
@@ -126,7 +126,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	return hash.Sum(t.header(step, batch.ID, t.trainer)), 10 / math.Sqrt(float64(step)+1), nil
 }
 
-// wait takes as long as a training.
+// wait waits for the duration of a training.
 func (t *Trainer) wait(ctx context.Context) error {
 	if pause.For(ctx, t.delay) != nil {
 		return ctx.Err()

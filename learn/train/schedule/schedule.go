@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// errInvalid says that a schedule's numbers make no sense.
+// errInvalid means that a schedule's numbers are invalid.
 var errInvalid = errors.New("invalid learning-rate schedule")
 
 // Schedule is the learning rate over the steps of a run: a linear rise from init to base, then
@@ -19,11 +19,11 @@ type Schedule struct {
 	stages      []stage
 }
 
-// stage goes from one rate to another in a number of steps.
+// stage changes the rate from one value to another in a number of steps.
 type stage struct {
 	steps    uint32
 	from, to float64
-	cosine   bool // half a cosine, else a straight line
+	cosine   bool // half a cosine instead of a straight line
 }
 
 // New returns the schedule of a run's definition.
@@ -80,8 +80,8 @@ func (s Schedule) check() error {
 // LR returns the learning rate of a step. Only the final value is rounded to single precision.
 func (s Schedule) LR(step uint32) float32 { return float32(s.rate(step)) }
 
-// rate is LR before rounding. Explicit conversions keep compilers from joining a
-// product and a sum into one rounding.
+// rate is LR before rounding. Explicit conversions prevent compilers from fusing a product and a
+// sum into one rounding.
 func (s Schedule) rate(step uint32) float64 {
 	if step < s.warmupSteps {
 		rise := float64((s.base - s.init) * float64(step))
