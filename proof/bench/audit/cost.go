@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/momenta"
 )
 
-// costCommand measures processor time, which other work on the machine disturbs little.
+// costCommand measures CPU time, which other load on the machine hardly affects.
 type costCommand struct {
 	Model     string `default:"proof/bench/step/model-20m.json" type:"existingfile" help:"config.json of the model."`
 	Sequences int    `default:"8" help:"Sequences of a batch."`
@@ -62,7 +62,8 @@ func (c *costCommand) batch() data.Batch {
 	return batch
 }
 
-// commitments measures what a commitment adds to a step: copying the momentum, hashing it, the tree.
+// commitments measures the cost of a commitment in a step: copying the momentum, hashing it, the
+// tree.
 func commitments(shapes audit.Shapes, step time.Duration) error {
 	cut, err := momenta.New(shapes, cuts(momentumDecay))
 	if err != nil {
@@ -110,7 +111,7 @@ func commitments(shapes audit.Shapes, step time.Duration) error {
 	return nil
 }
 
-// audit measures an audit of the step that was trained.
+// audit measures an audit of the trained step.
 func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch data.Batch, payload []byte, step time.Duration) error {
 	shapes := trainer.Shapes()
 	chunks := audit.Chunks([32]byte{1}, 1, momenta.Key(0), shapes, audit.DefaultChunks, nil)
@@ -188,7 +189,7 @@ func memory(ctx context.Context) error {
 	return nil
 }
 
-// used returns the processor time of all threads.
+// used returns the CPU time of all threads.
 func used(f func() error) (time.Duration, error) {
 	before := processorTime()
 	err := f()

@@ -14,8 +14,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/momenta"
 )
 
-// oldCommand audits steps that were trained a while ago, as jurors do: from weights that are worked
-// out from the present ones.
+// oldCommand audits older steps, as jurors do: it reconstructs their weights from the current ones.
 type oldCommand struct {
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
@@ -28,7 +27,7 @@ type oldCommand struct {
 	Seed      uint64  `default:"1" help:"Of the batches."`
 }
 
-// past is a step that was trained, and what an audit of it begins from.
+// past is a trained step with the data for its audit.
 type past struct {
 	step     uint32
 	batch    data.Batch
@@ -97,8 +96,8 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// recomputation is of all chunks of the step, with the steps that were applied since and the step
-// itself, newest first.
+// recomputation returns the recomputation of all chunks of the step, with the steps applied since
+// and the step itself, newest first.
 func (p *past) recomputation(trainer *train.Trainer, since []*past) audit.Recomputation {
 	x := audit.Recomputation{Step: p.step, Weights: p.step - 1, Chunks: momenta.All(trainer.Shapes()), Precision: trainer.Precisions()[0], Trainer: momenta.Key(0)}
 	for _, s := range since {

@@ -20,8 +20,8 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// roundsCommand audits rounds of local steps: trainers of the stacks take turns, and all others of their type
-// make the steps again.
+// roundsCommand audits rounds of local steps: trainers of the stacks take turns, and all other
+// trainers of their type repeat the steps.
 type roundsCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
@@ -40,7 +40,8 @@ type roundsCommand struct {
 	Most      int     `default:"32" help:"Chunks that are opened."`
 }
 
-// roundAttacks train some of a round's steps on tokens that are not theirs: of so many steps the first number.
+// roundAttacks train some of a round's steps on foreign tokens: the first number of each pair, out
+// of the second.
 var roundAttacks = []struct {
 	name  string
 	steps func(inner uint32) []uint32
@@ -64,7 +65,7 @@ type roundTrainer struct {
 	newest uint32
 }
 
-// roundsRun is such a run.
+// roundsRun is a run of rounds.
 type roundsRun struct {
 	*roundsCommand
 	source   *calibration // of batches
@@ -72,7 +73,7 @@ type roundsRun struct {
 	trainers []*roundTrainer
 	shapes   audit.Shapes
 	log      *json.Encoder
-	mu       sync.Mutex // of log
+	mu       sync.Mutex // guards log
 }
 
 func (c *roundsCommand) Run(ctx context.Context) (err error) {
@@ -132,7 +133,8 @@ func (r *roundsRun) close() error {
 	return errors.Join(errs...)
 }
 
-// round lets a trainer of each type train a round and the others of the type audit it, and attacks on it.
+// round makes a trainer of each type train a round, and the other trainers of the type audit the
+// round and attacks on it.
 func (r *roundsRun) round(step uint32) error {
 	var payloads [][]byte
 	for _, bf16 := range []bool{false, true} {
@@ -157,7 +159,7 @@ func (r *roundsRun) round(step uint32) error {
 	})
 }
 
-// turn is that of one of some trainers.
+// turn runs the turn of one of the trainers.
 func (r *roundsRun) turn(step uint32, all []*roundTrainer, slot int) ([]byte, error) {
 	own := all[int(step)%len(all)]
 	batch := r.source.batch(step)

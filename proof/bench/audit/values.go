@@ -55,7 +55,7 @@ func (c *valuesCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-// train makes the trainers share one replica of the weights: all would be equal.
+// train makes the trainers share one replica of the weights, because all replicas would be equal.
 func (c *valuesCommand) train(ctx context.Context, text []byte, mode string, attackers int, factor float32, seed uint64) (loss float64, err error) {
 	var all []*train.Trainer
 	defer func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// options of the program.
+// options are the flags of the program.
 type options struct {
 	Model   string `default:"proof/bench/distro/model.json" type:"existingfile" help:"config.json of the model whose tensors are used."`
 	Threads []int  `default:"1,2" help:"Threads of both sides of the comparison with PyTorch."`
@@ -61,7 +61,7 @@ func (o options) run(ctx context.Context) error {
 	return o.step(ctx, m)
 }
 
-// bar prints a figure beside what it should be.
+// bar prints a result next to its target.
 func bar(label string, figure float64, format string, good bool, want string) {
 	verdict := "met"
 	if !good {
@@ -75,17 +75,17 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// cost is the time of some work in seconds. On a busy machine only cpu means something.
+// cost is the time of some work in seconds. On a busy machine only cpu is meaningful.
 type cost struct{ wall, cpu float64 }
 
-// timed returns what f costs, if this process does nothing else meanwhile.
+// timed returns the cost of f, if this process does nothing else meanwhile.
 func timed(f func() error) (cost, error) {
 	start, cpu := time.Now(), cpuTime()
 	err := f()
 	return cost{time.Since(start).Seconds(), cpuTime() - cpu}, err
 }
 
-// cpuTime returns the seconds that this process has computed.
+// cpuTime returns the CPU time of this process in seconds.
 func cpuTime() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

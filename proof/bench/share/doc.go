@@ -1,10 +1,11 @@
-// Command share trains small models with real trainers on text with rare words, where some chunks of
-// embeddings and experts have a gradient in few members' batches only: it says what a rule about such
-// chunks costs, and how often there are any.
+// Command share measures the cost of rules about low-support chunks, and their frequency. It trains
+// small models with real trainers on text with rare words, in which some chunks of embeddings and
+// experts have a gradient in only a few members' batches.
 //
 //	go run ./proof/bench/share --model untied --seed 1
 //
-// The text is that of Go's source tree, a word a token: the 2047 most frequent words have their own.
-// One line of JSON is written at the end. In logs are those of trials with (s/n)^p of the learning rate for
-// a chunk in which s of n results sent anything; their label says p.
+// The text is Go's source tree with one token per word: the 2047 most frequent words have their own
+// tokens. At the end the command writes one line of JSON. The folder logs contains trials in which
+// the learning rate of a chunk was multiplied by (s/n)^p, if s of n results sent anything in the
+// chunk. Their label contains p.
 package main

@@ -32,12 +32,12 @@ type command struct {
 	Label   string  `help:"Written into the line."`
 }
 
-// line is what a run says at its end.
+// line is the result of a run.
 type line struct {
 	command
 	Loss   float64 // of held-out text
-	Share  float64 // of the results in a chunk in which any sent something, mean
-	Lonely float64 // part of the chunks in which fewer than a third of the results, but some, sent something
+	Share  float64 // mean share of the results that sent anything in a chunk, over the chunks in which any did
+	Lonely float64 // share of the chunks in which some, but fewer than a third of the results sent anything
 	Bytes  float64 // of a result, mean
 }
 
@@ -47,7 +47,7 @@ func main() {
 	parsed.FatalIfErrorf(c.Run(context.Background()))
 }
 
-// Run trains, and prints what came of it.
+// Run trains, and prints the result.
 func (c *command) Run(ctx context.Context) (err error) {
 	text, err := readText(c.Seed, c.Length)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *command) trainer(ctx context.Context, member int) (*train.Trainer, erro
 	return train.New(ctx, o)
 }
 
-// step lets every member train its batch and apply all results.
+// step makes every member train its batch and apply all results.
 func (c *command) step(ctx context.Context, step uint32, trainers []*train.Trainer, text *text, result *line) error {
 	var payloads [][]byte
 	for i, t := range trainers {
@@ -129,8 +129,8 @@ func (c *command) step(ctx context.Context, step uint32, trainers []*train.Train
 	return nil
 }
 
-// shares returns the mean share of results that sent something in a chunk, over the chunks in which
-// any did, and the part of all chunks in which some but fewer than a third did.
+// shares returns the mean share of results that sent anything in a chunk, over the chunks in which
+// any did, and the share of all chunks in which some but fewer than a third did.
 func shares(t *train.Trainer, payloads [][]byte) (mean, lonely float64, err error) {
 	var speakers []int
 	for _, payload := range payloads {

@@ -9,8 +9,8 @@ func llama(tied bool) map[string]any {
 	}
 }
 
-// models are the config.json of each. Rare words leave rows of the untied one's embeddings, and experts
-// that are not routed to, without a gradient.
+// models are the config.json of each model. Rare words leave rows of the embeddings in untied, and
+// experts without routed tokens, without a gradient.
 var models = map[string]map[string]any{
 	"tied":   llama(true),
 	"untied": llama(false),

@@ -20,7 +20,7 @@ type text struct{ training, heldOut [][]int32 }
 
 var words = regexp.MustCompile(`\w+|[^\w\s]`)
 
-// readText reads packages of Go's source tree. One file of twenty is held out.
+// readText reads packages of Go's source tree. One of twenty files is held out.
 func readText(seed uint64, length int) (*text, error) {
 	var files [][]string
 	counts := map[string]int{}
@@ -56,7 +56,7 @@ func readText(seed uint64, length int) (*text, error) {
 		for ; len(file) > length; file = file[length:] {
 			sequence := make([]int32, length+1)
 			for j, word := range file[:length+1] {
-				sequence[j] = ids[word] // 0: any rarer one
+				sequence[j] = ids[word] // 0: any rarer word
 			}
 			*into = append(*into, sequence)
 		}
@@ -70,7 +70,7 @@ func readText(seed uint64, length int) (*text, error) {
 	return t, nil
 }
 
-// number gives the most frequent words the numbers from 1 on.
+// number assigns the most frequent words the numbers from 1 on.
 func number(counts map[string]int) map[string]int32 {
 	all := make([]string, 0, len(counts))
 	for word := range counts {
