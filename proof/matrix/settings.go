@@ -75,7 +75,8 @@ func (r row) state(w *world) ([]byte, error) {
 }
 
 // optimizer returns the row's optimizer: local steps, or DisTrO, whose lag the dummy model also
-// uses. It returns the dummy optimizer if the row must be refused because a real model has it.
+// uses. For a row that must be refused because it combines the dummy optimizer with a real model,
+// it returns the dummy optimizer.
 func (r row) optimizer() any {
 	if r.has("results", "dummy") && !r.has("checkpoint", "local") {
 		return "Dummy"

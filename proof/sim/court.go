@@ -85,7 +85,7 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 }
 
 // perverts returns the vote of a Byzantine juror. Slanderers always vote guilty. The coalition
-// votes guilty against non-members, and blocks trials of its own members.
+// votes guilty against non-members, and blocks trials of its members.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.cast.Of(v.Client)
 	v.Guilty = !m.Lies(scenario.Gang) || !accused.Lies(scenario.Gang)
@@ -112,8 +112,8 @@ func (p *process) victims(candidates []result) []result {
 }
 
 // slander makes false accusations. Slanderers accuse any member. The coalition accuses honest
-// members, and occasionally one of its own, so that accomplices judge it or other trials of it are
-// blocked. Some accuse hastily.
+// members, and occasionally a coalition member, so that accomplices judge it or other trials of it
+// are blocked. Some accuse hastily.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
 	if m.Roles&(scenario.Slanderer|scenario.Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {

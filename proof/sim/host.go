@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// host is the host of the run: its core, a disk, and connections, all of which can fail.
+// host is the host of the run: its core, a disk, and connections. All of them can fail.
 type host struct {
 	*core.Host
 
@@ -220,7 +220,7 @@ func (h *host) step() {
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
 		switch {
-		case h.leavesOut(r): // its sender waits in vain
+		case h.leavesOut(r): // its sender gets no answer
 		case !w.rules.verifies(r.action):
 			r.answer(w, errProof)
 		default:

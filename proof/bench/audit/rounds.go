@@ -40,8 +40,8 @@ type roundsCommand struct {
 	Most      int     `default:"32" help:"Chunks that are opened."`
 }
 
-// roundAttacks train some of a round's steps on foreign tokens: the first number of each pair, out
-// of the second.
+// roundAttacks train some of a round's steps on foreign tokens. steps returns these steps, for a
+// round of inner steps.
 var roundAttacks = []struct {
 	name  string
 	steps func(inner uint32) []uint32

@@ -34,8 +34,8 @@ type planCommand struct {
 	Logs string `default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 }
 
-// Run trains what is missing, in the order of the list. The list is read again after each
-// run, so lines may be added while it works. Several processes may share a list.
+// Run trains all missing runs, in the order of the list. It reads the list again after each run, so
+// lines may be added meanwhile. Several processes may share a list.
 func (c *planCommand) Run(ctx context.Context) error {
 	busy := map[string]bool{}
 	for {
@@ -52,7 +52,7 @@ func (c *planCommand) Run(ctx context.Context) error {
 	}
 }
 
-// next returns the first run of the list without a log that nobody is at, or nil.
+// next returns the first run of the list without a log that no process is training, or nil.
 func (c *planCommand) next(busy map[string]bool) (*runCommand, error) {
 	file, err := os.Open(c.File)
 	if err != nil {

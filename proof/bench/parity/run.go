@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// runCommand is one training: settings, and the first line of its log.
+// runCommand is one training: its settings, which are the first line of its log.
 type runCommand struct {
 	Name string `arg:"" help:"Of the log."`
 	Logs string `json:"-" default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
@@ -71,7 +71,7 @@ type runCommand struct {
 	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step and do not train, among clients with a shared replica; 0: no audits."`
 }
 
-// record is any line of a log but the first.
+// record is any line of a log except the first.
 type record struct {
 	Step       uint32
 	Tokens     uint64
@@ -84,37 +84,37 @@ type record struct {
 }
 
 const (
-	// Sequences of the held-out text: few while training, many at the end.
+	// Sequences of the held-out text: few during training, many at the end.
 	quickSequences, fullSequences = 64, 512
 	records                       = 100 // of a log
-	measurements                  = 10  // of the validation loss, of them
+	measurements                  = 10  // of the validation loss, among the records
 )
 
 // learner trains one step on the sequences [first, first+batch).
 type learner interface {
 	step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error)
 	evaluate(ctx context.Context, sequences [][]int32) (float64, error)
-	finish(ctx context.Context) error // checks what must hold after the last step
+	finish(ctx context.Context) error // checks the state after the last step
 	close() error
 }
 
-// stepped is what a learner says of a step.
+// stepped is the result of a learner's step.
 type stepped struct {
-	loss    float64 // of training; 0: it is not known
+	loss    float64 // of training; 0: not known
 	bytes   int     // of a client's result, mean
 	ejected []ejected
 }
 
-// sequences is how many a step takes, or a round of local steps.
+// sequences returns the number of sequences in a step, or in a round of local steps.
 func (c *runCommand) sequences() uint64 { return c.Batch * max(uint64(c.InnerSteps), 1) }
 
-// steps is how many steps, or rounds of local steps, the tokens make.
+// steps returns the number of steps, or rounds of local steps, for the tokens.
 func (c *runCommand) steps() uint32 {
 	perStep := c.sequences() * uint64(c.SeqLen)
 	return uint32((c.Tokens + perStep - 1) / perStep)
 }
 
-// Run trains and writes the log, whole or not at all.
+// Run trains and writes the log atomically.
 func (c *runCommand) Run(ctx context.Context) (err error) {
 	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < measurements || (c.InnerSteps > 0) != (c.Optimizer == "local") {
 		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps, inner steps %d: want a batch for each client, lag 1 or 2, %d steps, inner steps of local steps only",
@@ -129,7 +129,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := os.Stat(path); err == nil { // it was finished, and the file renamed, before we had the lock
+	if _, err := os.Stat(path); err == nil { // another process finished it before this process got the lock
 		return errBusy
 	}
 	if err := file.Truncate(0); err != nil {
@@ -152,7 +152,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 	return os.Rename(path+".part", path)
 }
 
-// errBusy says that another process trains this run.
+// errBusy means that another process is training this run.
 var errBusy = errors.New("another process is at it")
 
 func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *json.Encoder) error {
@@ -206,7 +206,7 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 	return nil
 }
 
-// last measures the trained model.
+// last evaluates the trained model.
 func (c *runCommand) last(ctx context.Context, l learner, texts *texts, now *record) error {
 	err := l.finish(ctx)
 	if err != nil {
@@ -222,8 +222,8 @@ func (c *runCommand) last(ctx context.Context, l learner, texts *texts, now *rec
 	return nil
 }
 
-// texts is what a run reads: text to train on, and two parts of the held-out text that
-// share no file but the one at their border.
+// texts are the training text of a run and two parts of the held-out text. The parts share at most
+// the file at their border.
 type texts struct {
 	training         *local.Folder
 	validation, test [][]int32
@@ -241,7 +241,7 @@ func (c *runCommand) open() (*texts, error) {
 	if half < fullSequences {
 		return nil, fmt.Errorf("%s: %d held-out sequences, want %d", c.Data, heldOut.Len(), 2*fullSequences)
 	}
-	// Spread over the part, so that no single file decides.
+	// Spread over the part, so that no single file dominates.
 	for part, into := range []*[][]int32{&t.validation, &t.test} {
 		for i := range uint64(fullSequences) {
 			at := uint64(part)*half + (i%quickSequences*(fullSequences/quickSequences)+i/quickSequences)*(half/fullSequences)

@@ -77,8 +77,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// blasKernels returns which kernels the clients' BLAS chose, on which the speed of training
-// depends more than on anything else.
+// blasKernels returns the kernels that the clients' BLAS chose, which have the greatest effect on
+// the speed of training.
 func blasKernels(ctx context.Context, bin string) string {
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "psyche-client"), "doctor").Output()
 	if err != nil {
@@ -92,11 +92,11 @@ func blasKernels(ctx context.Context, bin string) string {
 	return "not known"
 }
 
-// measureAll measures the rows one after the other. After an error it returns what it has.
+// measureAll measures the rows one after another. After an error it returns the results so far.
 func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp) ([]summary, error) {
 	u := setup{bin: o.bin, state: o.state, out: o.out, common: o.common}
 	var summaries []summary
-	perSequence := 0.0 // seconds, of the first row: rows of one length have one batch
+	perSequence := 0.0 // seconds, of the first row: rows with the same length have the same batch
 	for _, r := range rows {
 		if !only.MatchString(r.Name) {
 			continue
@@ -126,7 +126,7 @@ func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp)
 	return summaries, nil
 }
 
-// writeJSON writes all figures to a file, if one is named.
+// writeJSON writes all results to a file, if path is not empty.
 func writeJSON(path string, summaries []summary) error {
 	if path == "" {
 		return nil

@@ -123,7 +123,7 @@ func measure(ctx context.Context, o options, s setup, sides []string) (err error
 	return nil
 }
 
-// command is what runs a side.
+// command returns the command that runs a side.
 func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, error) {
 	arguments := []string{
 		"--config", filepath.Join(o.folder, "model-"+s.model+".json"), "--dtype", s.dtype,
@@ -157,7 +157,7 @@ func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, e
 	return c, err
 }
 
-// untuned is this process's environment without what tunes the libraries.
+// untuned returns this process's environment without variables that tune the libraries.
 func untuned() []string {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -172,8 +172,9 @@ func untuned() []string {
 	return out
 }
 
-// tuned gives PyTorch what package torch sets for itself: a process of ours says what it
-// set, and the BLAS and the allocator, which it chooses by calls, are added.
+// tuned returns the environment that gives PyTorch the settings of package torch. A Psyche process
+// reports the variables that it set. The BLAS and the allocator, which package torch chooses by
+// function calls, are added.
 func tuned(ctx context.Context, self, threads string) ([]string, error) {
 	c := exec.CommandContext(ctx, self, "settings", "--threads", threads)
 	c.Env, c.Stderr = untuned(), os.Stderr
@@ -206,7 +207,7 @@ func header(w io.Writer, sides []string) {
 	_, _ = fmt.Fprintln(w, line+" | peak MB | GFLOP/s | of a product | rounds |\n"+rule+"|---|---|---|---|")
 }
 
-// row prints one line. flops are the operations of a token.
+// row prints one line. flops are the operations per token.
 func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	line := fmt.Sprintf("| %s | %s | %s | %s", s.model, s.dtype, s.batch, s.threads)
 	first := all[0]
@@ -219,7 +220,7 @@ func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	for _, one := range all[1:] {
 		line += fmt.Sprintf(" | %.2f", float64(first.peak)/float64(one.peak))
 	}
-	reached, share := flops*float64(tokens)/median(first.seconds), "–" // PyTorch's side measures no product
+	reached, share := flops*float64(tokens)/median(first.seconds), "–" // PyTorch's process does not measure a product
 	if first.product > 0 {
 		share = fmt.Sprintf("%.2f", reached/first.product)
 	}

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command tokenizer measures how fast this repository's tokenizer encodes a text, on one
-// thread, in bytes per second of processor time. run.sh compares it with the reference implementations.
+// Command tokenizer measures the speed at which this repository's tokenizer encodes a text, on one
+// thread, in bytes per second of CPU time. run.sh compares it with the reference implementations.
 package main
 
 import (
@@ -53,8 +53,8 @@ func main() {
 	fmt.Printf("go %.2f MB/s %d ids %x\n", float64(len(raw))/1e6/best.Seconds(), len(ids), hash.Sum(nil)[:8])
 }
 
-// cpuTime returns the processor time of the process, with that of the garbage collector:
-// unlike the time on the wall it says something on a busy machine.
+// cpuTime returns the CPU time of the process, including the garbage collector. Unlike elapsed
+// time, it is meaningful on a busy machine.
 func cpuTime() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
@@ -63,7 +63,7 @@ func cpuTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// cut cuts a text at the first line end after every 16 KiB.
+// cut splits a text at the first line end after every 16 KiB.
 func cut(raw []byte) (documents [][]byte) {
 	for start := 0; start < len(raw); {
 		end := min(start+16<<10, len(raw))

@@ -28,14 +28,14 @@ type options struct {
 	within          float64 // percent
 }
 
-// row is a run with some things on.
+// row is a run with some features enabled.
 type row struct {
 	name  string
-	how   manner   // of the trackers; empty: there are none
+	how   manner   // of the trackers; empty: no trackers
 	flags []string // of psyche testnet start; {} is the run's folder
 }
 
-// tables are what is compared.
+// tables are the comparisons.
 var tables = map[string][]row{
 	"everything": {
 		{name: "without"},
@@ -47,10 +47,10 @@ var tables = map[string][]row{
 	"failures": {{name: "without"}, {name: "answers", how: answers}, {name: "hangs", how: hangs}, {name: "refuses", how: refuses}, {name: "garbage", how: garbage}},
 }
 
-// runTimeout bounds a run: only a hang reaches it.
+// runTimeout limits a run: only a hang exceeds it.
 const runTimeout = 5 * time.Minute
 
-// dummySeconds is how long a training of the dummy model takes.
+// dummySeconds is the training time of the dummy model.
 const dummySeconds = "0.3"
 
 func main() {
@@ -122,7 +122,7 @@ func (o options) run(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes the quickstart's data and the run's folder of settings.
+// prepare creates the quickstart's data and the run's configuration folder.
 func (o options) prepare(ctx context.Context) error {
 	make := exec.CommandContext(ctx, "scripts/quickstart-data.sh", o.bin, "build/quickstart")
 	make.Stdout, make.Stderr = os.Stderr, os.Stderr
@@ -139,7 +139,7 @@ func (o options) prepare(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(o.out, "state.toml"), text, 0o644)
 }
 
-// settings changes a state.toml.
+// settings modifies a state.toml.
 func (o options) settings(text []byte) ([]byte, error) {
 	var document struct {
 		RunID  string                    `toml:"run_id"`

@@ -14,15 +14,15 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// measured is what a run was like.
+// measured is the result of a run.
 type measured struct {
 	row      string
-	rounds   []float64 // seconds of each that lies between two others of an epoch
+	rounds   []float64 // durations of the rounds between two other rounds of an epoch
 	digests  []string  // of the clients' final models
-	requests int64     // that the stand-in saw
+	requests int64     // received by the fake service
 }
 
-// readRun reads what a testnet left.
+// readRun reads the files of a testnet.
 func readRun(dir string) (measured, error) {
 	var m measured
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
@@ -57,7 +57,7 @@ func readRun(dir string) (measured, error) {
 	return m, nil
 }
 
-// roundsOf returns how long rounds took that lie between two others of their epoch.
+// roundsOf returns the durations of rounds between two other rounds of their epoch.
 func roundsOf(states []event.Event) (seconds []float64) {
 	type start struct {
 		at          time.Time
@@ -79,7 +79,7 @@ func roundsOf(states []event.Event) (seconds []float64) {
 	return seconds
 }
 
-// same checks that all clients of a run hold one model.
+// same checks that all clients of a run have the same model.
 func (m measured) same() error {
 	for _, d := range m.digests {
 		if d == "" || d != m.digests[0] {
@@ -92,18 +92,18 @@ func (m measured) same() error {
 	return nil
 }
 
-// median of numbers, of which there is one at least.
+// median returns the median of at least one number.
 func median(of []float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// comparison is what a row is to the first one, block by block.
+// comparison compares a row with the first one, block by block.
 type comparison struct {
 	row     string
-	medians []float64 // of its rounds, a block each
-	ratios  []float64 // of them to the first row's
+	medians []float64 // of its rounds, one per block
+	ratios  []float64 // to the first row's medians
 }
 
 // compare compares blocks of runs, in the order of the rows.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// manner is how a service treats its callers.
+// manner is the behaviour of a service.
 type manner string
 
 const (
@@ -17,17 +17,17 @@ const (
 	garbage manner = "garbage"
 )
 
-// standin stands in for Weights & Biases and an OpenTelemetry collector.
+// standin is a fake of Weights & Biases and of an OpenTelemetry collector.
 type standin struct {
 	*httptest.Server
 	requests atomic.Int64
 	release  chan struct{}
 }
 
-// run is what Weights & Biases answers to a client that begins a run.
+// run is the answer of Weights & Biases to a client that starts a run.
 const run = `{"data":{"upsertBucket":{"bucket":{"name":"r","project":{"name":"p","entity":{"name":"e"}}}}}}`
 
-// newStandin returns a service of a manner. One that refuses does not listen any more.
+// newStandin returns a service with a behaviour. A refusing service does not listen.
 func newStandin(how manner) *standin {
 	s := &standin{release: make(chan struct{})}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,13 +47,13 @@ func newStandin(how manner) *standin {
 	return s
 }
 
-// end lets all callers go that wait.
+// end releases all waiting callers.
 func (s *standin) end() {
 	close(s.release)
 	s.Close()
 }
 
-// environment lets clients send to the stand-in what they can.
+// environment returns the environment that makes clients send to the fake service.
 func (s *standin) environment() []string {
 	return []string{
 		"WANDB_API_KEY=secret", "WANDB_MODE=online", "WANDB_BASE_URL=" + s.URL,

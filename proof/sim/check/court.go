@@ -281,8 +281,8 @@ func (c *Checker) challenged(s *coordinator.State, step uint32) {
 	}
 }
 
-// blameless checks that the end of a round makes nobody late and drops nobody, whatever it had
-// to do: only findings of witnesses do. Only a new term makes a member less late.
+// blameless checks that the end of a round does not make any member late or drop it. Only findings
+// of witnesses may do this, and only a new term makes a member less late.
 func (c *Checker) blameless(s *coordinator.State, before stateMark) {
 	newTerm := s.RunState == coordinator.RoundTrain && s.CurrentRound().Height%termRounds == 0
 	for i := range before.members {

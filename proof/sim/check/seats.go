@@ -75,8 +75,8 @@ func (c *Checker) joins(s *coordinator.State, from coordinator.ClientID) {
 	c.crowded(s, from)
 }
 
-// drawnFairly checks that of the pending clients, all former members have seats, and of the others
-// the ones that the seed chain draws.
+// drawnFairly checks that the pending clients with seats are all former members, and the newcomers
+// that the seed chain draws.
 func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
 	var newcomers []coordinator.Client
 	seats := 0
@@ -157,7 +157,7 @@ func (c *Checker) rewindSeats(s *coordinator.State) {
 }
 
 // returned checks an accepted Return: the client had a seat, was no longer in the running round,
-// returned as late as it was, and not too often.
+// kept its lateness, and did not return too often.
 func (c *Checker) returned(s *coordinator.State, from coordinator.ClientID) {
 	name, count := c.NameOf(from), 0
 	had := false
