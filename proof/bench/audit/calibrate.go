@@ -32,17 +32,17 @@ type calibrateCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Logs      string  `default:"proof/bench/audit/logs" type:"path" help:"Folder of the logs."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
 	Steps     uint32  `default:"200" help:"Training steps."`
-	Every     uint32  `default:"2" help:"Steps between two audited steps."`
+	Every     uint32  `default:"2" help:"Interval of audited steps."`
 	Sequences int     `default:"4" help:"Sequences of a batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
-	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
-	Decay     float64 `default:"0.999" help:"Of the momentum."`
-	Rare      uint32  `help:"Number of first steps with batches of random tokens; most tokens occur only once."`
+	Seed      uint64  `default:"1" help:"Seed of batches, challenges and noise."`
+	Decay     float64 `default:"0.999" help:"Decay of the momentum."`
+	Rare      uint32  `help:"Initial steps with batches of random tokens, of which most occur only once."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
-	Count     bool    `help:"Count audits among stacks of one type, and write a row for each pair of them instead of one for each audit."`
+	Count     bool    `help:"For stacks of the same type, count audits and write one row per pair instead of one per audit."`
 }
 
 // calibration is a run during calibration.

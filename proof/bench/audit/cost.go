@@ -21,7 +21,7 @@ type costCommand struct {
 	Model     string `default:"proof/bench/step/model-20m.json" type:"existingfile" help:"config.json of the model."`
 	Sequences int    `default:"8" help:"Sequences of a batch."`
 	Length    int    `default:"512" help:"Tokens of a sequence."`
-	Threads   int    `default:"2" help:"Threads of the training step; what is hashed has one."`
+	Threads   int    `default:"2" help:"Threads of the training step. Hashing uses one thread."`
 	BF16      bool   `name:"bf16" help:"Compute in bf16."`
 }
 

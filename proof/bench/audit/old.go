@@ -17,14 +17,14 @@ import (
 // oldCommand audits older steps, as jurors do: it reconstructs their weights from the current ones.
 type oldCommand struct {
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
 	Steps     uint32  `default:"60" help:"Training steps."`
-	Most      uint32  `default:"12" help:"Steps that are applied before the oldest audit of a step."`
+	Most      uint32  `default:"12" help:"Steps applied before the last audit of a step."`
 	Sequences int     `default:"4" help:"Sequences of a batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	BF16      bool    `name:"bf16" help:"Compute in bf16."`
-	Seed      uint64  `default:"1" help:"Of the batches."`
+	Seed      uint64  `default:"1" help:"Seed of the batches."`
 }
 
 // past is a trained step with the data for its audit.

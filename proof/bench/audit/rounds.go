@@ -26,18 +26,18 @@ type roundsCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Logs      string  `default:"proof/bench/audit/logs/rounds" type:"path" help:"Folder of the logs."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
-	Rounds    uint32  `default:"50" help:"Rounds."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
+	Rounds    uint32  `default:"50" help:"Number of rounds."`
 	Inner     uint32  `default:"24" help:"Steps of a round."`
-	Muon      bool    `help:"Its steps are of Muon, not of AdamW."`
+	Muon      bool    `help:"Use Muon instead of AdamW for the steps."`
 	Sequences int     `default:"1" help:"Sequences of a step."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
-	LR        float64 `default:"0.002" help:"Learning rate, after ten rounds."`
+	LR        float64 `default:"0.002" help:"Learning rate after ten rounds."`
 	Final     float64 `default:"0.0002" help:"Learning rate of the last round."`
-	Seed      uint64  `default:"1" help:"Of batches and challenges."`
+	Seed      uint64  `default:"1" help:"Seed of batches and challenges."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
 	F32       bool    `name:"f32" help:"Leave out stacks in bf16."`
-	Most      int     `default:"32" help:"Chunks that are opened."`
+	Most      int     `default:"32" help:"Number of opened chunks."`
 }
 
 // roundAttacks train some of a round's steps on foreign tokens. steps returns these steps, for a

@@ -16,9 +16,9 @@ import (
 // valuesCommand trains runs that send signs or values, with attackers that send larger ones.
 type valuesCommand struct {
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
 	Trainers  int     `default:"3" help:"Trainers of a run."`
-	Attackers int     `default:"1" help:"Of those, how many send the negative of their result in the runs with attackers."`
+	Attackers int     `default:"1" help:"Number of these trainers that send the negative of their result in the runs with attackers."`
 	Steps     uint32  `default:"100" help:"Training steps."`
 	Sequences int     `default:"2" help:"Sequences of a trainer's batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`

@@ -17,7 +17,7 @@ import (
 
 type commands struct {
 	Run   runCommand   `cmd:"" help:"Train once and write its log."`
-	Plan  planCommand  `cmd:"" help:"Train every run of a list whose log is missing."`
+	Plan  planCommand  `cmd:"" help:"Train every run of a list that has no log."`
 	Table tableCommand `cmd:"" help:"Print the comparison as Markdown tables."`
 }
 
@@ -30,7 +30,7 @@ func main() {
 }
 
 type planCommand struct {
-	File string `arg:"" type:"existingfile" help:"One run a line: its name and its flags. # begins a remark."`
+	File string `arg:"" type:"existingfile" help:"File with one run per line: its name and flags. # starts a comment."`
 	Logs string `default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 }
 

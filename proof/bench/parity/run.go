@@ -25,48 +25,48 @@ import (
 
 // runCommand is one training: its settings, which are the first line of its log.
 type runCommand struct {
-	Name string `arg:"" help:"Of the log."`
+	Name string `arg:"" help:"Name of the log."`
 	Logs string `json:"-" default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 	Data string `json:"-" default:"build/parity/data" type:"path" help:"Folder written by psyche data tokenize."`
 
 	Model   string `default:"proof/bench/parity/model.json" help:"config.json of the model."`
-	Seed    uint64 `default:"1" help:"Of the first weights and of the order of the text."`
-	Tokens  uint64 `default:"5000000" help:"To train on; rounded up to whole steps."`
+	Seed    uint64 `default:"1" help:"Seed of the first weights and the order of the text."`
+	Tokens  uint64 `default:"5000000" help:"Training tokens, rounded up to whole steps."`
 	SeqLen  int    `default:"128" help:"Tokens of a sequence."`
-	Batch   uint64 `default:"3" help:"Sequences of a step, of all clients together."`
-	Micro   int    `default:"8" help:"Sequences that go through the model at once."`
-	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
-	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Type that gradients are computed in: ${enum}."`
+	Batch   uint64 `default:"3" help:"Sequences of a step, over all clients."`
+	Micro   int    `default:"8" help:"Sequences that the model processes at once."`
+	Threads int    `json:"-" default:"1" help:"Threads of libtorch and the optimizer."`
+	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Element type for computing gradients: ${enum}."`
 
-	Optimizer string  `default:"distro" enum:"adamw,distro,local" help:"${enum}"`
-	LR        float64 `required:"" help:"Highest learning rate."`
-	FinalLR   float64 `default:"0" help:"Of the last step, as a share of the highest."`
-	Warmup    float64 `default:"0.03" help:"Share of the steps in which the learning rate rises."`
+	Optimizer string  `default:"distro" enum:"adamw,distro,local" help:"Optimizer: ${enum}."`
+	LR        float64 `required:"" help:"Maximum learning rate."`
+	FinalLR   float64 `default:"0" help:"Learning rate of the last step, as a fraction of the maximum."`
+	Warmup    float64 `default:"0.03" help:"Fraction of the steps in which the learning rate rises."`
 	Decay     float64 `default:"0" help:"Weight decay."`
-	Clip      float64 `default:"1" help:"Largest norm of a gradient; 0: any."`
-	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW, also of local steps."`
-	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW, also of local steps."`
+	Clip      float64 `default:"1" help:"Maximum norm of a gradient; 0 means unlimited."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"β1 of AdamW, also in local steps."`
+	Beta2     float64 `name:"beta2" default:"0.95" help:"β2 of AdamW, also in local steps."`
 
-	Clients  uint64  `default:"3" help:"Of DisTrO and local steps."`
-	Momentum float64 `default:"0.99" help:"Of DisTrO: its decay."`
-	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO and local steps: what is sent of a chunk."`
-	Chunk    uint16  `default:"64" help:"Of DisTrO and local steps: side of a chunk."`
-	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
-	ApplyLag uint8   `default:"1" help:"Of DisTrO and local steps: rounds after which results are applied."`
+	Clients  uint64  `default:"3" help:"DisTrO and local steps: number of clients."`
+	Momentum float64 `default:"0.99" help:"DisTrO: decay of the momentum."`
+	TopK     uint16  `name:"topk" default:"8" help:"DisTrO and local steps: coefficients sent per chunk."`
+	Chunk    uint16  `default:"64" help:"DisTrO and local steps: side length of a chunk."`
+	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"DisTrO: send signs only."`
+	ApplyLag uint8   `default:"1" help:"DisTrO and local steps: rounds until results are applied."`
 
-	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+	Lookahead bool `help:"DisTrO: compute gradients at the weights that the momentum predicts."`
 
-	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
-	Muon       bool    `json:",omitempty" help:"Of local steps: Muon moves the matrices."`
-	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
+	InnerSteps uint16  `json:",omitempty" help:"Local steps: number of steps per client and round, each on its share of --batch."`
+	Muon       bool    `json:",omitempty" help:"Local steps: use Muon for the matrices."`
+	ValueBits  uint8   `json:",omitempty" help:"Local steps: bits per value."`
 	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the factor of the mean in each round's weight update."`
-	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
+	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Local steps: outer momentum, applied to the pseudo-gradients."`
 	ErrorDecay float64 `json:",omitempty" help:"Local steps: decay of the residual."`
 
-	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where the running means begin as zeros in each round."`
+	Audited bool `json:",omitempty" help:"Local steps: reset the running means to zero in each round, as runs with audits do."`
 
-	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
-	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
+	OneReplica   bool   `json:",omitempty" help:"DisTrO: clients share a replica, and have only separate momenta."`
+	Attackers    uint64 `json:",omitempty" help:"Number of clients with a shared replica that attack in every step."`
 	Attack       string `json:",omitempty" help:"Attack: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
 	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step and do not train, among clients with a shared replica; 0: no audits."`
 }

@@ -39,12 +39,12 @@ type bench struct {
 func main() {
 	var b bench
 	var rowsFile, only string
-	flag.StringVar(&rowsFile, "file", "proof/bench/peers/rows.toml", "`file` that lists systems and links")
-	flag.StringVar(&only, "only", "", "only measurements whose name this regular `expression` matches")
+	flag.StringVar(&rowsFile, "file", "proof/bench/peers/rows.toml", "`file` with systems and links")
+	flag.StringVar(&only, "only", "", "make only measurements whose name matches this regular `expression`")
 	flag.StringVar(&b.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&b.out, "out", "build/peers", "`folder` for what the processes write")
-	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; what is there is not measured again")
-	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy, and hivemind for Hivemind")
+	flag.StringVar(&b.out, "out", "build/peers", "`folder` for the output of the processes")
+	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; existing ones are not repeated")
+	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python interpreter with torch and numpy, and with hivemind for Hivemind")
 	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
 	flag.Parse()
 	ctx, stop := signals.Context()

@@ -26,12 +26,12 @@ type options struct {
 
 func main() {
 	o := options{common: map[string]any{}}
-	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` that lists the rows")
-	flag.StringVar(&o.only, "rows", "", "only rows whose name this regular `expression` matches")
-	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "the run's settings, which rows change")
+	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` with the rows")
+	flag.StringVar(&o.only, "rows", "", "run only rows whose name matches this regular `expression`")
+	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "base settings of the rows")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&o.out, "out", "build/round", "`folder` for what the processes write")
-	flag.StringVar(&o.json, "json", "", "also write all figures to this `file`")
+	flag.StringVar(&o.out, "out", "build/round", "`folder` for the output of the processes")
+	flag.StringVar(&o.json, "json", "", "also write all results to this `file`")
 	flag.Func("set", "`KEY=VALUE` in the state.toml of every row, such as config.round_witness_time=1; may be repeated", func(text string) error {
 		key, value, err := parseSetting(text)
 		o.common[key] = value

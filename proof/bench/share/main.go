@@ -19,17 +19,17 @@ import (
 )
 
 type command struct {
-	Model   string  `default:"untied" enum:"tied,untied,moe" help:"${enum}."`
-	Seed    uint64  `default:"1" help:"Of the first weights and the order of the text."`
-	Steps   uint32  `default:"400" help:"Of the run."`
+	Model   string  `default:"untied" enum:"tied,untied,moe" help:"Model: ${enum}."`
+	Seed    uint64  `default:"1" help:"Seed of the first weights and the order of the text."`
+	Steps   uint32  `default:"400" help:"Steps of the run."`
 	Clients int     `default:"8" help:"Members, all honest."`
 	Each    int     `default:"1" help:"Sequences of a member's batch."`
 	Length  int     `default:"48" help:"Tokens of a sequence."`
-	LR      float64 `default:"0.003" help:"Highest learning rate."`
+	LR      float64 `default:"0.003" help:"Maximum learning rate."`
 	Beta    float64 `default:"0.9" help:"Decay of the momentum."`
-	TopK    uint16  `name:"topk" default:"4" help:"Coefficients of a chunk."`
-	Chunk   uint16  `default:"16" help:"Side of a chunk."`
-	Label   string  `help:"Written into the line."`
+	TopK    uint16  `name:"topk" default:"4" help:"Coefficients sent per chunk."`
+	Chunk   uint16  `default:"16" help:"Side length of a chunk."`
+	Label   string  `help:"Label in the output line."`
 }
 
 // line is the result of a run.

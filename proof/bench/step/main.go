@@ -37,18 +37,18 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.models, "models", "20m,100m", "`models` to measure: model-NAME.json")
-	flag.StringVar(&o.dtypes, "dtypes", "f32,bf16", "types to compute in")
+	flag.StringVar(&o.dtypes, "dtypes", "f32,bf16", "element types for computation")
 	flag.StringVar(&o.batches, "batches", "1,4", "sequences of a step")
 	flag.StringVar(&o.threads, "threads", "1,2", "threads of a process")
 	flag.StringVar(&o.sides, "sides", "ours,installed,tuned",
-		"of ours, recompute, installed, tuned, pure (bf16 weights), sdpa, compile; ratios are to the first")
+		"sides to measure, from ours, recompute, installed, tuned, pure (bf16 weights), sdpa and compile; ratios are relative to the first")
 	flag.IntVar(&o.tokens, "tokens", 512, "tokens of a sequence")
-	flag.IntVar(&o.rounds, "rounds", 3, "least number of rounds after the first, which does not count")
-	flag.DurationVar(&o.budget, "budget", 12*time.Second, "more rounds until this time is over")
-	flag.StringVar(&o.python, "python", "/usr/bin/python3", "Python that has torch")
+	flag.IntVar(&o.rounds, "rounds", 3, "minimum number of rounds after the first, which does not count")
+	flag.DurationVar(&o.budget, "budget", 12*time.Second, "continue with more rounds until this time is over")
+	flag.StringVar(&o.python, "python", "/usr/bin/python3", "Python interpreter with torch")
 	flag.StringVar(&o.folder, "folder", "proof/bench/step", "folder of reference.py and the models")
-	flag.StringVar(&o.device, "device", "cpu", "cpu, cuda or cuda:N; memory is then what nvidia-smi says of each process after its steps")
-	flag.BoolVar(&o.cpu, "cpu", false, "measure processor time instead of time: less sensitive to other load, blind to waiting")
+	flag.StringVar(&o.device, "device", "cpu", "device: cpu, cuda or cuda:N. On CUDA, memory is nvidia-smi's value for each process after its steps")
+	flag.BoolVar(&o.cpu, "cpu", false, "measure CPU time instead of elapsed time: less affected by other load, but ignores waiting")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "step:", err)

@@ -19,9 +19,9 @@ import (
 )
 
 func main() {
-	file := flag.String("tokenizer", "", "a tokenizer.json")
-	text := flag.String("text", "", "text to encode, in documents of about 16 KiB")
-	rounds := flag.Int("rounds", 3, "times to encode it; the best counts")
+	file := flag.String("tokenizer", "", "path of a tokenizer.json")
+	text := flag.String("text", "", "path of the text, which is split into documents of about 16 KiB")
+	rounds := flag.Int("rounds", 3, "number of repetitions; the fastest counts")
 	flag.Parse()
 	t, err := tokenizer.Load(*file)
 	if err != nil {
