@@ -17,10 +17,10 @@ import (
 	"github.com/psyche-go/psyche/base/signals"
 )
 
-// errFound says that something was found, which is printed by then.
+// errFound means that there were findings, which are already printed.
 var errFound = errors.New("something was found")
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
 	setup
 	seed    uint64
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// do runs the rows that are asked for and prints a line about each.
+// do runs the requested rows and prints a line about each.
 func (o options) do(ctx context.Context, out io.Writer) error {
 	rows, err := o.rows()
 	if err != nil {
@@ -93,7 +93,7 @@ func (o options) do(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// rows returns those that are asked for.
+// rows returns the requested rows.
 func (o options) rows() ([]row, error) {
 	if strings.Contains(o.row, "=") {
 		r, err := parseRow(o.row)

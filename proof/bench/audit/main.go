@@ -10,12 +10,12 @@ import (
 
 type commands struct {
 	Calibrate   calibrateCommand   `cmd:"" help:"Audit honest trainers of all stacks, and attackers, and write a log."`
-	Table       tableCommand       `cmd:"" help:"Print what the logs say as Markdown tables."`
+	Table       tableCommand       `cmd:"" help:"Print the results in the logs as Markdown tables."`
 	Rounds      roundsCommand      `cmd:"" help:"Audit rounds of local steps by trainers of all stacks, and attackers, and write a log."`
-	RoundsTable roundsTableCommand `cmd:"" help:"Print what the logs of rounds say as a Markdown table."`
-	Worker      workerCommand      `cmd:"" hidden:"" help:"A trainer of a stack, for calibrate."`
+	RoundsTable roundsTableCommand `cmd:"" help:"Print the results in the logs of rounds as a Markdown table."`
+	Worker      workerCommand      `cmd:"" hidden:"" help:"Run a trainer of a stack for calibrate."`
 
-	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"A trainer of a stack, for rounds."`
+	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"Run a trainer of a stack for rounds."`
 }
 
 func main() {
