@@ -96,8 +96,8 @@ func CustomError(code uint32) error {
 	return Code(code)
 }
 
-// BuiltinError returns the error with a name of the chain's JSON-RPC interface. ok is false if the
-// program does not return such an error.
+// BuiltinError returns the error with a name of the chain's JSON-RPC interface. It reports false if
+// the program does not return such an error.
 func BuiltinError(name string) (Builtin, bool) {
 	for b, known := range builtinNames {
 		if known == name {

@@ -83,8 +83,9 @@ func (c *certs) sign(id identity.ID, index uint64, signature [identity.Signature
 	return c.certify(), nil
 }
 
-// certify links the newest epoch that enough members of the newest link signed, and drops
-// intermediate epochs. It reports whether there is one.
+// certify adds the newest open epoch that enough members of the newest link have signed. It drops
+// the last links if an earlier link certifies the epoch without them. It reports whether it added
+// an epoch.
 func (c *certs) certify() bool {
 	for at, b := range slices.Backward(c.open) {
 		links := c.links

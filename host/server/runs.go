@@ -59,7 +59,7 @@ func (s *server) openRuns() error {
 }
 
 // commit returns the draws of a run that the server starts by itself, and stores their commitment
-// in its first state. For a saved run, it stores the original commitment.
+// in the run's first state. For a saved run, it stores the original commitment and returns nil.
 func (s *server) commit(state *coordinator.State) (*draws, error) {
 	if s.options.SaveStateDir != "" {
 		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))

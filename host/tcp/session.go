@@ -32,7 +32,7 @@ type session struct {
 	reader    *frame.Reader  // reads from buffer
 	role      frame.Role
 	key       identity.Key
-	certified uint64   // index of the newest epoch that this client has signed
+	certified uint64   // number of records at the start of the newest epoch that this client has signed
 	nonce     [32]byte // of the challenge
 	draws     [32]byte // of the Welcome
 	sequence  uint64   // of the newest Hello; guarded by Client.sending
@@ -47,8 +47,8 @@ type session struct {
 }
 
 // handshake proves the keys of both sides on a new connection. accept decides whether the client
-// trusts the server's key. After an error the caller closes socket. With the role that lists runs,
-// the server's answer is the list.
+// trusts the server's key. After an error the caller closes socket. With frame.RoleLister,
+// handshake returns after the hello, and the server answers with the list of runs.
 func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
 	// When ctx ends, this unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
