@@ -36,13 +36,13 @@ func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
 	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum
 	if weights <= MaxCopied || keep < 0 {
-		b.Memory += weights // the newest model that others can ask for; of a large one the disk has it
+		b.Memory += weights // the newest model, for other members; a large one is on disk
 	}
 	if audited {
-		b.Memory += weights // momentum, or what was not sent, before the newest result
+		b.Memory += weights // momentum or unsent values before the newest result
 	}
 	if l := run.Optimizer.LocalSteps; l != nil {
-		b.Memory += 3 * weights // a copy of the weights, two running means and what was not sent, in place of a momentum
+		b.Memory += 3 * weights // a copy of the weights, two moving averages and the unsent values, but no momentum
 		if l.OuterMomentum > 0 {
 			b.Memory += weights
 		}
@@ -59,8 +59,9 @@ func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	return b
 }
 
-// resultSize is about what a result has, in bytes: coefficients of whole chunks, each an index and a value or a sign.
-// Tensors whose sides chunks do not divide have somewhat more.
+// resultSize returns the approximate size of a result in bytes. A result contains coefficients of
+// whole chunks, each as an index and a value or a sign. It is slightly larger if the chunk size
+// does not divide the sides of a tensor.
 func resultSize(d config.Distro, parameters uint64) uint64 {
 	chunk := uint64(d.CompressionChunk) * uint64(d.CompressionChunk)
 	if chunk == 0 {
