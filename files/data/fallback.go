@@ -150,8 +150,8 @@ func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 	return Batch{}, failed(errs)
 }
 
-// failed joins errors, some of which may be temporary. It hides the types of permanent ones, so
-// that IsPermanent does not consider the whole permanent.
+// failed joins errors. Some may be temporary. It hides the types of permanent ones, so that
+// IsPermanent does not consider the whole permanent.
 func failed(errs []error) error {
 	for i, err := range errs {
 		if IsPermanent(err) {

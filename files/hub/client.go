@@ -79,7 +79,7 @@ func (c *Client) api(repo string, segments ...string) string {
 	return c.url(append(append([]string{"api", c.kind()}, strings.Split(repo, "/")...), segments...)...)
 }
 
-// ours reports whether a URL is on the Hub's own host, the only one that gets the token.
+// ours reports whether a URL is on the Hub's own host. Only this host gets the token.
 func (c *Client) ours(u *url.URL) bool {
 	return u.Scheme == c.endpoint.Scheme && strings.EqualFold(u.Host, c.endpoint.Host)
 }

@@ -23,7 +23,7 @@ import (
 const (
 	maxUploadFiles = 1000
 	maxInline      = 64 << 20 // total size of the files in the commit itself, in bytes
-	sampleSize     = 512      // bytes by which the Hub tells text from binary
+	sampleSize     = 512      // number of first bytes that the Hub uses to detect a binary file
 	uploadAttempts = 3        // attempts with a new parent after concurrent commits
 )
 

@@ -11,9 +11,9 @@ const (
 	// Value is the size of a parameter, a gradient and a momentum in bytes.
 	Value = 4
 
-	// MaxCopied is the maximum size in bytes of weights of which members keep additional copies in
-	// memory: to continue before a round is decided, to serve them to others, and until they are on
-	// the disk.
+	// MaxCopied is the maximum size in bytes of weights up to which members keep additional copies
+	// in memory: to continue before a round is decided, to serve them to others, and until they are
+	// on the disk.
 	MaxCopied = 1 << 30
 
 	// Kept is the default number of checkpoints that a member keeps.

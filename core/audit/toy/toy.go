@@ -1,7 +1,7 @@
 // Package toy implements an auditable optimizer of 32 numbers, for trainers that compute almost
 // nothing: in tests, and in runs that test the network.
 //
-// Each number is a chunk, all of which is sent. The momentum after a step is therefore zero.
+// Each number is a chunk, which is sent completely. The momentum after a step is therefore zero.
 //
 //	gradient := toy.Gradient(weights, sequences)
 //	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())

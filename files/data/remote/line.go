@@ -39,7 +39,7 @@ func (l *line) wait(more int) {
 	l.waiting += more
 }
 
-// hurry cancels a call for an audit if others wait.
+// hurry cancels a call for an audit if other calls wait.
 func (l *line) hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// precedence lets some requests go before others.
+// precedence gives some requests priority.
 type precedence struct {
 	mu    sync.Mutex
 	first int           // number of requests with precedence
