@@ -45,10 +45,10 @@ type worker interface {
 	drop(ctx context.Context) error
 }
 
-// parallel computes gradients on several engines. Those of the CPU share the replica's own weights,
-// so all see every change; other devices have copies (see apart). The assignment of micro-batches
-// to workers and the order in which gradients are added depend only on the batch, not on the
-// workers' speed.
+// parallel computes gradients on several engines. Engines on the CPU share the replica's weights,
+// so every change is visible to all of them. Other devices have copies (see apart). The assignment
+// of micro-batches to workers and the order in which gradients are added depend only on the batch,
+// not on the workers' speed.
 type parallel struct {
 	workers []worker
 	engines []*torch.Engine

@@ -11,9 +11,9 @@ const (
 	// Value is the size of a parameter, a gradient and a momentum in bytes.
 	Value = 4
 
-	// MaxCopied is the maximum size in bytes of weights up to which members keep additional copies
-	// in memory: to continue before a round is decided, to serve them to others, and until they are
-	// on the disk.
+	// MaxCopied is the largest size of weights, in bytes, for which members keep additional copies
+	// in memory: to continue before a round is decided, to serve them to other members, and until
+	// they are on the disk.
 	MaxCopied = 1 << 30
 
 	// Kept is the default number of checkpoints that a member keeps.
@@ -30,8 +30,8 @@ type Bytes struct {
 }
 
 // Of returns the estimate for a model with a number of parameters, in a run with or without audits.
-// keep is the number of checkpoints to keep. 0 means all, of which Of counts one; −1 means that
-// none is saved.
+// keep is the number of checkpoints to keep. 0 means that all are kept, and Of counts one; −1 means
+// that none is saved.
 func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
 	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum
