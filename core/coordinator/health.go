@@ -26,7 +26,7 @@ func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 
 // provedMissing reports whether no quorum of witnesses can hold the client's result, even if every
 // silent witness holds it. Silent witnesses therefore harm no member. Otherwise one dishonest
-// witness and one that is gone could have every member dropped.
+// witness and one absent witness could have every member dropped.
 func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	silent := int(r.WitnessesElected) - len(r.Witnesses)
 	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)

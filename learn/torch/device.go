@@ -62,7 +62,7 @@ func (c Choice) wanted() ([]Device, error) {
 	return all, nil
 }
 
-// Find returns count devices, all of which must exist: the named devices or, if only one is named,
+// Find returns count devices, which must all exist: the named devices or, if only one is named,
 // count devices from it on. "auto" is cuda:0 if libtorch finds a CUDA device, else the CPU. The CPU
 // counts as one device for all. Load must be called first. Errors wrap [ErrNoDevice].
 func (c Choice) Find(count int) ([]Device, error) {

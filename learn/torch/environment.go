@@ -51,8 +51,8 @@ const genericName = "PSYCHE_TORCH_GENERIC"
 // forever, is up to seven times slower if anything else wants the core.
 const spinCount = "10000"
 
-// prepareEnvironment sets variables that the libraries read when they are opened, except those that
-// the user has set. It returns the number of threads.
+// prepareEnvironment sets variables that the libraries read when they are opened, unless the user
+// has set them. It returns the number of threads.
 func prepareEnvironment(o Options, info *Info) int {
 	threads := o.Threads
 	if threads <= 0 {

@@ -107,7 +107,7 @@ func (t *Tensor) Float32s() []float32 {
 }
 
 // Share returns an object that keeps the tensor's memory as long as it is reachable, even after the
-// tensor and its engine are gone. It may be called from any goroutine.
+// tensor and its engine have been freed. It may be called from any goroutine.
 func (t *Tensor) Share() *Memory {
 	shared := C.pt_detach(t.raw())
 	check("Share", shared.error)

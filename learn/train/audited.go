@@ -84,8 +84,8 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 	return reference, nil
 }
 
-// checkApplied refuses results unless they are those of the steps applied since the recomputed one,
-// newest first.
+// checkApplied refuses any results except the results of the steps applied since the recomputed
+// one, newest first.
 func (m *member) checkApplied(x audit.Recomputation) error {
 	if len(x.Applied) == 0 {
 		if m.step != x.Weights {

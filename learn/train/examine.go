@@ -48,8 +48,8 @@ func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch da
 	return t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
 }
 
-// faint is the factor by which a tensor's gradient may be smaller than the model's and still be the
-// measure of its chunks. If a tensor has almost no gradient, as the queries and keys of a layer
+// faint is how many times smaller than the model's gradient a tensor's gradient may be and still be
+// the measure of its chunks. If a tensor has almost no gradient, as the queries and keys of a layer
 // that attends evenly, only the noise of cancelled terms remains.
 const faint = 128
 

@@ -15,7 +15,7 @@ import (
 
 // Parallelism is the number of engines that compute a gradient, each with its own threads.
 type Parallelism struct {
-	Data   int // number of engines among which the micro-batches of a batch are divided; 0 means 1
+	Data   int // number of engines that share the micro-batches of a batch; 0 means 1
 	Tensor int // number of engines that compute each layer of one micro-batch together; 0 means 1
 }
 
@@ -45,10 +45,10 @@ type worker interface {
 	drop(ctx context.Context) error
 }
 
-// parallel computes gradients on several engines. Those of the CPU share the replica's own weights,
-// so all see every change; other devices have copies (see apart). The assignment of micro-batches
-// to workers and the order in which gradients are added depend only on the batch, not on the
-// workers' speed.
+// parallel computes gradients on several engines. Engines on the CPU share the replica's weights,
+// so every change is visible to all of them. Other devices have copies (see apart). The assignment
+// of micro-batches to workers and the order in which gradients are added depend only on the batch,
+// not on the workers' speed.
 type parallel struct {
 	workers []worker
 	engines []*torch.Engine

@@ -44,8 +44,8 @@ func (t *Trainer) Precisions() []audit.Precision {
 	return []audit.Precision{audit.F32, audit.BF16}
 }
 
-// gradientIn computes the gradient of a batch in a type: in the training type as Train does, in
-// another one on the CPU. The caller must hold the lock.
+// gradientIn computes the gradient of a batch in a number type. It uses the training type as Train
+// does, and any other type on the CPU. The caller must hold the lock.
 func (t *Trainer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
 	if p == precisionOf(t.computes) {
 		return t.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {

@@ -17,8 +17,8 @@ func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerStat
 	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(lent), nil })
 }
 
-// Save writes the model and the momentum to a folder, as AdamW.Save does. Results that wait for
-// Apply are part of neither, so there must be none.
+// Save writes the model and the momentum to a folder, as AdamW.Save does. Neither contains results
+// that wait for Apply, so no result may be waiting.
 func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.state(lent) })
 }

@@ -189,8 +189,8 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 	return nil
 }
 
-// OptimizerState returns a copy of the momentum. Results that wait for Apply are not part of it, so
-// there must be none.
+// OptimizerState returns a copy of the momentum. It does not contain results that wait for Apply,
+// so no result may be waiting.
 func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, safetensors.FromFloat32s)
 }
@@ -267,8 +267,8 @@ const (
 	outerMomentumName = "outer_momentum"
 )
 
-// OptimizerState returns a copy of the running means and of the residual. Results that wait for
-// Apply are not part of it, so there must be none.
+// OptimizerState returns a copy of the moving averages and of the residual. It does not contain
+// results that wait for Apply, so no result may be waiting.
 func (t *LocalTrainer) OptimizerState(ctx context.Context) (s OptimizerState, err error) {
 	err = t.whenSettled(ctx, func() { s = t.state(safetensors.FromFloat32s) })
 	return s, err

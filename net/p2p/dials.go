@@ -53,7 +53,7 @@ type dials struct {
 	by  map[peer.ID]*dialRecord
 }
 
-// dialRecord outlives a membership, so that a member gets no additional dials by leaving and
+// dialRecord outlives a membership, so that a member cannot get additional dials by leaving and
 // joining again.
 type dialRecord struct {
 	proven   map[netip.Addr]time.Time // IP addresses, with the time when the member was last seen there

@@ -282,8 +282,8 @@ func (n *Node) distance(p peer.ID) []byte {
 	return id[:]
 }
 
-// relaying returns the members with a direct connection that relay for others, without the avoided
-// ones.
+// relaying returns the members that relay for other members and have a direct connection to this
+// node, without the avoided ones.
 func (n *Node) relaying() []peer.ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/exhibit"
 )
 
-// keptExhibits is the number of newest evidence files that are kept of a run.
+// keptExhibits is the maximum number of evidence files of a run. The newest are kept.
 const keptExhibits = 8
 
 // exhibit writes the evidence for an accusation to a file, so that others can examine it again.

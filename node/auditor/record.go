@@ -12,7 +12,7 @@ import (
 // Record contains all held results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // the last ones in its results: those that are not applied
+	kept     []*tally.Candidate // the last ones in its results, which are not applied
 	payloads *payloadStore
 	trainer  env.Auditor
 	err      error // reason why it is not kept

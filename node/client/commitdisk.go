@@ -24,8 +24,8 @@ const (
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is the maximum number of hanging writes at which another one is started. Each keeps its
-// copy in memory.
+// maxHung is the number of hanging writes up to which a new write is started. Each keeps its copy
+// in memory.
 const maxHung = 1
 
 // commitDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
@@ -87,7 +87,7 @@ func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
 }
 
 // saveLater abandons a write that takes too long, and writes copies that exist only in memory:
-// first the newest one that the run recorded.
+// first the newest copy that the run recorded.
 func (c *commitPoints) saveLater(s *coordinator.State) {
 	d, now := &c.disk, c.tasks.Now()
 	if w := d.write; w != nil && now.After(w.until) {
@@ -181,7 +181,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	}
 }
 
-// settle adds a copy that is on the disk, or that is no longer waited for.
+// settle adds a copy that is on the disk, or whose write the client no longer waits for.
 func (c *commitPoints) settle(w *diskWrite) {
 	if !w.awaited {
 		return

@@ -41,10 +41,10 @@ type engine struct {
 	op      *operation     // nil: it is idle
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
-	foresight *foresight // nil: no speculation; the weights are those of the applied results
+	foresight *foresight // nil: no speculation; the weights contain exactly the applied results
 	outlook   outlook
 
-	signing  signing     // steps of which results were signed
+	signing  signing     // steps with a signed result
 	prepared preparation // newest
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
@@ -316,7 +316,7 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 type signing struct {
 	folder keep.Folder
 	run    [32]byte // hash of the run in the signing record
-	newest uint32   // step of which a result was signed, by this process or possibly an earlier one
+	newest uint32   // step with a signed result, of this process or possibly an earlier one
 	noted  uint32   // newest step that this process recorded before signing; owned by the training task
 }
 

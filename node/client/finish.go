@@ -97,7 +97,7 @@ type finalModel uint8
 
 const (
 	modelRecorded   finalModel = iota // the model that the run recorded
-	modelUnrecorded                   // a model of the last round, of which the run recorded none
+	modelUnrecorded                   // a model of the last round, for which the run recorded none
 	modelOld                          // a model before the last round
 	modelOther                        // a model that is not the run's
 	modelNone                         // no model

@@ -18,7 +18,8 @@ import (
 )
 
 // announcement is an announcement of a result with a verified signature. Without an author, it is a
-// head of the run's log, sent by a member that found out that others were shown another head.
+// head of the run's log, from a member that knows that the host sent a different head to other
+// members.
 type announcement struct {
 	from   identity.ID // the member that gossiped it; zero if it was requested
 	author identity.ID
@@ -118,8 +119,8 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	return nil
 }
 
-// listenToHead verifies a head. A head does not name its run. One that the host did not sign may be
-// of an earlier run of this name, which anyone may have kept, so its sender is not penalised.
+// listenToHead verifies a head. A head does not name its run. A head that the host did not sign may
+// come from an earlier run of this name. Anyone may have kept it, so its sender is not penalised.
 func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	of := g.run.Load()
 	if of == nil {
@@ -175,7 +176,7 @@ func (g *gossipReader) publish(raw []byte) {
 }
 
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
-// pushes one, and another one after a restart.
+// pushes one, and a second one only after a restart.
 const maxPushes = 4
 
 // pushed handles a result that a member pushes with its announcement. It runs in goroutines of the

@@ -20,9 +20,9 @@ const maxLent = 2
 // handed contains the intermediate checkpoints that this client serves to members that return to
 // the running epoch. Each takes the memory of a model, unless it is large and on the disk.
 // Therefore it is shared only when a member requests it, and only for the time that getting a model
-// may take. If a third one is requested, one that no member has started to fetch is dropped, else
-// the oldest. A member that requests repeatedly causes only one read of a model for each
-// intermediate checkpoint.
+// may take. If a third checkpoint is requested, a checkpoint that no member has started to fetch is
+// dropped, else the oldest. A member that requests repeatedly causes only one read of a model for
+// each intermediate checkpoint.
 type handed struct {
 	lent   []lent // in order of age, oldest first
 	busy   bool

@@ -112,7 +112,7 @@ func (l *leaving) toSay() bool {
 	return more
 }
 
-// saidInRound reports the newest model of which all results count. If this client has witnessed the
+// saidInRound reports the newest model whose results all count. If this client has witnessed the
 // running round, and its results count because of that, this is the model after that round.
 func (l *leaving) saidInRound() bool {
 	s, points := l.run.state, &l.rounds.points

@@ -175,7 +175,7 @@ func (t *taker) goOn() {
 	}
 }
 
-// notPutDown copies the model, and those of later epochs.
+// notPutDown copies the model and the models of later epochs.
 func (t *taker) notPutDown(err error) {
 	t.lent.End()
 	t.lent, t.there = nil, nil

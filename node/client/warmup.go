@@ -172,7 +172,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(a.Model.Size, n.ResultMemory)
-		for _, round := range a.Rounds { // the rounds by which it caught up, so that others can do the same
+		for _, round := range a.Rounds { // the rounds with which it caught up, so that other members can do the same
 			n.store.Remember(round)
 		}
 	}

@@ -154,8 +154,8 @@ type Auditor interface {
 // Foreseer is a Trainer that can continue speculatively from the results of a step, before it is
 // decided that they count.
 type Foreseer interface {
-	// Foresee moves the weights as Apply would; done reports whether it did. Train of a later step
-	// then continues from there, and needs Confirm before begun returns. Any other call except
+	// Foresee changes the weights as Apply would; done reports whether it did. Train of a later
+	// step then continues from there, and needs Confirm before begun returns. Any other call except
 	// Apply of the same results undoes Foresee first.
 	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
 	// Confirm replaces Apply of the foreseen results. It returns false if they have been undone. It

@@ -88,7 +88,7 @@ func (m *Models) PublishFrom(ctx context.Context, model *Model, atOnce int, dir 
 	model.Blobs = make([][32]byte, files+len(opened.Data))
 	err = m.options.Tasks.Each(ctx, atOnce, len(model.Blobs), func(ctx context.Context, i int) (err error) {
 		switch {
-		case ctx.Err() != nil: // each of the others may take the disk a while
+		case ctx.Err() != nil: // each of the other calls may take the disk a while
 			return ctx.Err()
 		case i < files:
 			model.Blobs[i], err = network.Lend(opened.Files[i].Data)

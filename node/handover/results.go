@@ -17,7 +17,7 @@ import (
 
 const (
 	requestTimeout = 5 * time.Second // for one request to one peer
-	maxAsked       = 8               // peers that are asked for the counted results
+	maxAsked       = 8               // peers that receive a request for the counted results
 
 	// All lists of results that are requested together may take listTime more, and the time that
 	// they take at slowLink, in bytes per second: a link of 0.25 Mbit/s. A silent peer delays the

@@ -32,7 +32,7 @@ type attempt struct {
 }
 
 // save writes the model to the folder, concurrently with the loop. It drops a failed attempt, which
-// is of an earlier step.
+// has an earlier step.
 func (k *Saver) save(a *attempt) {
 	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
 	k.failed = nil

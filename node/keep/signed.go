@@ -24,7 +24,7 @@ var errUnreadable = errors.New("no part of it was written whole")
 // errSigned means that another process of this client may have signed a result of the step.
 var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
 
-// Signed returns the name of the file with the newest step of which this client signed a result.
+// Signed returns the name of the file with the newest step for which this client signed a result.
 func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
 }
@@ -36,7 +36,7 @@ func (f Folder) Trained() bool {
 	return err == nil
 }
 
-// NewestSigned returns the newest step of a run of which any process of this client signed a
+// NewestSigned returns the newest step of a run for which any process of this client signed a
 // result, as recorded by NoteSigned. found is false if there is no record of this run.
 func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {
 	if f.Dir == "" {

@@ -16,7 +16,7 @@ type Uploads struct {
 	newest *coordinator.ReportUpload
 }
 
-// Add records that a checkpoint of the run is available to others at a location. It ignores a
+// Add records that other members can download a checkpoint of the run from a location. It ignores a
 // checkpoint of another run. It may be called from any goroutine.
 func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}

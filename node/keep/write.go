@@ -50,7 +50,7 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// forgottenSuffix is the suffix of a checkpoint that was replaced by another one of its step: it
+// forgottenSuffix is the suffix of a checkpoint that a different one of the same step replaced: it
 // came from a future that the run's host lost, or from another run of the same name.
 const forgottenSuffix = ".forgotten"
 

@@ -139,9 +139,10 @@ func (t count) withRoot(root [32]byte) []Commitment {
 }
 
 // believed returns the votes that count. A witness denies a candidate that its filter contains if
-// its list, whose root it signed, names another one. If more witnesses deny a candidate than can be
-// dishonest, at least one of them is honest. The candidate was then made to pass the filters, and
-// the votes of all that deny it are removed. It then has a quorum only if honest witnesses hold it.
+// its list, whose root it signed, names a different one. If more witnesses deny a candidate than
+// can be dishonest, at least one of them is honest. The candidate was then made to pass the
+// filters, and the votes of all that deny it are removed. It then has a quorum only if honest
+// witnesses hold it.
 //
 // Fewer denials do not count, although each is signed. The known lists depend on the messages that
 // a client has received, so a vote must not depend on dishonest witnesses alone: honest clients

@@ -243,7 +243,7 @@ type Need uint8
 // Levels of need, highest first.
 const (
 	Needed    Need = iota // its round is running, or it counts as far as is known
-	Telling               // it, or another result of its batch, may be what a witness's filter matches
+	Telling               // a witness's filter may match it or another result of its batch
 	Supported             // a witness's filter contains it
 	Useless
 )

@@ -63,7 +63,7 @@ type WarmupStableDecayLR struct {
 	LinearDecayFinalLR float64 // at most CosineDecayFinalLR
 }
 
-// Optimizer is the rule by which gradients change the weights. Exactly one field is set.
+// Optimizer determines how gradients change the weights. Exactly one field is set.
 type Optimizer struct {
 	AdamW      *AdamW      `json:",omitempty"`
 	Distro     *Distro     `json:",omitempty"`

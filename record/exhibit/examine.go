@@ -100,7 +100,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Findin
 	return found, nil
 }
 
-// claim reads what the accused says of the step.
+// claim decodes the accused member's claim about the step.
 func (e Exhibit) claim(shapes audit.Shapes, rules Rules) (c audit.Claim, err error) {
 	layouts := make([]codec.TensorLayout, len(shapes))
 	for i, s := range shapes {

@@ -54,7 +54,7 @@ func (e Evidence) Contradiction() (a, b wire.Head, found bool) {
 	return a, b, false
 }
 
-// evidenceFile is Evidence as JSON; bytes are hexadecimal.
+// evidenceFile is the JSON form of Evidence. Bytes are hexadecimal.
 type evidenceFile struct {
 	Reason       string     `json:"reason"`
 	Run          string     `json:"run"`
@@ -88,7 +88,7 @@ func (l *Lie) JSON() []byte {
 		f.Records = append(f.Records, hex.EncodeToString(r))
 	}
 	content, err := json.MarshalIndent(f, "", "  ")
-	if err != nil { // texts and numbers
+	if err != nil { // impossible: the fields are strings and numbers
 		panic("follow: " + err.Error())
 	}
 	return append(content, '\n')

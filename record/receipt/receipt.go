@@ -52,7 +52,7 @@ func (r Receipt) Share() float64 { return float64(r.Tokens) / float64(max(r.AllT
 func (r Receipt) Encode() []byte {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		panic("receipt: " + err.Error()) // numbers and strings only
+		panic("receipt: " + err.Error()) // impossible: the fields are strings and numbers
 	}
 	return append(b, '\n')
 }
@@ -79,7 +79,7 @@ func Decode(b []byte) (r Receipt, err error) {
 	return r, nil
 }
 
-// check reports what no receipt says.
+// check returns an error if a field has a value that no receipt can have.
 func (r Receipt) check() error {
 	if r.Format != format {
 		return fmt.Errorf("%w: format %d, this program reads %d", ErrReceipt, r.Format, format)

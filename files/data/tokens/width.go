@@ -7,7 +7,7 @@ import (
 	"path"
 )
 
-// twoByteTokens is the largest vocabulary whose ids fit two bytes.
+// twoByteTokens is the largest vocabulary whose IDs fit into two bytes.
 const twoByteTokens = 1 << 16
 
 // Errors about the size of a token.
@@ -16,7 +16,7 @@ var (
 	ErrWrongSize   = errors.New("wrong token size")
 )
 
-// remedy is what somebody does whose token size is wrong or unknown.
+// remedy is the remedy for a wrong or unknown token size.
 const remedy = "--token-size, or token_size_in_bytes of a run's data location"
 
 // AssumeSize returns the token size of a file without a description: two bytes, which is usual, if
@@ -56,16 +56,16 @@ func CheckPresumed(name string, size int64, vocabulary int) error {
 		name, ErrSizeUnknown, vocabulary, path.Base(name)+metadataEnding)
 }
 
-// Bounds of what looksWider takes for larger tokens.
+// Limits of the test in looksWider.
 const (
 	leastPairs = 64
-	smallHalf  = 16 // an upper half is less in vocabularies of up to 2^20 entries
-	leastLower = 32 // so many tokens that are not 0 are at every second place by chance once in 2^32 files
+	smallHalf  = 16 // an upper half is smaller in vocabularies of up to 2^20 entries
+	leastLower = 32 // this many nonzero tokens at every second position occur by chance once in 2^32 files
 )
 
-// looksWider reports whether the start of a file, read as tokens of size bytes, looks like
-// tokens of twice as many: every second one is next to nothing and most of the others are not,
-// or every second one is 0 and some of the others are not.
+// looksWider reports whether the start of a file, read as tokens of size bytes, looks like tokens
+// of twice that size: every second one is almost zero and most of the others are not, or every
+// second one is 0 and some of the others are not.
 func looksWider(start []byte, size int) bool {
 	if size > 4 || len(start) < 2*size*leastPairs {
 		return false

@@ -430,7 +430,7 @@ func (d *download) fastest(but *holderState, late bool) *holderState {
 }
 
 // gains reports whether the rest of a range would arrive much sooner from another holder, if there
-// is one: one that is known to be many times faster, or one that is idle and gets no other range.
+// is one: one that is known to be many times faster, or an idle one that gets no other range.
 // coming is the time since the first byte. The time before belongs to the link and to a
 // connection's handshake.
 func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {

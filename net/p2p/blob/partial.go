@@ -213,7 +213,7 @@ func (p *partial) persist(part span) {
 	p.broken = cmp.Or(p.broken, err)
 }
 
-// check compares the hash of a payload of which an earlier process verified parts. If it is wrong,
+// check compares the hash of a payload that an earlier process verified in part. If it is wrong,
 // the files were changed, and all data counts as missing again.
 func (p *partial) check() bool {
 	if p.restored == 0 || blake3.Sum256(p.data) == p.key.hash {

@@ -37,9 +37,9 @@ func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 // Options are the settings of a store.
 type Options struct {
 	MaxMemory int64 // bytes
-	// Dir is the folder for payloads of 1 MiB or more, and for smaller ones that do not fit into
-	// memory. Only one store may use it at a time. If it is empty, all payloads stay in memory. A
-	// store reuses what an earlier process left in the folder.
+	// Dir is the folder for payloads of 1 MiB or more, and for smaller payloads that do not fit
+	// into memory. Only one store may use it at a time. If it is empty, all payloads stay in
+	// memory. A store reuses what an earlier process left in the folder.
 	Dir     string
 	MaxDisk int64        // bytes in Dir
 	Logger  *slog.Logger // may be nil

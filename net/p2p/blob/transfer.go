@@ -22,7 +22,7 @@ var (
 	// is wrong, but it is unknown which one.
 	errSize = errors.New("holder claims another size")
 	// errSlow means that a holder sent nothing for some seconds, almost nothing for longer, or much
-	// less than others do.
+	// less than other holders.
 	errSlow = errors.New("holder is too slow")
 )
 

@@ -72,7 +72,7 @@ type router struct {
 // budget is the part of its limits that one peer has used.
 type budget struct {
 	messages *rate.Limiter // all messages through it
-	own      *rate.Limiter // those that it sent as their author
+	own      *rate.Limiter // messages that it sent as their author
 	topics   map[string]struct{}
 
 	// As an author, whichever peer forwarded the message. Any peer can send old messages again, so

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// waitTimeout bounds every wait of the suite.
+// waitTimeout is the timeout of every wait in the suite.
 const waitTimeout = 30 * time.Second
 
 // Backend is the contract of package backend as an interface.
@@ -65,13 +65,13 @@ func Genesis(runID string, initMinClients uint16) func(coordinator.ClientID) (co
 // Key returns the n-th test key.
 func Key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
 
-// fixture is one running host and its clock.
+// fixture is a running host and its clock.
 type fixture struct {
 	attach Attach
 	clock  atomic.Uint64
 }
 
-// client is an attached backend whose newest update is always taken.
+// client is an attached backend. A goroutine always takes its newest update.
 type client struct {
 	Backend
 	t  *testing.T
@@ -202,7 +202,7 @@ func testRefusal(t *testing.T, f *fixture) {
 	if !errors.Is(err, coordinator.ErrNotAuthorised) {
 		t.Fatalf("error %v, want ErrNotAuthorised", err)
 	}
-	a.submit(coordinator.Join{}) // a refusal has not harmed the connection
+	a.submit(coordinator.Join{}) // the connection still works after a refusal
 }
 
 func testClock(t *testing.T, f *fixture) {
@@ -228,8 +228,8 @@ func testClock(t *testing.T, f *fixture) {
 	}
 }
 
-// letTimePass moves the clock a second at a time until stop is called: a host that has to be
-// told of time by others notices only now and then that some has passed.
+// letTimePass advances the clock by a second at a time until stop is called. A host may receive
+// the time from its clients, and then it may notice a change late.
 func (f *fixture) letTimePass() (stop func()) {
 	done := make(chan struct{})
 	var passing sync.WaitGroup
@@ -350,10 +350,11 @@ func testDuplicateKey(t *testing.T, f *fixture) {
 		}
 		t.Fatalf("error %v, want ErrDuplicateKey", err)
 	}
-	a.submit(coordinator.Join{}) // the first one has not noticed
+	a.submit(coordinator.Join{}) // the first connection still works
 }
 
-// oneOfTwoCloses has two clients join, of whom the second closes its backend, and returns the first.
+// oneOfTwoCloses lets two clients join. The second one closes its backend, and the function returns
+// the first one.
 func (f *fixture) oneOfTwoCloses(t *testing.T) *client {
 	t.Helper()
 	a, b := f.connect(t, 1), f.connect(t, 2)
@@ -379,18 +380,18 @@ func testComeBack(t *testing.T, f *fixture) {
 	a.await("both again", pending(a.id, b.id))
 }
 
-// testTwoBackends is for hosts that cannot tell one backend of a key from another.
+// testTwoBackends tests a host that does not distinguish two backends with the same key.
 func testTwoBackends(t *testing.T, f *fixture) {
 	a, again := f.connect(t, 1), f.connect(t, 1)
 	a.submit(coordinator.Join{})
 	again.await("the join of the other", pending(a.id))
 	again.submit(coordinator.Withdraw{Client: a.id})
 	a.await("nobody", pending())
-	a.submit(coordinator.Join{}) // nonces of both rise, whoever was first
+	a.submit(coordinator.Join{}) // the nonces of both backends increase
 	again.await("the second join", pending(a.id))
 }
 
-// testStays is for hosts that do not notice that a client is gone.
+// testStays tests a host that does not detect that a client has gone.
 func testStays(t *testing.T, f *fixture) {
 	a := f.oneOfTwoCloses(t)
 	b := f.connect(t, 2)
@@ -408,7 +409,7 @@ func testSubmitContext(t *testing.T, f *fixture) {
 	a := f.connect(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// An answer may be faster than the look at the context.
+	// The answer may arrive before Submit checks the context.
 	if err := a.Submit(ctx, coordinator.Join{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want Canceled", err)
 	}
@@ -422,7 +423,7 @@ func testClose(t *testing.T, f *fixture) {
 		}
 	}
 	for range a.Updates() {
-		continue // what was published before; the loop ends when the channel is closed
+		continue // earlier updates; the loop ends when the channel is closed
 	}
 	if err := a.Err(); err != nil {
 		t.Fatalf("Err %v after Close", err)
