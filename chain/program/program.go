@@ -13,21 +13,19 @@
 // The rules in C have the same results as package coordinator. They compute some results
 // differently, so that no input exceeds the cost limit of a transaction:
 //
-// - Batch owners and witnesses are computed once and stored in the round. So are a member's marks:
-// it is ready, it has reported, the run no longer admits it. state.h calls these fields
-//
-//	derived.
-//	- A change of an authorization checks the keys that it names, at most eight, instead of all
-//	  clients.
-//	- A majority vote in one pass finds the digest that a quorum reported.
-//	- A hash table, keyed by the draw of the tick, finds clients that exited and are not pending.
-//	- If several trials end with a round, one pass over the clients removes their jurors' bits.
-//	- A new round has the epoch's members in the epoch's order, so marking a jury needs no search.
-//	- If few positions of a shuffle are needed (witnesses, a small jury, a few members that do not
-//	  train), only these are computed, by applying the shuffle's rounds backwards.
-//
-// - An action is decoded before any other check, as in a Go host: bytes that do not encode an
-// action are ErrMalformed, even in a finished run.
+//   - Batch owners and witnesses are computed once and stored in the round. So are a member's marks:
+//     it is ready, it has reported, the run no longer admits it. state.h calls these fields
+//     derived.
+//   - A change of an authorization checks the keys that it names, at most eight, instead of all
+//     clients.
+//   - A majority vote in one pass finds the digest that a quorum reported.
+//   - A hash table, keyed by the draw of the tick, finds clients that exited and are not pending.
+//   - If several trials end with a round, one pass over the clients removes their jurors' bits.
+//   - A new round has the epoch's members in the epoch's order, so marking a jury needs no search.
+//   - If few positions of a shuffle are needed (witnesses, a small jury, a few members that do not
+//     train), only these are computed, by applying the shuffle's rounds backwards.
+//   - An action is decoded before any other check, as in a Go host: bytes that do not encode an
+//     action are ErrMalformed, even in a finished run.
 package program
 
 import (

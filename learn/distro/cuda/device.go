@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// ErrNoCUDA means that there is no usable CUDA device, no driver for it or no NVRTC to compile for
-// it, or that the driver is too old for the output of NVRTC.
+// ErrNoCUDA means that there is no usable CUDA device, or no driver or NVRTC for it, or that the
+// driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
 // ErrClosed means that a Device or Buffer was closed.
@@ -30,8 +30,8 @@ type Tensor struct {
 	Elements int
 }
 
-// check refuses what cannot be the address of such a tensor; whether it is one, nobody
-// can tell.
+// check rejects addresses that cannot belong to such a tensor. It cannot detect all invalid
+// addresses.
 func (t Tensor) check(subject string) error {
 	if t.Address == 0 || t.Address%4 != 0 {
 		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, subject, uint64(t.Address))
@@ -45,11 +45,11 @@ const (
 	kernelEncode = "psyche_distro_encode"
 )
 
-// staticShared bounds what psyche_distro_encode has of shared memory beside what its launch
-// gives it, in bytes.
+// staticShared is an upper bound, in bytes, on the shared memory that psyche_distro_encode uses in
+// addition to the amount given at launch.
 const staticShared = 8 << 10
 
-// maxResults is what the kernels count to: 16 bits.
+// maxResults is the largest number of results that the kernels can count with 16 bits.
 const maxResults = math.MaxUint16
 
 // Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
@@ -61,10 +61,10 @@ type Device struct {
 	tables  map[int]DevicePointer
 	secants DevicePointer
 	staging space
-	image   []byte // what is to be written into staging
+	image   []byte // content to write to staging
 }
 
-// space is memory of the device that grows.
+// space is memory of the device that can grow.
 type space struct {
 	at   DevicePointer
 	size int
@@ -75,7 +75,7 @@ type space struct {
 // compiler.
 func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
 
-// OpenWith is Open with these files instead of the system's driver and NVRTC, for example the
+// OpenWith is like Open, but loads the driver and NVRTC from the given files, for example the
 // library of package cudatest.
 func OpenWith(driver, nvrtc string, device int) (*Device, error) {
 	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
@@ -116,7 +116,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// within calls f with the device to itself and its context current.
+// within calls f with exclusive use of the device and with its context current.
 func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +175,7 @@ func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorRe
 	})
 }
 
-// strips is how many pieces a chunk is cut into: see strip_width in kernel.cu.
+// strips returns the number of strips of a chunk: see strip_width in kernel.cu.
 func strips(rows, cols int) int {
 	width := threads
 	if rows > 4096/threads {
@@ -184,8 +184,9 @@ func strips(rows, cols int) int {
 	return (cols + width - 1) / width
 }
 
-// upload writes results into the staging memory: a descriptor of each, then the rates of chunks, then
-// the results' numbers. It returns where the descriptors and the rates lie.
+// upload writes results into the staging memory: a descriptor of each result, then the rates of
+// chunks, then the numbers of the results. It returns the addresses of the descriptors and the
+// rates.
 func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
 	const descriptor = int(unsafe.Sizeof(sentArguments{}))
 	size := len(results)*descriptor + 4*len(rates)
@@ -225,7 +226,7 @@ func appendAligned(image, b []byte) []byte {
 	return image
 }
 
-// reserve makes the staging memory large enough; what it held is lost.
+// reserve makes the staging memory large enough. It may discard the contents.
 func (d *Device) reserve(m *machine, size int) error {
 	if size <= d.staging.size {
 		return nil
@@ -244,7 +245,7 @@ func (d *Device) reserve(m *machine, size int) error {
 	return nil
 }
 
-// plan returns a layout's plan, its tables being in the device's memory.
+// plan returns a layout's plan. It copies the plan's tables to the device's memory if necessary.
 func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	p := l.Plan()
 	for _, axis := range []distro.Axis{p.Column, p.Row} {
@@ -267,7 +268,7 @@ func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	return planFor(p, d.tables[p.Column.N], d.tables[p.Row.N], d.secants), nil
 }
 
-// store puts numbers into new memory of the device.
+// store copies numbers to new memory of the device.
 func store(m *machine, values []float32) (DevicePointer, error) {
 	at, err := m.alloc(4 * len(values))
 	if err != nil {
@@ -279,7 +280,8 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 	return at, nil
 }
 
-// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as they are.
+// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, like the
+// devices.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
