@@ -33,7 +33,7 @@ void next_head(const struct account *a, struct event *e, const struct cause *by)
 }
 
 // note_change records a change of state in the account and logs it. After a tick or a change of phase
-// no tick waits any more, because its reason to wait is gone.
+// no tick waits any more.
 void note_change(struct account *a, struct event *e) {
 	a->state.sequence = e->sequence;
 	if (e->instruction == TICK || a->run_state != a->state.run_state) a->armed = 0;
