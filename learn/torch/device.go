@@ -62,10 +62,10 @@ func (c Choice) wanted() ([]Device, error) {
 	return all, nil
 }
 
-// Find returns count devices, all of which must exist. They are the named devices or, if only one
-// device is named, count devices from that device on. "auto" is cuda:0 if libtorch finds a CUDA
-// device, else the CPU. For the CPU it returns one device, which all trainers share. Load must be
-// called first. Errors wrap [ErrNoDevice].
+// Find returns count devices: the named devices or, if only one device is named, count devices from
+// that device on. All of them must exist. "auto" is cuda:0 if libtorch finds a CUDA device, else the
+// CPU. For the CPU it returns one device, which all trainers share. Load must be called first. Errors
+// wrap [ErrNoDevice].
 func (c Choice) Find(count int) ([]Device, error) {
 	named, err := c.wanted()
 	if err != nil {

@@ -83,7 +83,7 @@ void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin) {
 }
 
 // state_withdraw_unauthorized ports State.withdrawUnauthorized, and marks members. The keys are
-// those of the changed authorization: the change affects the admission of no other key.
+// in the changed authorization: the change affects the admission of no other key.
 static void state_withdraw_unauthorized(struct state *s, const struct key *ids, uint32_t count) {
 	struct key lost[2 * MAX_DELEGATES];
 	uint32_t lost_count = 0;

@@ -145,7 +145,7 @@ static uint32_t state_places(const struct state *s, uint32_t regular, uint32_t y
 	return least > known + places ? least - known : places;
 }
 
-// state_seat_pending ports State.seatPending. The list of members, to which it writes, must be
+// state_seat_pending ports State.seatPending. It writes to the list of members, which must be
 // empty.
 void state_seat_pending(struct state *s) {
 	struct clients *pending = &s->pending, *members = &s->epoch.clients;

@@ -83,7 +83,7 @@ func TestPrint(t *testing.T) {
 	id1 := backendtest.Key(1).ID().String()
 	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 0 of 8", id1 + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending",
 		id1 + ", accused by " + backendtest.Key(2).ID().String() + " in step 5: " + coordinator.FaultSilent.String() + " in step 4, 3 guilty and 1 innocent of 9, until step 11 at least",
-		backendtest.Key(4).ID().String() + " until epoch 6: it accused somebody wrongly",
+		backendtest.Key(4).ID().String() + " until epoch 6: it made a false accusation",
 		backendtest.Key(3).ID().String()} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -42,7 +42,7 @@ typedef struct {
 	long long stride, blocks, chunks; // elements to the next row; chunks in a row of chunks; number of chunks
 } plan;
 
-// One result. It has places entries for each chunk, of which the first counts[chunk] are used.
+// One result. It has places entries for each chunk. Chunk c uses its first counts[c] entries.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;
