@@ -17,8 +17,8 @@ const (
 	sumFile = "psyche.so.sha256"
 )
 
-// TestSources wants the program in the repository to be what its sources make. With -update it
-// writes it anew.
+// TestSources checks that the sources compile to the program in the repository. With -update it
+// rewrites the program.
 func TestSources(t *testing.T) {
 	_, version, err := compile.Compiler(t.Context())
 	if err != nil {
@@ -46,7 +46,7 @@ func TestSources(t *testing.T) {
 
 func sumOf(elf []byte) []byte { return fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(elf), file) }
 
-// TestSum wants the published hash to be the program's, and the program to load.
+// TestSum checks that the program loads and has the published hash.
 func TestSum(t *testing.T) {
 	sum, err := os.ReadFile(sumFile)
 	if err != nil {

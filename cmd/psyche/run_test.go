@@ -174,7 +174,7 @@ func TestRunAdministration(t *testing.T) {
 	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
 	a.does(exitUsage, "cannot be authorized", as(join, "authorize", strings.Repeat("1", 32))...)
 	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(4))...)
-	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
+	a.does(exitOK, id(3)+", delegates "+id(4), "status", "--run-id", "p")
 	a.does(exitOK, "may no longer join", as(join, "authorize", "--revoke", id(3))...)
 
 	a.does(exitRefused, "update-config: the run is WaitingForMembers; pause it first: psyche run set-paused --run-id p", as(main, "update-config", "--state", sampleState)...)

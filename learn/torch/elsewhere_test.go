@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestElsewhere runs the other tests of this package in a process where the CPU computes
-// like other devices: by libtorch's operations, without our own loops.
+// TestElsewhere runs the other tests of this package in a process where the CPU computes like other
+// devices: with libtorch's operations, without our own loops.
 func TestElsewhere(t *testing.T) {
 	torchtest.Load(t)
 	const variable = "PSYCHE_TORCH_GENERIC"
@@ -66,7 +66,8 @@ func TestCopyBetweenEngines(t *testing.T) {
 	}
 }
 
-// TestAddress: on the CPU the address is that of the elements in the process's memory.
+// TestAddress checks that on the CPU the address is the address of the elements in the process's
+// memory.
 func TestAddress(t *testing.T) {
 	engine := torchtest.Engine(t)
 	torchtest.Do(t, engine, false, func(s *torch.Scope) error {

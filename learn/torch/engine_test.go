@@ -160,10 +160,10 @@ func TestScopesFreeWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestLoopsShareTheThreads: compiled without OpenMP the loops of the shim are right, but run
-// on one thread.
+// TestLoopsShareTheThreads checks that the shim was compiled with OpenMP. Without OpenMP its loops
+// give correct results, but run on one thread.
 func TestLoopsShareTheThreads(t *testing.T) {
-	torchtest.Engine(t) // or skip
+	torchtest.Engine(t) // skips the test without libtorch
 	for _, want := range []int{1, 2} {
 		e, err := torch.NewEngineThreads(torch.CPU, want)
 		if err != nil {
@@ -182,9 +182,9 @@ func TestLoopsShareTheThreads(t *testing.T) {
 	}
 }
 
-// TestThreadsComputeTheSame: every loop of the shim starts where the one of another thread
-// ended. Matrix products may add up in another order, so only what has none is compared
-// bit for bit.
+// TestThreadsComputeTheSame checks results with several threads: each thread's part of a loop must
+// begin where the previous part ends. Matrix products may add in another order, so the test
+// compares only results without them bit for bit.
 func TestThreadsComputeTheSame(t *testing.T) {
 	torchtest.Load(t)
 	type answers struct {
@@ -210,7 +210,7 @@ func TestThreadsComputeTheSame(t *testing.T) {
 			for i := range targets {
 				targets[i] = int32(i % 24)
 			}
-			for range 2 { // gradients add up
+			for range 2 { // gradients accumulate
 				y := l.fused(l.x.To(dtype), false).Reshape(2*layerTokens, 24)
 				loss := y.LinearCrossEntropy(l.attention.Query, s.FromInt32s(targets, int64(len(targets))))
 				loss.Backward()
@@ -263,7 +263,8 @@ func TestThreadsComputeTheSame(t *testing.T) {
 	}
 }
 
-// TestShare: what is shared is the tensor's own memory, and stays when tensor and engine are gone.
+// TestShare checks that Share gives the tensor's own memory, and that the memory outlives the
+// tensor and the engine.
 func TestShare(t *testing.T) {
 	torchtest.Load(t)
 	e, err := torch.NewEngine(torch.CPU)
@@ -283,7 +284,7 @@ func TestShare(t *testing.T) {
 	}
 	other := torchtest.Engine(t)
 	err = other.Do(t.Context(), false, func(s *torch.Scope) error {
-		for range 8 { // one of them would get the memory
+		for range 8 { // one of these tensors would reuse freed memory
 			s.Keep(s.Full(torch.F32, 1, elements))
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// report is what a process of its own tells about its Load.
+// report is the result of Load in a separate process.
 type report struct {
 	Info    torch.Info
 	Error   string
@@ -25,8 +25,8 @@ type report struct {
 
 const reportMark = "report: "
 
-// TestLoadInAProcess is no test by itself: Load works once per process, so the tests below
-// run this one in others.
+// TestLoadInAProcess is a helper. Load works once per process, so the tests below run this test in
+// other processes.
 func TestLoadInAProcess(t *testing.T) {
 	if os.Getenv("PSYCHE_TEST_LOAD") == "" {
 		t.Skip("run by the other tests of Load")
@@ -54,8 +54,8 @@ func loadInAProcess(t *testing.T, mode, dir string, env ...string) report {
 	return inAProcess(t, "TestLoadInAProcess", dir, append(env, "PSYCHE_TEST_LOAD="+mode)...)
 }
 
-// inAProcess runs a test in an environment without what Load reads, but with env, and
-// reads its report.
+// inAProcess runs a test in a separate process and reads its report. The environment contains env,
+// and no other variable that Load reads.
 func inAProcess(t *testing.T, test, dir string, env ...string) report {
 	t.Helper()
 	exe, err := os.Executable()

@@ -160,7 +160,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	switch {
 	case err != nil:
 		d.later(now)
-		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "again in", d.pause, "err", err)
+		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "retry_in", d.pause, "err", err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
 		if uint64(c.size) > c.large {

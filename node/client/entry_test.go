@@ -224,7 +224,7 @@ func TestOtherInitialModels(t *testing.T) {
 				}
 				w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })
 				for i, others := range []int{1, 1, 2} {
-					said := logs[i].lines("level=WARN", "--model-path", "results=3", fmt.Sprintf(`"of another model"=%d`, others))
+					said := logs[i].lines("level=WARN", "--model-path", "results=3", fmt.Sprintf("other_model=%d", others))
 					if len(said) != 1 {
 						t.Errorf("client %d reported %q; it logged %q", i, said, logs[i].lines("level=WARN"))
 					}

@@ -111,7 +111,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
 					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
 				}
-				if test.answers == 0 && (!strings.Contains(said[0], "not saved\"=[9]") || !strings.Contains(said[0], "newest that this client saved\"=6")) {
+				if test.answers == 0 && (!strings.Contains(said[0], "unsaved_steps=[9]") || !strings.Contains(said[0], "newest_saved_step=6")) {
 					t.Errorf("reported %q", said)
 				}
 				if test.answers == 0 {

@@ -32,7 +32,7 @@ func (n *Node) finish() {
 		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {
 			p.slow = true
 			n.report.log.Warn("the run is finished, and its last checkpoint is not on the disk yet; Ctrl-C ends this client without it if the disk does not answer",
-				"dir", n.CheckpointDir, "models of steps", steps)
+				"dir", n.CheckpointDir, "unsaved_steps", steps)
 		}
 		return
 	}
@@ -50,7 +50,7 @@ func (n *Node) finish() {
 		if lingers && n.run.reported(n.run.state.Model.Checkpoint) {
 			away, here := p.awaited(&n.run)
 			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
-				"members", away+here, "that waited to be one", p.joiners(&n.run), "at most", n.FinalWait)
+				"members", away+here, "waiting_clients", p.joiners(&n.run), "limit", n.FinalWait)
 		}
 	}
 	if !lingers {
@@ -84,7 +84,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", saver.WhereLies(s))
+		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}

@@ -50,7 +50,7 @@ func (l *leaving) begin(limit time.Duration) {
 	l.engine.cancelTraining(none)
 	l.engine.abandonRecomputation()
 	if l.run.isMember() {
-		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "at most", limit)
+		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "limit", limit)
 	}
 }
 
@@ -93,7 +93,7 @@ func (l *leaving) worthWaiting() bool {
 	if l.said == 0 || passed-l.said >= leaveReminder {
 		l.said = passed
 		l.report.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
-			"bytes", points.size, "for", passed.Round(time.Second), "at most", limit)
+			"bytes", points.size, "for", passed.Round(time.Second), "limit", limit)
 	}
 	return true
 }

@@ -223,7 +223,7 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 		if r.tries++; r.tries%2 == 1 { // the asked members prepare it; another attempt follows at once
 			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
-		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxCommitTries, "err", err)
 	default:
 		points.add(m)
 	}
@@ -299,7 +299,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		} else {
 			r.add(epoch.term(now))
 		}
-		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.tooMany(epoch.term(now)), "err", err)
+		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "will_retry", !r.tooMany(epoch.term(now)), "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {

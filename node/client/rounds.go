@@ -71,7 +71,7 @@ func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog
 	}
 	r.otherModels = true
 	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
-		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
+		"results", announced, "other_model", others, "digest", hexOf(r.from)[:16])
 }
 
 // roundState is a round's tally, and this client's work in the round.

@@ -81,7 +81,7 @@ func (k *Saver) save(a *attempt) {
 func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
-	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest in the folder", older, "again in", a.pause, "err", err)
+	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest_saved", older, "retry_in", a.pause, "err", err)
 	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}

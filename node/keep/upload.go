@@ -48,7 +48,7 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 	u.newest = nil // it is known to the run, or useless
 	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
 		log.Warn("the upload took longer than the run remembers its models; it stays there, unreported; use longer epochs (over a quarter of an upload) or a faster destination",
-			"step", report.Step, "remembered from step", s.Earlier[0].Step, "at", report.Place)
+			"step", report.Step, "oldest_recorded_step", s.Earlier[0].Step, "at", report.Place)
 		return report, false
 	}
 	if !errors.Is(err, coordinator.ErrDuplicate) {

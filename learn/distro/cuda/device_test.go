@@ -33,7 +33,8 @@ func oneEntry(l distro.Layout, index uint16, value float32) codec.TensorResult {
 	return r
 }
 
-// TestArgumentsAreThoseOfTheKernels: kernel.cu refuses to compile with other sizes there.
+// TestArgumentsAreThoseOfTheKernels checks the sizes of the structs. kernel.cu does not compile
+// with other sizes.
 func TestArgumentsAreThoseOfTheKernels(t *testing.T) {
 	if a, b, c := unsafe.Sizeof(sentArguments{}), unsafe.Sizeof(decodeArguments{}), unsafe.Sizeof(encodeArguments{}); a != 32 || b != 136 || c != 168 {
 		t.Errorf("sizes %d, %d and %d, want 32, 136 and 168", a, b, c)
@@ -107,8 +108,8 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// TestFailuresOfTheDriver makes each call fail in turn: the error names it and the code,
-// and nothing is left on the device.
+// TestFailuresOfTheDriver makes each call fail in turn. The error must contain the call and the
+// code, and no memory may remain on the device.
 func TestFailuresOfTheDriver(t *testing.T) {
 	const failure = cudatest.EnvFailure
 	libraries := emulatedLibraries(t)
@@ -157,7 +158,8 @@ func TestFailuresOfTheDriver(t *testing.T) {
 	}
 }
 
-// TestManyThreads: the emulated driver refuses calls on a thread without a context.
+// TestManyThreads runs calls on many threads. The emulated driver refuses calls on a thread without
+// a context.
 func TestManyThreads(t *testing.T) {
 	d, l := emulated(t), square(t)
 	var group sync.WaitGroup
