@@ -170,7 +170,7 @@ func (w *watcher) report(now time.Time) {
 		if found == noFault {
 			c.logger.Info("the endpoint shows the state of the run again", "endpoint", e.Name())
 		} else {
-			c.logger.Warn("an endpoint is not followed", "endpoint", e.Name(), "reason", string(found))
+			c.logger.Warn("not following an endpoint", "endpoint", e.Name(), "reason", string(found))
 		}
 	}
 }

@@ -167,15 +167,15 @@ func decodeCerts(content []byte) (links []link, base []byte, err error) {
 	count := binary.LittleEndian.Uint32(rest)
 	rest = rest[4:]
 	if count == 0 || count > maxLinks {
-		return nil, nil, fmt.Errorf("%w: there are %d", errCerts, count)
+		return nil, nil, fmt.Errorf("%w: %d certificates, want 1 to %d", errCerts, count, maxLinks)
 	}
 	for range count {
 		if len(rest) < 12 {
-			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+			return nil, nil, fmt.Errorf("%w: the file is truncated", errCerts)
 		}
 		offset, size := binary.LittleEndian.Uint64(rest), int64(binary.LittleEndian.Uint32(rest[8:]))
 		if rest = rest[12:]; size > int64(len(rest)) || offset > 1<<62 {
-			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+			return nil, nil, fmt.Errorf("%w: the file is truncated", errCerts)
 		}
 		cert, err := follow.DecodeCertificate(rest[:size])
 		if err != nil {
@@ -194,7 +194,7 @@ func (c *certs) load(s *store) error {
 		return err
 	}
 	if info.Size() > maxCertFile {
-		return fmt.Errorf("%w: the file has %d bytes", errCerts, info.Size())
+		return fmt.Errorf("%w: the file has %d bytes, at most %d are allowed", errCerts, info.Size(), maxCertFile)
 	}
 	content, err := os.ReadFile(c.path)
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *certs) load(s *store) error {
 	}
 	newest := links[len(links)-1].cert
 	if len(links) > 1 && sha256.Sum256(base) != newest.State {
-		return fmt.Errorf("%w: the state is not that of epoch %d", errCerts, newest.Number)
+		return fmt.Errorf("%w: the state does not belong to epoch %d", errCerts, newest.Number)
 	}
 	c.links, c.base, c.members = links, base, newest.Members
 	if len(base) == 0 {

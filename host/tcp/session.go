@@ -73,7 +73,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 		return nil, err
 	}
 	if challenge.Version != frame.Version {
-		return nil, fmt.Errorf("%w: it speaks version %d of the protocol, this program version %d; use programs of the same release",
+		return nil, fmt.Errorf("%w: the server speaks version %d of the protocol, this program version %d; use programs of the same release",
 			ErrRefused, challenge.Version, frame.Version)
 	}
 	s.nonce = challenge.Nonce
@@ -116,7 +116,7 @@ func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	case identity.ID(state.Host) != s.server:
 		return fmt.Errorf("%w: the run's host is %s, the server is %s", follow.ErrGenesis, identity.ID(state.Host), s.server)
 	case wanted != ([32]byte{}) && s.run != wanted:
-		return fmt.Errorf("%w: run %q here is %x, wanted is %x", follow.ErrGenesis, runID, s.run, wanted)
+		return fmt.Errorf("%w: run %q has the hash %x, want %x", follow.ErrGenesis, runID, s.run, wanted)
 	}
 	return nil
 }

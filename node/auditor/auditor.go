@@ -125,7 +125,7 @@ func New(o Options) *Auditor {
 	if o.Dir != "" {
 		own = filepath.Join(o.Dir, o.Run)
 		if err := sweep(o.Dir); err != nil {
-			o.Log.Warn("remove what an earlier process kept for audits", "err", err)
+			o.Log.Warn("cannot remove the audit files of an earlier process", "err", err)
 		}
 	}
 	return &Auditor{

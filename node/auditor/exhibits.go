@@ -34,7 +34,7 @@ func (a *Auditor) exhibit(q *auditCase) {
 				a.Log.Warn("cannot store the evidence file", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
 				return
 			}
-			a.Log.Info("kept what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)
+			a.Log.Info("saved the evidence file of an accusation", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)
 		}
 	})
 }

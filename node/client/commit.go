@@ -87,7 +87,7 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	}
 	c.owed = 0
 	c.takeNow(v, r, e, rounds, func(err error) {
-		c.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
+		c.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
 	})
 	return true
 }
@@ -271,7 +271,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
 		return func() {
 			if err != nil {
-				c.report.log.Warn("remove old commit points", "err", err)
+				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
 			}
 		}
 	})

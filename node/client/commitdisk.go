@@ -146,7 +146,7 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 		})
 		return func() {
 			if old != nil {
-				c.report.log.Warn("remove old commit points", "err", old)
+				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", old)
 			}
 			c.wrote(w, err)
 		}
@@ -167,7 +167,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 			c.tasks.Spawn(handover.GiveBack)
 		}
 		if !w.awaited {
-			c.report.log.Info("wrote the commit point to the disk at last", "step", w.point.Step)
+			c.report.log.Info("wrote the intermediate checkpoint to the disk after a delay", "step", w.point.Step)
 		}
 	}
 	if w.awaited {

@@ -197,7 +197,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
 	}
 	if e.keeping > 0 {
-		failed(errors.New("that of an earlier step is still on its way to the disk"))
+		failed(errors.New("the state of an earlier step is still being written"))
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
@@ -333,7 +333,7 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 	if found {
 		s.newest = step
 		if step > state.Progress.Step {
-			log.Warn("this key signed results of later steps of this run: it signs none again until then",
+			log.Warn("this key signed results of later steps of this run; it signs no result until the run has passed these steps",
 				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
 		}
 		return

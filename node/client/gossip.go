@@ -30,12 +30,12 @@ type announcement struct {
 }
 
 var (
-	errTooLong  = errors.New("it is too long")
+	errTooLong  = errors.New("message is too long")
 	errTooEarly = fmt.Errorf("%w: the run was not seen yet", env.ErrUnasked)
-	errTooLate  = fmt.Errorf("%w: its round is long over", env.ErrUnasked)
+	errTooLate  = fmt.Errorf("%w: the round ended long ago", env.ErrUnasked)
 	errUnsigned = fmt.Errorf("%w: no head of a round that the host of this run signed", env.ErrUnasked)
 	errHead     = errors.New("the host did not sign the head that it names")
-	errNotIts   = errors.New("not a result of the sending member, or not the announced one")
+	errNotIts   = errors.New("not a result of the sending member, or not the announced result")
 	errPushes   = errors.New("too many results of one member in one round")
 )
 
@@ -214,8 +214,8 @@ func (g *gossipReader) mayPush(from identity.ID) bool {
 	return g.pushes[from] <= maxPushes
 }
 
-// ask requests the announcements of a round from a peer, and passes them to hear. answered runs in
-// the loop afterwards, unless there was no answer.
+// ask requests the announcements of a round from a peer. In the client's loop, it then calls hear for
+// each announcement, and after them answered, but only if the peer answered.
 func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
 	g.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)

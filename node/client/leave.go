@@ -50,7 +50,7 @@ func (l *leaving) begin(limit time.Duration) {
 	l.engine.cancelTraining(none)
 	l.engine.abandonRecomputation()
 	if l.run.isMember() {
-		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "limit", limit)
+		l.report.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
 	}
 }
 
@@ -132,7 +132,7 @@ func (l *leaving) saidInRound() bool {
 		return !points.busy && points.disk.write == nil
 	case !points.busy && !points.has(r.step) && l.engine.Idle():
 		points.takeNow(l.run, r, l.engine, l.rounds, func(err error) {
-			l.report.log.Warn("this client leaves without saying which model it holds", "step", r.step, "err", err)
+			l.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
 			l.until = l.engine.tasks.Now()
 		})
 	}

@@ -144,7 +144,7 @@ func (n *Node) reportUpload() {
 		return
 	}
 	n.actions.submit("upload", report, report, func() {
-		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
+		n.report.log.Info("reported the upload to the run", "step", report.Step, "at", report.Place)
 		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
 	})
 }

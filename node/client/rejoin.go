@@ -299,7 +299,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		} else {
 			r.add(epoch.term(now))
 		}
-		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "will_retry", !r.tooMany(epoch.term(now)), "err", err)
+		r.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(epoch.term(now)), "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {

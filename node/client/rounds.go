@@ -371,7 +371,7 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 	}
 	n.run.lie = n.run.fork(own, u)
 	n.engine.cancel()
-	n.report.log.Error("the run's host shows different histories: this client stops, and tells the others", "step", own.Step)
+	n.report.log.Error("the run's host shows different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)

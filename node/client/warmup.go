@@ -188,7 +188,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	switch {
 	case cancelled, err == nil:
 	case errors.Is(err, handover.ErrReplay):
-		n.report.log.Warn("the whole model has to be fetched", "err", err)
+		n.report.log.Warn("fetching the whole model", "err", err)
 	case errors.Is(err, env.ErrNoRoom):
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, handover.ErrNoHolder):

@@ -63,10 +63,10 @@ type Requests interface {
 
 // ErrUnasked means that this client does not need a message, but that an honest member may have
 // forwarded it.
-var ErrUnasked = errors.New("it is of no use here")
+var ErrUnasked = errors.New("message not needed")
 
 // ErrNoRoom means that a blob does not fit into the memory for shared data.
-var ErrNoRoom = errors.New("it does not fit into the memory for shared data: give it more, with --max-blob-memory")
+var ErrNoRoom = errors.New("not enough memory for shared data; raise --max-blob-memory")
 
 // Blobs shares immutable data, addressed by its BLAKE3 hash.
 type Blobs interface {

@@ -160,13 +160,13 @@ func (k *Saver) write(a *attempt, dir string) error {
 			break
 		}
 		if give() {
-			k.Log.Warn("the disk is full: what is worth less makes room for the checkpoint", "dir", dir)
+			k.Log.Warn("the disk is full; removing less important files to save the checkpoint", "dir", dir)
 			err = put()
 		}
 	}
 	if err == nil && a.recorded {
 		if failed := dropCommits(); failed != nil {
-			k.Log.Warn("remove models that were taken while epochs ran", "err", failed)
+			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}
 	if err == nil && a.known && k.Saved != nil {

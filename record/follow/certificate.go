@@ -10,15 +10,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// epochDomain separates signatures of the start of an epoch from all other signatures of the same
-// key.
+// epochDomain is the signature domain of epoch certificates. It separates them from everything else
+// that the same key signs.
 const epochDomain = "psyche/epoch/v1"
 
 // ErrCertificate means that a certificate does not prove its epoch.
 var ErrCertificate = errors.New("certificate of an epoch")
 
-// maxSignatures is the maximum number of signatures of a certificate. Members of the previous epoch
-// and of the certified epoch may sign it.
+// maxSignatures is the maximum number of signatures in a certificate: one for each member of the
+// previous epoch, and one for each member of the certified epoch.
 const maxSignatures = 2 * coordinator.MaxClients
 
 // maxCertificate is the maximum size of a certificate in bytes.

@@ -101,7 +101,7 @@ func (r *reader) describe(dir, name string) (file, error) {
 	return file{name, size, [hashSize]byte(hash.Sum(nil))}, nil
 }
 
-// reader reads files one after the other until a context ends, and reports its progress.
+// reader reads the files of an archive in turn, reports progress to watch, and fails when ctx ends.
 type reader struct {
 	io.Reader
 	ctx       context.Context

@@ -40,9 +40,9 @@ func New(seed [32]byte, n uint64) *Permutation {
 // At returns the number of the sequence at an index of the run. For the indices p·n to (p+1)·n−1 of
 // a pass p it returns every number below n once.
 //
-// It is the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012). In each round, an index and
-// its mirror image about a pivot are swapped or not. One bit of a hash of the round and the larger
-// of the two decides.
+// At implements the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012). In each round, it
+// swaps an index with its mirror image about a pivot, or leaves both in place. One bit of a hash
+// decides: the hash of the round and the larger of the two indices.
 func (p *Permutation) At(index uint64) uint64 {
 	current := p.passOf(index / p.n)
 	position := index % p.n

@@ -28,7 +28,8 @@ type expertFields struct {
 	Method          *string `json:"topk_method"`
 }
 
-// refuseRouting refuses a loss that balances the experts, and noise.
+// refuseRouting refuses router options that this package does not implement: the load-balancing loss
+// and jitter noise.
 func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	switch {
 	case e.RouterLogits:

@@ -167,7 +167,7 @@ func (s *Store) write(e *entry) {
 		e.data = nil
 		return
 	}
-	s.logger.Warn("blob: keep in memory what could not be written", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: cannot write a payload; keeping it in memory", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.disk.used -= cost(e.size)
 	s.memory.makeRoom(cost(e.size))
 	s.memory.used += cost(e.size)
@@ -250,7 +250,7 @@ func (s *Store) readFor(r *reading, e *entry) {
 
 // lost drops a payload whose file has changed.
 func (s *Store) lost(e *entry, err error) {
-	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: dropping an unusable file", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
 	current := s.blobs[e.hash] == e
 	if current {
