@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// certified follows a run of members members to the beginning of its first epoch.
+// certified follows a run with the given number of members to the beginning of its first epoch.
 func certified(t testing.TB, members int) (*Follower, []identity.Key, []identity.ID) {
 	t.Helper()
 	f := begun(t)
