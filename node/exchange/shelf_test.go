@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers also changes a batch after it was
-// asked for.
+// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers checks the order of an answer. It also
+// changes a batch after a request for it.
 func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
 	s := newShelf()
 	for _, test := range []struct {
@@ -47,7 +47,7 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
 		t.Errorf("got %q", got)
 	}
-	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // in the place of the other
+	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // replaces the second announcement
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
 		t.Errorf("after one displaced another: got %q", got)
 	}
@@ -91,7 +91,8 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// TestShelfOffersAModel: it says that a peer asked for a model that is not there, and for no other one.
+// TestShelfOffersAModel checks that the cache reports a request for a missing model, and only for
+// that model.
 func TestShelfOffersAModel(t *testing.T) {
 	s, offered, other := newShelf(), [32]byte{1}, [32]byte{2}
 	ask := func(digest [32]byte) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestReplicaChain fixes the bytes of the chain.
+// TestReplicaChain checks that the bytes of the chain do not change.
 func TestReplicaChain(t *testing.T) {
 	r := StartReplica([32]byte{1, 2, 3})
 	if got := hex.EncodeToString(r[:]); got != wantStart {
