@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// says fails the test unless err is want and its text contains all words.
+// says checks that err is want and that its text contains all words.
 func says(t *testing.T, err, want error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -51,8 +51,8 @@ func holder(t *testing.T, path string) (process *exec.Cmd, said string) {
 	return process, said
 }
 
-// TestProcesses checks that a lock of another process excludes this process and a third one, until
-// its holder is killed.
+// TestProcesses checks that a lock of another process excludes this process and a third process,
+// until its holder is killed.
 func TestProcesses(t *testing.T) {
 	if !Supported {
 		t.Skip("this system has no locks")

@@ -54,9 +54,8 @@ func dialRun(t *testing.T, address, id string, n byte) *tcp.Client {
 	return c
 }
 
-// TestRunsAreApart checks that one key can take part in two runs of a server, one of which was
-// begun over the network. The server then restarts without options for these runs, and both
-// continue.
+// TestRunsAreApart checks that one key can take part in two runs of a server. One of them was begun
+// over the network. The server then restarts without options for these runs, and both continue.
 func TestRunsAreApart(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)

@@ -199,7 +199,7 @@ func lastWords(c *tls.Conn) string {
 	}
 }
 
-// TestNoFarewellWithoutTLS checks that a client that does not use TLS gets no close reason.
+// TestNoFarewellWithoutTLS checks that a client that does not use TLS does not get a close reason.
 func TestNoFarewellWithoutTLS(t *testing.T) {
 	near, far := sockets(t)
 	if _, err := near.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
@@ -268,7 +268,7 @@ func (l *fakeListener) Close() error {
 	return nil
 }
 
-// TestAcceptor fills all slots, identifies a client, rejects a second one, and stops.
+// TestAcceptor fills all slots, identifies a client, rejects a second client, and stops.
 func TestAcceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}

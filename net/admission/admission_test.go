@@ -44,7 +44,7 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentGiveWayFirst fills the slots from as many addresses. It checks after which time a
+// TestSilentGiveWayFirst fills each slot from a different address. It checks after which time a
 // connection can be evicted, if it was silent and if it was not.
 func TestSilentGiveWayFirst(t *testing.T) {
 	for _, test := range []struct {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDeltaIsSmall checks the size of a delta for changes like those of a round: one changed byte,
+// TestDeltaIsSmall checks the size of a delta for the changes in a typical round: one changed byte,
 // one inserted witness, and a second copy of the list of members.
 func TestDeltaIsSmall(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})

@@ -92,7 +92,7 @@ func TestBulkExchanges(t *testing.T) {
 }
 
 // TestBulkEndsWithMembership checks that a client that leaves the list of members loses its
-// connections, used or not, and gets no new ones.
+// connections, used or not, and cannot open new ones.
 func TestBulkEndsWithMembership(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	a, b := nodes[0], nodes[1]
@@ -120,8 +120,8 @@ func TestBulkEndsWithMembership(t *testing.T) {
 	}
 }
 
-// TestBulkRefusesStrangers checks that a client without the handshake of a member gets no bulk
-// connection and does not delay members.
+// TestBulkRefusesStrangers checks that a client without the handshake of a member cannot open a
+// bulk connection and does not delay members.
 func TestBulkRefusesStrangers(t *testing.T) {
 	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
 	handleBulk(a)
@@ -173,7 +173,7 @@ func TestBulkConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoBulkThroughARelay checks that relayed members get no bulk connections.
+// TestNoBulkThroughARelay checks that relayed members do not use bulk connections.
 func TestNoBulkThroughARelay(t *testing.T) {
 	t.Parallel()
 	a, b, relay := hidden(t, "a", nil), hidden(t, "b", nil), p2ptest.Node(t, "relay")

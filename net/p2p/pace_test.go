@@ -112,7 +112,7 @@ func TestEndedStream(t *testing.T) {
 	})
 }
 
-// TestSlowRequest checks that a stream that sends no request is not served, takes no slot, and
+// TestSlowRequest checks that a stream without a request is not served, does not take a slot, and
 // ends.
 func TestSlowRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,7 @@ func TestPlacesAreShared(t *testing.T) {
 }
 
 // TestBusyQueueRefuses checks that members with equal numbers of slots keep them, and that an
-// exchange that gets no slot in time is refused.
+// exchange that does not get a slot in time is refused.
 func TestBusyQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(2, 2)}

@@ -59,7 +59,7 @@ func TestMembersAreNoWeapon(t *testing.T) {
 }
 
 // TestInnerAddressesAreNotDialled checks that a node that listens beyond loopback does not dial a
-// loopback address of its own machine.
+// loopback address.
 func TestInnerAddressesAreNotDialled(t *testing.T) {
 	t.Parallel()
 	inner, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")

@@ -11,7 +11,7 @@ import (
 
 // TestPlacesOfARelayAreShared checks that neither waiting clients, of any number of networks, nor
 // members of one network can take all reservations of a relay. A reservation is free again when its
-// holder is gone or late.
+// holder has left or is late.
 func TestPlacesOfARelayAreShared(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	at := func(format string, i int) ma.Multiaddr { return ma.StringCast(fmt.Sprintf(format, i)) }

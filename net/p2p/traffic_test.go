@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestTrafficOfPeers sends to one of two peers and checks to which peer the bytes are attributed.
+// TestTrafficOfPeers sends to one of two peers and checks that the bytes are attributed to that
+// peer.
 func TestTrafficOfPeers(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	p2ptest.Connect(t, nodes...)

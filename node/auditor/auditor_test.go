@@ -160,7 +160,7 @@ func TestTrial(t *testing.T) {
 			r.run(5 * time.Second)
 			r.engine.busy = false
 			if r.Press(time.Second); r.engine.urgent > 0 || len(r.submitted) > 0 {
-				t.Fatalf("it hurries: %+v", r.submitted)
+				t.Fatalf("the recomputation is urgent too early: %+v", r.submitted)
 			}
 			s.Progress.Step += coordinator.TrialRounds
 			s.StateStart += coordinator.TrialTime
@@ -233,7 +233,7 @@ func TestOwnResultsGoOn(t *testing.T) {
 	r.round()
 	r.tallies[newest-1] = r.tallies[newest]
 	if r.MayTrain(newest) || len(r.submitted) > 0 {
-		t.Error("it continues from a result whose round is not over")
+		t.Error("it continues from a result of an unfinished round")
 	}
 	delete(r.tallies, newest-1)
 	if r.MayTrain(newest+1) || r.engine.resets != 1 {

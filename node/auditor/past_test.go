@@ -141,8 +141,8 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks checks the low-support chunks: those that a result sends, but fewer than a third
-// of the results of the round before.
+// TestLonelyChunks checks the low-support chunks: a result sends them, but fewer than a third of
+// the results of the round before do.
 func TestLonelyChunks(t *testing.T) {
 	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
 	s := &senderCounts{
@@ -176,7 +176,7 @@ func TestDiceArePrivate(t *testing.T) {
 	for step := uint32(1); step <= throws; step++ {
 		a, found := one.Throw(step, rounds, all)
 		if b, _ := again.Throw(step, rounds, all); !found || a != b {
-			t.Fatal("the same dice fall otherwise")
+			t.Fatal("the same random source draws differently")
 		}
 		if b, _ := two.Throw(step, rounds, all); a == b {
 			same++
@@ -190,9 +190,9 @@ func TestDiceArePrivate(t *testing.T) {
 		t.Errorf("%.2f of the draws select the newest two rounds", share)
 	}
 	if share := float64(same) / throws; share > 0.2 {
-		t.Errorf("%.2f of the throws of two members are the same", share)
+		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
 	if _, found := one.Throw(1, rounds, func(*heldResult) bool { return false }); found {
-		t.Error("something was drawn of nothing")
+		t.Error("a result was drawn although none is eligible")
 	}
 }

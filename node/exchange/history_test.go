@@ -34,7 +34,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				}
 				for _, hash := range h.Push(round) {
 					if !held[hash] {
-						t.Fatalf("%x is dropped twice or was never kept", hash[:2])
+						t.Fatalf("%x was dropped twice or never kept", hash[:2])
 					}
 					delete(held, hash)
 				}
@@ -46,7 +46,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				t.Fatalf("%d bytes of %d epochs are kept", total, epochs)
 			}
 			if epochs == 0 && epoch <= h.memory {
-				t.Fatalf("the running epoch has %d bytes and is not kept", epoch)
+				t.Fatalf("the running epoch of %d bytes is not kept", epoch)
 			}
 			for i, round := range h.rounds {
 				if i == 0 && !starts[round.Step] || i > 0 && round.Step != h.rounds[i-1].Step+1 {
@@ -55,7 +55,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			}
 			h.EachBlob(func(hash [32]byte) {
 				if !held[hash] {
-					t.Fatalf("%x is kept and was dropped", hash[:2])
+					t.Fatalf("%x is kept although it was dropped", hash[:2])
 				}
 			})
 		}

@@ -40,7 +40,7 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	s := newShelf()
 	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
 	if got := s.Unknown(7, raws()); len(got) != 3 {
-		t.Errorf("%q of a round that is not held", got)
+		t.Errorf("%q for a round that is not held", got)
 	}
 	s.PutBatch(7, 0, 2, [][]byte{[]byte("a")})
 	s.PutBatch(7, 1, 2, [][]byte{[]byte("c"), []byte("d")})
@@ -49,11 +49,11 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	}
 	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // replaces the second announcement
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
-		t.Errorf("after one displaced another: got %q", got)
+		t.Errorf("after a replacement: got %q", got)
 	}
 	s.DropRound(7)
 	if got := s.Unknown(7, raws()); len(got) != 3 {
-		t.Errorf("%q of a round that was dropped", got)
+		t.Errorf("%q for a dropped round", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestShelf(t *testing.T) {
 	s.DropRound(7)
 	s.DropManifest(digest)
 	if len(s.rounds)+len(s.manifests) != 0 {
-		t.Error("something is left")
+		t.Error("announcements are left")
 	}
 }
 
@@ -112,6 +112,6 @@ func TestShelfOffersAModel(t *testing.T) {
 		t.Errorf("not wanted when a peer asked for it: %v", err)
 	}
 	if s.Offer(other) || s.Offer(offered) {
-		t.Error("wanted still when a different one was offered since")
+		t.Error("still wanted after a different one was offered")
 	}
 }

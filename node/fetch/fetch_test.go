@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// TestDisplacedResultsAreLetGo checks that candidates in every state can be displaced by others,
-// and that their fetches end.
+// TestDisplacedResultsAreLetGo checks that candidates in every state can be displaced, and that
+// their fetches end.
 func TestDisplacedResultsAreLetGo(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	const places = tally.MaxCandidates + 3
@@ -55,7 +55,7 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 		}
 	}
 	if r.tally.Unfetched() != announced {
-		t.Errorf("%d results are reported to be unfetched, %d are", r.tally.Unfetched(), announced)
+		t.Errorf("%d results are reported as unfetched, want %d", r.tally.Unfetched(), announced)
 	}
 	// The fetch ends in one way or the other.
 	r.arrives(r.slot, away, nil, context.Canceled, nil)
@@ -167,7 +167,7 @@ func TestStoreThatKeepsNothing(t *testing.T) {
 	}
 	r.tally.Settled(o)
 	if c.Payload != nil {
-		t.Error("it stays in memory after it was applied")
+		t.Error("the payload is in memory after it was applied")
 	}
 }
 
@@ -218,8 +218,8 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 	}
 }
 
-// TestOverdueFetchesGiveWay checks that overdue fetches end only if others wait, and that every
-// fetch ends at its timeout.
+// TestOverdueFetchesGiveWay checks that overdue fetches end only if other fetches wait, and that
+// every fetch ends at its timeout.
 func TestOverdueFetchesGiveWay(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.limit = 1
@@ -242,7 +242,7 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	r.begin()
 	r.clock.now = r.clock.now.Add(timeout)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
-		t.Fatalf("%q on their way before it was time", flying())
+		t.Fatalf("%q are being fetched too early", flying())
 	}
 	r.clock.now = r.clock.now.Add(1)
 	if r.begin(); !r.flights[all[0]].stopped || r.stalls[identity.ID(r.tally.Slots[0].Owner)] != 1 {
@@ -259,11 +259,11 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	r.begin()
 	r.clock.now = r.clock.now.Add(settle + time.Second)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
-		t.Error("it was evicted to nothing")
+		t.Error("a fetch was evicted although no other fetch waits")
 	}
 	r.StopRound(r.tally)
 	if !r.flights[all[0]].stopped {
-		t.Error("it continues after the round was given up")
+		t.Error("a fetch continues after the round was abandoned")
 	}
 	r.clock.finish()
 }
@@ -284,7 +284,7 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 	flying := r.tally.Dispute(r.slot.Batch, c.Commitment)
 	r.Interrupt(flying)
 	if flying != c || r.flights[c].stopped {
-		t.Error("it was stopped for good, or is not known to be on its way")
+		t.Error("the fetch was stopped for good, or is not known as running")
 	}
 	r.clock.finish()
 	r.clock.now = r.clock.now.Add(Pause)

@@ -103,7 +103,7 @@ func TestModelInMemory(t *testing.T) {
 }
 
 // TestModelBeforeStays checks that a model is kept until the model that the run recorded after it
-// has arrived. If all holders of the newer model are gone, the run continues from the model before.
+// has arrived. If the newer model has no holders, the run continues from the model before.
 func TestModelBeforeStays(t *testing.T) {
 	c := newRig(t)
 	c.inMemory()
@@ -119,16 +119,16 @@ func TestModelBeforeStays(t *testing.T) {
 		t.Fatal("a member has the model")
 	}
 	if c.models.Shared(before.Digest) == nil {
-		t.Error("the model before is missing")
+		t.Error("the previous model is missing")
 	}
 	if c.models.Shared(last.Digest) != nil {
-		t.Error("an unrecorded model stays")
+		t.Error("an unrecorded model is kept")
 	}
 	c.modelAt()
 	a, err := c.obtain()
 	c.must(err)
 	c.check(a)
 	if c.models.Shared(before.Digest) != nil {
-		t.Error("the model before stays although the newer one is here")
+		t.Error("the previous model is kept although the newer one has arrived")
 	}
 }

@@ -67,11 +67,11 @@ func TestPutDown(t *testing.T) {
 	c.check(a)
 	c.models.PutDown(a.Model, a.Model.Dir)
 	if shared := c.models.Shared(m.Digest); len(shared.Snapshot.Tensors) > 0 || c.given() != clienttest.Width {
-		t.Error("it is in memory again")
+		t.Error("the model is in memory again")
 	}
 	c.models.keepShares(func(*Model) bool { return false })
 	if c.network.InFiles() > 0 {
-		t.Errorf("%d files are held still", c.network.InFiles())
+		t.Errorf("%d files are still held", c.network.InFiles())
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPutDownOnce(t *testing.T) {
 		c.models.Large = large
 		c.models.PutDown(m, c.options.Folder.Checkpoint(lastStep))
 		if len(m.Snapshot.Tensors) == 0 || c.network.InFiles() > 0 {
-			t.Error("it is not in memory")
+			t.Error("the model is not in memory")
 		}
 		if large == m.Size {
 			c.models.Share(m, m.Digest)
@@ -139,7 +139,7 @@ func TestFileBehindOurBack(t *testing.T) {
 					}
 					c.renew()
 					if c.models.Shared(m.Digest) != nil || c.network.InFiles() > 0 {
-						t.Error("it is handed out still")
+						t.Error("the model is still served")
 					}
 					if said := strings.Count(log.String(), "level=ERROR"); said != 1 {
 						t.Errorf("that is reported %d times", said)

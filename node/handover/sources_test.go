@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestSourcesFallBack checks that the model comes from the cheapest source that has it. Sources
-// that fail or give a different model are skipped.
+// TestSourcesFallBack checks that the model comes from the cheapest available source. Sources that
+// fail or give a different model are skipped.
 func TestSourcesFallBack(t *testing.T) {
 	disk := func(c *rig) { c.onDisk(c.after, digestOf(c.after)) }
 	results := func(c *rig) { c.inMemory(); c.resultsAt(c.rounds) }
@@ -110,7 +110,7 @@ func (c *rig) check(a *Attempt) {
 	loaded, err := a.Trainer.Snapshot(c.t.Context())
 	loaded.Step = lastStep
 	if err != nil || digestOf(loaded) != want {
-		c.t.Errorf("the trainer has another model, %v", err)
+		c.t.Errorf("the trainer has a different model, %v", err)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestInitialModel(t *testing.T) {
 		t.Fatalf("%+v, %v", a.Model, err)
 	}
 	if !c.models.Holds(c.request.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
-		t.Error("it is not held, or shared")
+		t.Error("the model is not held, or it is shared")
 	}
 }
 
@@ -210,8 +210,8 @@ func TestFailuresAreAllSaid(t *testing.T) {
 }
 
 // TestCommitPointOfARunningEpoch checks that an intermediate checkpoint comes from the client's own
-// copy, which stays in its place, from an older copy and results, or from members. Archives are not
-// asked for it.
+// copy, which stays in its place, from an older copy and results, or from members. The client does
+// not ask archives.
 func TestCommitPointOfARunningEpoch(t *testing.T) {
 	taken := func(s func(c *rig) checkpoint.Snapshot, noted func(c *rig) [32]byte) func(c *rig) {
 		return func(c *rig) {
@@ -245,7 +245,7 @@ func TestCommitPointOfARunningEpoch(t *testing.T) {
 				c.check(a)
 			}
 			if dir, err := c.options.Folder.FindCommit(lastStep, digestOf(c.after)); test.want == FromDisk && err != nil {
-				t.Errorf("it does not lie in %s any more: %v", dir, err)
+				t.Errorf("the model is no longer in %s: %v", dir, err)
 			}
 		})
 	}

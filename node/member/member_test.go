@@ -231,7 +231,7 @@ func round(t *testing.T, f *Factory, trainer env.Trainer, step uint32) {
 		t.Fatal(err)
 	}
 	if err := trainer.Verify(payload, step+1, assign.BatchID{Start: 0, End: 2}, [32]byte{7}); err == nil {
-		t.Fatal("the result is one of another step too")
+		t.Fatal("the result is also accepted for a different step")
 	}
 	if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestTrainerOfARun(t *testing.T) {
 		t.Errorf("built again: %v, %+v", err, o)
 	}
 	if _, err := first.Snapshot(t.Context()); err == nil {
-		t.Error("the trainer before is open")
+		t.Error("the previous trainer is still open")
 	}
 	round(t, f, second, 3)
 }
@@ -356,7 +356,7 @@ func TestOptimizerIsKept(t *testing.T) {
 		}
 	}
 	if string(payloads[0]) != string(payloads[1]) {
-		t.Error("the second process has another result")
+		t.Error("the second process has a different result")
 	}
 }
 

@@ -197,7 +197,7 @@ func checkLateJoiner(t *testing.T, log string) {
 		}
 	}
 	if ready.Source != "peers" || ready.Bytes < bulk {
-		t.Errorf("the late client got its model so: %+v", ready)
+		t.Errorf("the late client got its model from %+v", ready)
 	}
 	if wire.P2PReceived < bulk || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
 		t.Errorf("bytes on the wire: %+v", wire)

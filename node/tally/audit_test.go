@@ -73,7 +73,7 @@ func (r *auditedRun) tickUntil(t *testing.T, want coordinator.RunState) coordina
 			return s
 		}
 	}
-	t.Fatalf("the run does not come to %v", want)
+	t.Fatalf("the run does not reach %v", want)
 	return coordinator.State{}
 }
 
@@ -116,7 +116,7 @@ func heldBy(step uint32, own [32]byte) (signed [][32]byte, held [auditMembers][3
 	}
 }
 
-// playRound makes the members announce their results and witness the results of others.
+// playRound makes the members announce their results and witness each other's results.
 func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 	t.Helper()
 	round := s.CurrentRound()
@@ -230,7 +230,7 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 			replica = tally.ExtendReplica(replica, step, o.Counted)
 		}
 		if replica != run.replica {
-			t.Errorf("order %d: another replica", turn)
+			t.Errorf("order %d: wrong replica", turn)
 		}
 		order.Shuffle(len(run.said), func(i, j int) { run.said[i], run.said[j] = run.said[j], run.said[i] })
 	}

@@ -59,8 +59,8 @@ func only(list []Commitment) [][]Commitment {
 }
 
 // TestForgedCommitment checks a round in which one trainer sends two results, so that no root has a
-// quorum. Other trainers announce, besides their results, lower commitments without a blob that all
-// filters contain.
+// quorum. Other trainers announce, in addition to their results, lower commitments without a blob
+// that all filters contain.
 func TestForgedCommitment(t *testing.T) {
 	const seed, batches, witnesses, forged = 7, 200, 8, 20
 	ids := manyOwners(batches)

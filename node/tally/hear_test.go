@@ -160,7 +160,7 @@ func TestHiddenResult(t *testing.T) {
 }
 
 // TestHeldResultsAreNotDisplaced checks that a result that this client proved is not displaced,
-// even if the client then holds a lower result, or others have the vote of a witness.
+// even if the client then holds a lower result, or other results have the vote of a witness.
 func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	round := clienttest.Round()
 	round.WitnessesElected = 1
@@ -173,7 +173,7 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	_, _ = hear(clienttest.Hash(2)), hear(clienttest.Hash(1))
 	s.Candidates[0].State = Held
 	if proof, _ := b.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(b.Slots)-1)...)) {
-		t.Fatal("another result is proved")
+		t.Fatal("a different result is proved")
 	}
 	s.Candidates[1].State = Held
 	b.Final = true

@@ -27,7 +27,7 @@ type hostileRound struct {
 
 const (
 	hostileBatches = 200
-	maxSearched    = 4 // maximum number of hostile trainers of which a client may hold other results than the witnesses
+	maxSearched    = 4 // maximum number of hostile trainers whose results may differ between a client and the witnesses
 )
 
 // drawHostileRound draws a round. The trainers of the first batches are hostile: they send several
@@ -170,7 +170,7 @@ func TestHonestClientsDecideAlike(t *testing.T) {
 			}
 			for _, other := range h.real[i] {
 				if holders[other] >= int(h.round.WitnessesNeeded) && c != other {
-					t.Errorf("batch %d: a quorum of honest witnesses holds another result", i)
+					t.Errorf("batch %d: a quorum of honest witnesses holds a different result", i)
 				}
 			}
 		}

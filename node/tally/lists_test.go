@@ -55,7 +55,7 @@ func TestWholeListLeavesNothingUnknown(t *testing.T) {
 	}
 	v = ballot{round: &round, owners: ids, candidates: [][]Commitment{nil, nil, {b}}}.decide()
 	if !slices.Equal(v.unknown, []int{0, 1}) {
-		t.Errorf("a result is not known, and no list: unknown %v", v.unknown)
+		t.Errorf("neither the result nor a list is known: unknown %v", v.unknown)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestForgedBesideAnotherHeldResult(t *testing.T) {
 			}
 			for i, c := range o.Counted {
 				if c.Commitment != list[i] {
-					t.Errorf("batch %d: another result counts", i)
+					t.Errorf("batch %d: a different result counts", i)
 				}
 			}
 		})
@@ -174,7 +174,7 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 		t.Errorf("%d results are missing, %d count; unsure: %t", o.Missing, len(o.Counted), o.Unsure)
 	}
 	if rest := fetchable(b); len(rest) > 0 {
-		t.Errorf("%d results are fetched though nothing is missing", len(rest))
+		t.Errorf("%d results are fetched although nothing is missing", len(rest))
 	}
 }
 

@@ -109,7 +109,7 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	fresh.Witnesses = slices.Clone(fresh.Witnesses) // from a newer state
 	b.Renew(fresh, true)
 	if judge().Missing != mark {
-		t.Error("decided again though nothing has changed")
+		t.Error("decided again although nothing has changed")
 	}
 	for name, change := range map[string]func(){
 		"a result was heard":       func() { say(b, clienttest.Hash(1)) },
@@ -165,7 +165,7 @@ func TestWantOfRoomIsSaid(t *testing.T) {
 }
 
 // TestDecisionsPause checks that a finished round is not decided again for each announcement, while
-// results are missing and others are still to come.
+// results are missing and more announcements may arrive.
 func TestDecisionsPause(t *testing.T) {
 	b, now := finishedBook(clienttest.Hash(1)), time.Now()
 	s := &b.Slots[0]
@@ -211,7 +211,7 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	fresh.Witnesses = slices.Clone(fresh.Witnesses)
 	b.Renew(fresh, true)
 	if b.Votes(c) != 99 || !b.Final {
-		t.Error("counted again though nothing has changed")
+		t.Error("counted again although nothing has changed")
 	}
 	fresh.Witnesses = fresh.Witnesses[:2]
 	if b.Renew(fresh, true); b.Votes(c) != 2 {

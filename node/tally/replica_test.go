@@ -19,7 +19,7 @@ func TestReplicaChain(t *testing.T) {
 		t.Errorf("next: got %s", got)
 	}
 	if ExtendReplica(r, 7, nil) == ExtendReplica(r, 8, nil) || ExtendReplica(r, 7, nil) == r {
-		t.Error("a step without results leaves no trace")
+		t.Error("a step without results does not change the replica")
 	}
 }
 

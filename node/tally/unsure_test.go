@@ -33,7 +33,7 @@ func TestVotesByErrorAreUnsure(t *testing.T) {
 
 	v := ballot{&round, ids, known, known}.decide()
 	if v.chosen[0] != forged || len(v.unknown) > 0 {
-		t.Fatalf("the test is about a result that seems to count: chosen %x, unknown %v", v.chosen[0][:4], v.unknown)
+		t.Fatalf("the test needs a result that seems to count: chosen %x, unknown %v", v.chosen[0][:4], v.unknown)
 	}
 	if !slices.Equal(v.unread, []uint16{10, 11, 12, 13}) {
 		t.Errorf("unread are %v, want all witnesses", v.unread)

@@ -43,8 +43,8 @@ func TestWitnessesThatHideTheOwnerDoNotFork(t *testing.T) {
 	}
 }
 
-// TestOutvoted checks the replicas that the members of a finished round signed. The own replica is
-// 1.
+// TestOutvoted checks the replicas that the members of a finished round signed. This client's
+// replica is 1.
 func TestOutvoted(t *testing.T) {
 	ids := owners(12)
 	tests := map[string]struct {

@@ -131,7 +131,7 @@ func TestExamine(t *testing.T) {
 }
 
 // TestExamineLocalSteps checks that for levels, the signs show whether the member sent the values
-// of its own pseudo-gradient.
+// of its pseudo-gradient.
 func TestExamineLocalSteps(t *testing.T) {
 	cheat := backendtest.Key(1)
 	local, audited := RulesOf(config.Optimizer{LocalSteps: &config.LocalSteps{CompressionTopK: 1, CompressionChunk: 1, ValueBits: 2}})

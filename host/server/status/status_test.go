@@ -18,7 +18,7 @@ import (
 
 func id(n byte) coordinator.ClientID { return coordinator.ClientID(backendtest.Key(n).ID()) }
 
-// inWarmup returns a run with two members, one of which is ready, and one pending client.
+// inWarmup returns a run with two members and one pending client. One member is ready.
 func inWarmup(t *testing.T) *coordinator.State {
 	t.Helper()
 	s, err := backendtest.Genesis("shown", 2)(id(9))
@@ -105,7 +105,7 @@ func TestPrintMovesNoCursor(t *testing.T) {
 	}
 }
 
-// TestClaims checks four witnesses, one of which claims a loss of 0.001 nats. The output shows the
+// TestClaims checks four witnesses. One of them claims a loss of 0.001 nats. The output shows the
 // claim of the others, and the member whose claim is far away.
 func TestClaims(t *testing.T) {
 	s := inWarmup(t)

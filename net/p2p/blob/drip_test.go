@@ -56,7 +56,7 @@ func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...t
 
 // TestWhoLosesRanges checks which attempts lose their range. A holder that sends only a few bytes a
 // second loses its range to a holder that was briefly silent, but only once, so that a fetch ends.
-// A silent holder loses its range even to a slow one. No holder counts as stalled before the
+// A silent holder loses its range even to a slow holder. No holder counts as stalled before the
 // request is sent.
 func TestWhoLosesRanges(t *testing.T) {
 	const ms = time.Millisecond

@@ -113,8 +113,9 @@ func fileOf(t *testing.T, data []byte) *io.SectionReader {
 	return io.NewSectionReader(file, int64(len("head")), int64(len(data)))
 }
 
-// TestLentFromFile checks that payloads in a file are served like payloads in memory and take no
-// room. They remain available after the file is removed, and replace a copy in memory.
+// TestLentFromFile checks that payloads in a file are served like payloads in memory and do not
+// count as used room. They remain available after the file is removed, and replace a copy in
+// memory.
 func TestLentFromFile(t *testing.T) {
 	for _, size := range []int{0, 1, groupSize, groupSize + 1, oneWrite, 3*groupSize + 5, writeBuffer, 2*maxRange + 9} {
 		nodes := p2ptest.New(t, "holder", "a")

@@ -333,8 +333,8 @@ func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
 }
 
 // TestFileThatChangesWhileItIsServed checks that a file of the folder that other programs changed
-// after it was served is dropped at the next request. The requester gets no wrong bytes from this
-// member.
+// after it was served is dropped at the next request. The requester does not get wrong bytes from
+// this member.
 func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	data := payload(2 << 20)

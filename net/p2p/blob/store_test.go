@@ -214,8 +214,8 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestLent checks that a lent payload is served from its owner's memory and takes no room in the
-// store's memory or folder.
+// TestLent checks that a lent payload is served from its owner's memory, and does not count as used
+// room in the store's memory or folder.
 func TestLent(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)

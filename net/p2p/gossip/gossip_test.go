@@ -383,8 +383,8 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		}
 	}
 	// Count messages until none arrives for a second. A slow machine only gives the author more
-	// time. A message that many others have overtaken counts as late, and late messages have a
-	// separate limit.
+	// time. A message that many later messages have overtaken counts as late, and late messages
+	// have a separate limit.
 	heard := 0
 	for quiet := false; !quiet; {
 		select {
