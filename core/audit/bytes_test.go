@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// openings are one of a first step and one of a later.
+// openings returns an opening of a first step and an opening of a later step.
 func openings(t testing.TB) (audit.Shapes, []audit.Opening) {
 	t.Helper()
 	r := newRig(t)

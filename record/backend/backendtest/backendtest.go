@@ -202,7 +202,7 @@ func testRefusal(t *testing.T, f *fixture) {
 	if !errors.Is(err, coordinator.ErrNotAuthorised) {
 		t.Fatalf("error %v, want ErrNotAuthorised", err)
 	}
-	a.submit(coordinator.Join{}) // the connection still works after a refusal
+	a.submit(coordinator.Join{}) // the refusal must leave the connection usable
 }
 
 func testClock(t *testing.T, f *fixture) {
@@ -228,8 +228,9 @@ func testClock(t *testing.T, f *fixture) {
 	}
 }
 
-// letTimePass advances the clock by a second at a time until stop is called. A host may receive
-// the time from its clients, and then it may notice a change late.
+// letTimePass advances the clock by a second every 100 ms until stop is called. Repeated advances
+// are necessary, because some hosts learn the time only from participants and notice it only now
+// and then.
 func (f *fixture) letTimePass() (stop func()) {
 	done := make(chan struct{})
 	var passing sync.WaitGroup
@@ -350,11 +351,11 @@ func testDuplicateKey(t *testing.T, f *fixture) {
 		}
 		t.Fatalf("error %v, want ErrDuplicateKey", err)
 	}
-	a.submit(coordinator.Join{}) // the first connection still works
+	a.submit(coordinator.Join{}) // the first backend is still attached
 }
 
-// oneOfTwoCloses lets two clients join. The second one closes its backend, and the function returns
-// the first one.
+// oneOfTwoCloses lets two clients join and closes the backend of the second. It returns the first
+// client.
 func (f *fixture) oneOfTwoCloses(t *testing.T) *client {
 	t.Helper()
 	a, b := f.connect(t, 1), f.connect(t, 2)
@@ -380,18 +381,18 @@ func testComeBack(t *testing.T, f *fixture) {
 	a.await("both again", pending(a.id, b.id))
 }
 
-// testTwoBackends tests a host that does not distinguish two backends with the same key.
+// testTwoBackends checks hosts that cannot distinguish two backends of one key.
 func testTwoBackends(t *testing.T, f *fixture) {
 	a, again := f.connect(t, 1), f.connect(t, 1)
 	a.submit(coordinator.Join{})
 	again.await("the join of the other", pending(a.id))
 	again.submit(coordinator.Withdraw{Client: a.id})
 	a.await("nobody", pending())
-	a.submit(coordinator.Join{}) // the nonces of both backends increase
+	a.submit(coordinator.Join{}) // the nonces of both backends increase, whichever submits first
 	again.await("the second join", pending(a.id))
 }
 
-// testStays tests a host that does not detect that a client has gone.
+// testStays checks hosts that do not notice when a client disconnects.
 func testStays(t *testing.T, f *fixture) {
 	a := f.oneOfTwoCloses(t)
 	b := f.connect(t, 2)
@@ -409,7 +410,7 @@ func testSubmitContext(t *testing.T, f *fixture) {
 	a := f.connect(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// The answer may arrive before Submit checks the context.
+	// The answer may arrive before the backend checks the context.
 	if err := a.Submit(ctx, coordinator.Join{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want Canceled", err)
 	}
