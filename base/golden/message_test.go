@@ -16,8 +16,8 @@ func TestMessage(t *testing.T) {
 	defer func() { *update = before }()
 	*update = true
 	first := errors.Join(errors.New("first"), &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}, Err: errors.New("no")})
-	message(t, "a\nb", first)
-	message(t, "c", &os.PathError{Op: "open", Path: filepath.Join(dir, "x"), Err: os.ErrNotExist}, "open", "read")
+	Message(t, "a\nb", first)
+	Message(t, "c", &os.PathError{Op: "open", Path: filepath.Join(dir, "x"), Err: os.ErrNotExist}, "open", "read")
 	raw, err := os.ReadFile(filepath.Join("testdata", messagesFile))
 	if err != nil {
 		t.Fatal(err)
@@ -27,16 +27,16 @@ func TestMessage(t *testing.T) {
 		t.Errorf("file %q, want %q", raw, want)
 	}
 	*update = false
-	message(t, "a\nb", first)
+	Message(t, "a\nb", first)
 	for name, err := range map[string]error{"a\nb": errors.New("other"), "c": nil, "d": first} {
 		f := failing{TB: t}
-		if message(&f, name, err); f.said == "" {
+		if Message(&f, name, err); f.said == "" {
 			t.Errorf("%s: %v passes", name, err)
 		}
 	}
 	*update = true
 	clear(rewritten)
-	message(t, "e", first)
+	Message(t, "e", first)
 	if entries, err := readMessages(); err != nil || len(entries) != 1 {
 		t.Errorf("%d entries, %v; want the stale ones removed", len(entries), err)
 	}
