@@ -51,7 +51,7 @@ func check(options Options, run config.Run) error {
 	}
 	for _, binary := range []string{options.ServerBinary, options.ClientBinary} {
 		if _, err := os.Stat(binary); err != nil {
-			return fmt.Errorf("%s is not there: build it with: make build", binary)
+			return fmt.Errorf("%s is missing; build it with: make build", binary)
 		}
 	}
 	if err := checkData(options.ConfigPath, run, options.Chain); err != nil {
@@ -104,7 +104,7 @@ func checkTokens(path string) error {
 	found := slices.ContainsFunc(files.Files, func(file walk.File) bool { return tokens.IsTokenFile(file.Inside) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("data folder %s is not there: %s (make demo does both)", path, prepareData)
+		return fmt.Errorf("data folder %s is missing; %s (make demo does both)", path, prepareData)
 	case err != nil:
 		return fmt.Errorf("data folder: %w", err)
 	case !found:
@@ -118,7 +118,7 @@ const makeModel = "make one with: psyche-client init-model"
 // checkModel wants a config.json in the folder of a model.
 func checkModel(folder string) error {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("model folder %s is not there: %s (make demo does both)", folder, makeModel)
+		return fmt.Errorf("model folder %s is missing; %s (make demo does both)", folder, makeModel)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "config.json")); err != nil {
 		return fmt.Errorf("model folder %s holds no config.json: %s", folder, makeModel)
