@@ -62,21 +62,21 @@ func TestEvalEvery(t *testing.T) {
 	if len(steps) != 4 || steps[0] != 0 || steps[1] != 2 || steps[2] != 4 || steps[3] != 5 {
 		t.Errorf("measured after %v", steps)
 	}
-	fail(t, exitUsage, "--eval-every needs --held-out", soloLine(model, data, "--eval-every", "2")...)
+	fail(t, exitUsage, "nothing held out", soloLine(model, data, "--eval-every", "2")...)
 }
 
 func TestSweepsThatAreRefused(t *testing.T) {
 	model, data := toy(t)
 	for _, test := range [][]string{
-		{"want a flag of this command", "--sweep", "lr"},
-		{"want a flag of this command", "--sweep", "nothing=1,2"},
-		{"want a flag of this command", "--sweep", "save=a,b"},
-		{"names --lr twice", "--sweep", "lr=1,2", "--sweep", "learning-rate=3"},
-		{"a value is empty, repeated, or a path", "--sweep", "lr=1,1"},
-		{"more than 3 flags or 64 trainings", "--sweep", "lr=1,2,3,4,5,6,7,8,9", "--sweep", "eps=1,2,3,4,5,6,7,8"},
-		{"--sweep needs --save DIR", "--sweep", "lr=1,2"},
-		{"--sweep total-batch=0: --total-batch 0", "--sweep", "total-batch=2,0", "--save", filepath.Join(t.TempDir(), "sweep")},
-		{"want a whole number", "--sweep", "total-batch=2,many", "--save", filepath.Join(t.TempDir(), "sweep")},
+		{"no value", "--sweep", "lr"},
+		{"unknown flag", "--sweep", "nothing=1,2"},
+		{"folder", "--sweep", "save=a,b"},
+		{"one flag twice", "--sweep", "lr=1,2", "--sweep", "learning-rate=3"},
+		{"one value twice", "--sweep", "lr=1,1"},
+		{"72 trainings", "--sweep", "lr=1,2,3,4,5,6,7,8,9", "--sweep", "eps=1,2,3,4,5,6,7,8"},
+		{"no folder", "--sweep", "lr=1,2"},
+		{"batch of 0", "--sweep", "total-batch=2,0", "--save", filepath.Join(t.TempDir(), "sweep")},
+		{"batch in words", "--sweep", "total-batch=2,many", "--save", filepath.Join(t.TempDir(), "sweep")},
 	} {
 		fail(t, exitUsage, test[0], soloLine(model, data, test[1:]...)...)
 	}
