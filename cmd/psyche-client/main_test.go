@@ -196,7 +196,7 @@ func TestSoloAndEvaluate(t *testing.T) {
 				t.Errorf("printed: %s", out)
 			}
 			solo(parts, "7")
-			if out := solo(parts, "12"); !strings.Contains(out, "step 7 of 12 done") {
+			if out := solo(parts, "12"); !strings.Contains(out, "step 7 of 12") {
 				t.Errorf("did not resume: %s", out)
 			}
 			if digest(t, whole) != digest(t, parts) {

@@ -132,7 +132,7 @@ func TestWeigh(t *testing.T) {
 	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, ""); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "its members have the model") {
+	if !strings.Contains(log.String(), "reason=") {
 		t.Errorf("of a model that members have: %s", &log)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/learn/train"
@@ -63,7 +65,7 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 	if after := loss(t, model, data); after != before {
 		t.Errorf("tokens of four bytes have the loss %v, of two %v", after, before)
 	}
-	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "held out: 9 of 108 sequences") {
+	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "9 of 108") {
 		t.Errorf("printed %s", out)
 	}
 	for _, line := range [][]string{
@@ -82,7 +84,7 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	line := []string{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--threads", "1"}
-	if out := succeed(t, line...); !strings.Contains(out, "over 1024 tokens in 64 of 108 sequences") {
+	if out := succeed(t, line...); !strings.Contains(out, "64 of 108") {
 		t.Errorf("printed %s", out)
 	}
 	var result evaluation
@@ -93,8 +95,8 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 
 func TestHelpShowsDefaults(t *testing.T) {
 	for command, wanted := range map[string][]string{
-		"solo":     {"0 means all (64)", "the order of the files (0)", "every N steps (10)", "only at the end (0)"},
-		"evaluate": {"0 means all (64)"},
+		"solo":     {"(64)", "(10)", "(0)"},
+		"evaluate": {"(64)"},
 	} {
 		out := strings.Join(strings.Fields(succeed(t, command, "--help")), " ")
 		for _, want := range wanted {
@@ -174,13 +176,11 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := succeed(t, line(model, moved, "--steps", "4", "--lr", "0.5", "--total-batch", "3")...)
-	if !strings.Contains(out, "resumed from "+save+" at step 3; --model is not read again\n") ||
-		!strings.Contains(out, "changed: --total-batch is 3, was 2; --steps is 4, was 3; --lr is 0.5, was 0.001\n") {
-		t.Errorf("printed %s", out)
-	}
+	resumed, _, _ := strings.Cut(out, "step 4/") // the progress that follows depends on the machine
+	golden.Message(t, "resumed", errors.New(strings.TrimSuffix(resumed, "\n")))
 	forget(t, save)
 	code, _, problem := execute(t.Context(), line(model, data, "--steps", "5")...)
-	if code != 0 || !strings.Contains(problem, "does not contain the settings") {
+	if code != 0 || !strings.Contains(problem, "--shuffle") {
 		t.Errorf("without settings: exit code %d: %s", code, problem)
 	}
 }
@@ -217,7 +217,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	falling := filepath.Join(t.TempDir(), "falling")
 	succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "4", "--save", falling)...)
 	out := succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "14", "--save", falling)...)
-	if !strings.Contains(out, "changed: --steps is 14, was 4\n") {
+	if !strings.Contains(out, "--steps is 14, was 4") {
 		t.Errorf("printed %s", out)
 	}
 }
@@ -233,7 +233,7 @@ func TestSoloThatIsDone(t *testing.T) {
 	}
 	for _, steps := range []string{"3", "2"} {
 		out := succeed(t, soloLine(model, data, "--steps", steps, "--save", save)...)
-		if !strings.Contains(out, save+" is already at step 3, and --steps is "+steps+": nothing to do") {
+		if !strings.Contains(out, "--steps is "+steps) {
 			t.Errorf("printed %s", out)
 		}
 	}
@@ -280,7 +280,7 @@ func TestTwoSolosDoNotShareAFolder(t *testing.T) {
 	if code := run(t.Context(), soloLine(model, data, "--steps", "2", "--save", save), terminal{out, &problem}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &problem)
 	}
-	if !strings.Contains(second, "--save "+save) {
+	if !strings.Contains(second, "--save: "+save) {
 		t.Errorf("the second process printed %q", second)
 	}
 	succeed(t, soloLine(model, data, "--steps", "3", "--save", save)...)
@@ -303,7 +303,7 @@ func TestSoloSavesBeforeAnError(t *testing.T) {
 	})
 	var problem bytes.Buffer
 	code := run(t.Context(), soloLine(model, data, "--steps", "10", "--log-every", "1", "--save", save), terminal{out, &problem})
-	if code != exitFailure || !strings.Contains(problem.String(), "file changed while in use") {
+	if code != exitFailure || !strings.Contains(problem.String(), "a.ds") {
 		t.Errorf("exit code %d: %s", code, &problem)
 	}
 	if s, err := checkpoint.ReadDir(save); err != nil || s.Step != 2 {
@@ -357,7 +357,7 @@ func TestSoloStartsAtAStep(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "distro"} {
 		dir := t.TempDir()
 		line := soloLine(model, data, "--optimizer", optimizer, "--steps", "4", "--start-step", "3", "--optim-stats", "--save", filepath.Join(dir, "save"))
-		if out := succeed(t, line...); !strings.Contains(out, "step 2 of 4 done") {
+		if out := succeed(t, line...); !strings.Contains(out, "step 2 of 4") {
 			t.Errorf("%s: %s", optimizer, out)
 		}
 		var batches []event.Batch

@@ -45,12 +45,16 @@ func TestValidateSaysWhoMayDoWhat(t *testing.T) {
 		}
 		return errs.String()
 	}
-	const host, open = "the server's own key is the main authority", "every key may join"
-	if said := check(); !strings.Contains(said, host) || !strings.Contains(said, open) {
-		t.Errorf("by default:\n%s", said)
+	report := func(name, output string) {
+		t.Helper()
+		var lines []string
+		for line := range strings.Lines(output) {
+			if !strings.Contains(line, "build/quickstart") { // a warning about folders that this machine may have
+				lines = append(lines, line)
+			}
+		}
+		golden.Message(t, name, errors.New(strings.Join(lines, "")))
 	}
-	said := check("--main-authority", "8qbHbw2BbbTHBW1sbeqakYXVKRQM8Ne7pLK7m6CVfeR", "--permissioned")
-	if strings.Contains(said, host) || strings.Contains(said, open) {
-		t.Errorf("of a run for chosen keys with a main authority:\n%s", said)
-	}
+	report("by default", check())
+	report("chosen keys and a main authority", check("--main-authority", "8qbHbw2BbbTHBW1sbeqakYXVKRQM8Ne7pLK7m6CVfeR", "--permissioned"))
 }
